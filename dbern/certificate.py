@@ -387,12 +387,10 @@ class ErrorModel:
         candidates that `h` was chosen from after the noise was drawn. `beside`: of `noise_bound`,
         the factor in data units.
         """
-        approximation, rounding = self.parts(h)
         at_once *= self.approximation.choices
         beside = beside and (beside[0], beside[1] / self.unit)
         return Certificate(
-            approximation=approximation,
-            rounding=rounding,
+            *self.parts(h),
             noise=noise_bound(self.strategy, h, self.law, beta / at_once, beside) * self.unit,
             beta=float(beta),
             lower_bound=least.value if least else 0.0,
@@ -468,6 +466,11 @@ def told_error(released: float, facts: Mapping[str, Any]) -> float:
 
 
 # --- What a reader is told
+
+_EVEN = (
+    "told by the release; for evenly spread records ",
+    "told place by place by interval(); for evenly spread records, away from the bounds, ",
+)
 
 
 @dataclass(frozen=True)
@@ -548,11 +551,9 @@ class Promises:
             expected += ", for typical data"
         if self.these_data is not None:
             empty, told = self._is_empty(self.these_data), self._told(self.these_data)
-            these = "" if self.released else "told by the release; for evenly spread records "
-            if empty:
-                these += f"empty: {constant}"
-            else:
-                these += f"no value is off by more than {told}, {sure}" if self.released else told
+            told = f"no value is off by more than {told}, {sure}" if self.released else told
+            these = "" if self.released else _EVEN[self.by_place]
+            these += f"empty: {constant}" if empty else told
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:
             worst = f"empty: {constant}; "

@@ -575,6 +575,15 @@ class Combination:
             return sum(each) if len(each) == 2 else max(each)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
+    def even(self, top: float, below: float, density: float) -> float | None:
+        """Bound the error of a ratio where its second array is `density`; both arrays' are given.
+
+        ``|e_N - m e_D| / (D + e_D)``, |m| at most 1; None where a constant promises as much.
+        """
+        if top + 2 * below >= density:
+            return None
+        return (1 + 1e-12) * (self.high - self.low) / 2 * (top + below) / (density - below)
+
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
 

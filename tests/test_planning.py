@@ -381,9 +381,21 @@ def test_no_error_of_a_function_that_data_may_leave_open_is_promised(kind, monke
     assert told.empty
     words = dict(told.lines())
     assert words["any database"].startswith("empty: a constant is never off by more than 4 of the")
-    assert "regression()" in words["these data"]
+    assert ("interval()" if "bandwidth" in target else "regression()") in words["these data"]
     with pytest.raises(SpecError, match="leave all values open"):
         smallest_epsilon(ReleaseSpec(**given), 1.0)
+
+
+@pytest.mark.slow
+def test_what_even_records_keep_of_a_quotient_can_be_aimed_at(monkeypatch):
+    """At a small epsilon nothing is told of it."""
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
+    given = sections(data={"response": {"column": "r", "bounds": [0.0, 8.0]}})
+    given |= {"target": {"kind": "nadaraya-watson", "bandwidth": [0.1]}, "mechanism": {}}
+    epsilon, found = smallest_epsilon(ReleaseSpec(**given), 1.0, about="these-data")
+    assert 0.8 < found.outlook.these_data <= 1.0
+    less = ReleaseSpec(**given | {"budget": given["budget"] | {"epsilon": str(epsilon / 1000)}})
+    assert plan_files(less, ()).outlook.these_data is None
 
 
 @pytest.mark.slow

@@ -572,15 +572,16 @@ def outlook_of(
     sums = [one for one, _ in pairs if one.kernel_sum]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
+    unsigned = all(one.unsigned for one, _ in pairs)
+    top = max(getattr(one.bias, "highest", math.inf) * one.unit for one, _ in pairs)
+    extent = combination.extent((0.0 if unsigned else -top, top) if top < math.inf else None)
     if len(sums) < len(pairs):
-        by_place = combination.kind in BY_PLACE
-        return Outlook(extent=combination.extent(None), unit=unit, by_place=by_place)
-    unsigned = all(one.unsigned for one in sums)
-    top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
-    extent = combination.extent((0.0 if unsigned else -top, top))
+        return Outlook(extent=extent, unit=unit, by_place=combination.kind in BY_PLACE)
     if combination.kind == "ratio":
+        above, below = (_evenly_spread(*pair) or math.inf for pair in pairs)
+        even = combination.even(above, below, pairs[1][1].unit)
         asked = _asked(pairs, problem, None)
-        return Outlook(extent=extent, unit=unit, by_place=True, questions=asked)
+        return Outlook(None, even, extent, unit, by_place=True, questions=asked)
     errors, widths = [], []
     for one, planned in pairs:
         errors += [None if one.candidates else _expected(planned, problem(one))] * one.outputs

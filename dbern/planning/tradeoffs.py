@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -145,6 +146,10 @@ def smallest_epsilon(
     low, high = _LEAST, _MOST
     best = planned(high)
     reached = _aimed(best, about)
+    if reached is None:
+        raise SpecError(
+            f'--of: "{about}" is not told by this plan. Leave it out, or write "any-database"'
+        )
     if best.promises.by_place and about == "any-database":
         raise SpecError(
             "--target-error: of quotients and least squares some databases leave all values open, "
@@ -160,7 +165,7 @@ def smallest_epsilon(
     for step in range(_STEPS):
         middle = _rounded(float(low * high) ** 0.5)
         candidate = planned(middle)
-        if _aimed(candidate, about) <= error:
+        if (_aimed(candidate, about) or math.inf) <= error:  # not told where noise hides it
             high, best = middle, candidate
         else:
             low = middle
@@ -168,15 +173,10 @@ def smallest_epsilon(
     return high, best
 
 
-def _aimed(planned: ReleasePlan, about: Aim) -> float:
+def _aimed(planned: ReleasePlan, about: Aim) -> float | None:
     ahead = planned.outlook
     found = {"expected": ahead.expected, "these-data": ahead.these_data}
-    error = found.get(about, planned.certificate.total)
-    if error is None:
-        raise SpecError(
-            f'--of: "{about}" is not told by this plan. Leave it out, or write "any-database"'
-        )
-    return error
+    return found.get(about, planned.certificate.total)
 
 
 def _refuse_advanced(spec: ReleaseSpec) -> None:

@@ -73,9 +73,16 @@ class AxisMap(ABC):
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
 
-    @abstractmethod
     def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound what a noiseless release of order h misses of a translate, at worst."""
+        """Bound what a noiseless release of order h misses of a translate, at worst.
+
+        This or `pieces` is a map's own: each follows from the other.
+        """
+        return float(self.pieces(kernel, k, h).max())
+
+    def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
+        """Bound what is missed at y in each of some cells of a translate at t in equal pieces."""
+        return np.array([[self.error(kernel, k, h)]])
 
     @abstractmethod
     def using(self, rank: int) -> Self:

@@ -122,6 +122,11 @@ class GramBall(Approximation):
         spectrum = _whole_map(maps)
         return OUTWARD * self.radius * _largest_error(self.cube, tuple(k), tuple(h), spectrum)
 
+    @property
+    def highest(self) -> float:
+        """Bound any value's size, by Cauchy and Schwarz."""
+        return OUTWARD * self.radius * math.sqrt(self.cube.largest)
+
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> GramBall | StatedBall:
         """What a synopsis holds of it: of a user's kernel, no more than what was planned."""
         ours = isinstance(self.cube.kernel, Polynomial | ArcCosine)
@@ -169,9 +174,13 @@ class StatedBall(Approximation):
     @classmethod
     def of(cls, ball: GramBall, k: Sequence[int], h: Sequence[int], maps: Maps) -> StatedBall:
         """What is stored of a ball released at this resolution, order and rank."""
-        size = ball.radius * math.sqrt(ball.cube.largest)
         planned = ball.error(k, h, maps)
-        return cls(OUTWARD * size, tuple(k), tuple(h), _used(maps), planned)
+        return cls(ball.highest, tuple(k), tuple(h), _used(maps), planned)
+
+    @property
+    def highest(self) -> float:
+        """Bound any value's size."""
+        return self.size
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """See the class."""
@@ -537,7 +546,8 @@ def _taylor_error(k: int, h: int, order: int) -> float:
 class KernelMixture(Approximation):
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
-    Not `attained`: those of a learner that has no point masses.
+    With a `gap`, of sums over one axis: ``sum |w_i|`` of the t_i in any interval is at most its
+    length and `gap`, so none is a point mass (`dbern.targets.priestley_chao`).
 
     Examples
     --------
@@ -548,7 +558,7 @@ class KernelMixture(Approximation):
     """
 
     kernels: tuple[Kernel, ...]
-    attained: bool = True
+    gap: float = 0.0
     choices: int = 1
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -556,15 +566,21 @@ class KernelMixture(Approximation):
 
         s_i are the axes' suprema and a_i their errors. A mixture errs by its worst at most.
         """
-        errors = [_translate_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
+        axes = zip(self.kernels, k, h, maps, strict=True)
+        errors = [_translate_error(*axis, self.gap) for axis in axes]
         return _telescoped([kernel.peak for kernel in self.kernels], errors)
+
+    @property
+    def highest(self) -> float:
+        """Bound any value's size."""
+        return math.prod(kernel.peak for kernel in self.kernels)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         content: dict[str, Any] = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
         if self.choices > 1:  # readers that do not know it have to refuse: their bands are narrower
             content |= {"class": "chosen mixture of bumps", "choices": self.choices}
-        return content if self.attained else {**content, "attained": False}
+        return {**content, "attained": False, "gap": self.gap} if self.gap else content
 
 
 def _listed(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
@@ -584,11 +600,26 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     if content["class"] == "stated ball":
         return StatedBall.from_dict(content)
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
-    return KernelMixture(kernels, content.get("attained", True), content.get("choices", 1))
+    return KernelMixture(kernels, content.get("gap", 0.0), content.get("choices", 1))
 
 
-def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:
-    return translate_error(kernel, k, h) if axis is None else axis.error(kernel, k, h)
+def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: float) -> float:
+    if axis is None:
+        return translate_error(kernel, k, h)
+    return _spread_error(axis.pieces(kernel, k, h), gap) if gap else axis.error(kernel, k, h)
+
+
+def _spread_error(pieces: FloatArray, gap: float) -> float:
+    """Bound what is missed of a measure v of at most ``length + gap`` on any interval, and 1.
+
+    Let R bound what is missed of a translate, by `pieces` for each cell of y. Where it exceeds s
+    are q(s) intervals of length L(s) in all, so that ``int R d|v| = int_0^oo |v|(R > s) ds <= int
+    L(s) + gap q(s) ds``: the mean of R and `gap` times the sum of its rises, from 0 at the start;
+    and at most ``max R``.
+    """
+    rises = np.diff(pieces, axis=1, prepend=0.0).clip(0.0).sum(axis=1)
+    found = np.minimum(pieces.mean(axis=1) + gap * rises, pieces.max(axis=1))
+    return float(OUTWARD * found.max())
 
 
 def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:

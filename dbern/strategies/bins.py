@@ -134,10 +134,11 @@ class AxisBins(AxisMap):
         del kernel
         return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
 
-    def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound what a noiseless release of order h misses of a translate, at worst."""
+    def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
+        """See `AxisMap`: half of the cells where the rest are the same in reverse."""
         cells = min(_CELLS_A_BIN * self.cells, _enough_cells(kernel))
-        return float(_Boxes.of(kernel, k, h, self, cells).whole.max())
+        whole = _Boxes.of(kernel, k, h, self, cells).whole
+        return whole.reshape(len(whole), -1)
 
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
@@ -238,8 +239,7 @@ MOST_AXES = 3
 _TRUNCATION = 1e-9  # of the peak
 _SHARE = 1 / 64  # of the largest error seen, that the places between may add
 _COARSE = 4  # steps in a cell where it is looked for
-_MOST_LOCAL = 32  # nodes in a cell
-_MOST_STEPS = 64  # in a cell
+_MOST_LOCAL, _MOST_STEPS = 32, 64  # nodes, and steps, in a cell
 _BOXES = 512  # at a time
 _MOST_CELLS = 1 << 20  # of y, on all axes together
 _CELLS_A_BIN, _CELLS_A_DEVIATION = 2, 24

@@ -340,6 +340,7 @@ class ReleasedVector:
     large = False
     order: tuple[int, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    highest = math.inf
     value_unit = 1.0
     counted_in = None
     kind = ""
@@ -545,6 +546,12 @@ class ReleasedArray:
     def kernels(self) -> tuple[Kernel, ...]:
         """Of a sum of kernels over records, axis by axis; else none."""
         return getattr(self.approximation, "kernels", ())
+
+    @property
+    def highest(self) -> float:
+        """Bound the function's values, in unit-cube units; infinite where nothing is known."""
+        highest: float = getattr(self.approximation, "highest", math.inf)
+        return highest
 
     @property
     def bins(self) -> tuple[AxisBins, ...]:

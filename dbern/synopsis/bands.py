@@ -296,17 +296,16 @@ def _quotient_noise(
     mixed = np.stack([np.full(len(sizes), granules[0]), -_QUOTIENTS * granules[1]], axis=1)
     mixed /= sizes[:, None]
 
-    numbers: list[FloatArray] = []
+    largest: list[FloatArray] = []
 
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
         each = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
-        numbers.append(np.abs(each).max(axis=(0, 1)))
+        largest.append(np.abs(each).max(axis=(0, 1)))
         return np.stack(each, axis=1).reshape(size, draws)
 
-    fields = noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
-    largest = np.concatenate(numbers)
+    fields = enclosure.factor * noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
     loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
-    quantile = float(np.sort(enclosure.factor * fields + loose * largest)[rank])
+    quantile = float(np.sort(fields + loose * np.concatenate(largest))[rank])
     return [OUTWARD * quantile * size for size in sizes.tolist()]
 
 

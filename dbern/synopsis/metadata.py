@@ -383,6 +383,7 @@ class _MixtureClass(_FunctionClass):
     name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(alias="class")
     kernels: list[_Bump]
     attained: bool = ABSENT
+    gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
     choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
 
     def require_axes(self, axes: int) -> None:

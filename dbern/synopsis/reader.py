@@ -411,8 +411,8 @@ class Synopsis:
         facts, names = self.metadata, self.domain.names
         sure, volume = facts["certificate"], self.domain.volume
         known, by_place = all(one.kernels for one in self.arrays), self.combination.kind in BY_PLACE
-        top = max(one.value_unit * math.prod(g.peak for g in one.kernels) for one in self.arrays)
-        unsigned = all(one.counted_in == one.name for one in self.arrays)
+        top = max(one.value_unit * one.highest for one in self.arrays)
+        signed = any(one.counted_in != one.name for one in self.arrays)
         density = known and all(one.value_unit == 1 / volume for one in self.arrays)
         follows = self.about == "these-data" and not by_place
         return Promises(
@@ -422,7 +422,7 @@ class Synopsis:
             beta=sure["beta"],
             unit=self.combination.unit(names, density=density),
             largest=largest,
-            extent=self.combination.extent((0.0 if unsigned else -top, top) if known else None),
+            extent=self.combination.extent(None if top == math.inf else (-signed * top, top)),
             released=True,
             by_place=by_place,
             kernels=any("k" in one for one in facts["components"]),

@@ -267,7 +267,8 @@ class GapSum:
         """Return it as a measurement for n records.
 
         Half the response's range is the unit: gaps and densities have inverse units. The estimate
-        is a mixture of translates with signed weights, which sum to one at most; none above G.
+        is a mixture of translates with signed weights, which sum to one at most; in an interval to
+        its length and G, as all its gaps but the first lie in it.
         """
         gaps = replace(self, n=n)
         return Measurement(
@@ -277,7 +278,7 @@ class GapSum:
             accumulator=gaps.accumulator,
             restore=gaps.restore,
             function_sensitivity=gaps.function_sensitivity,
-            bias=KernelMixture(self.kernels, attained=False),
+            bias=KernelMixture(self.kernels, gap=math.ldexp(self.max_gap, -POSITION_BITS)),
             kernels=self.kernels,
             unit=self.response.radius,
             binned=True,

@@ -229,3 +229,18 @@ def test_order_and_rank_are_chosen_where_axes_do_not_factor():
     assert chosen.ranks[0] < 8  # nothing but noise in the others
     used = smoothed(strategy, Smoothing((1, 1), (3,)))
     np.testing.assert_array_equal(used.spectrum.synthesis[:, 3:], 0)
+
+
+@pytest.mark.parametrize("name", ["cubic", "arc-cosine", "user"])
+def test_no_function_of_a_ball_exceeds_what_a_constant_is_measured_by(name):
+    cube, rng = cube_of(name, 2), np.random.default_rng(0)
+    ball = GramBall(cube, 0.7)
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = cube.points(np.vstack([corners, rng.uniform(size=(40, 2))]))
+    gram, largest = cube.kernel(y, y), 0.0
+    for weights in [*np.eye(len(y)), *rng.normal(size=(50, len(y)))]:
+        size = 0.7 / np.sqrt(weights @ gram @ weights)
+        largest = max(largest, float(np.abs(size * gram @ weights).max()))
+    assert largest <= ball.highest
+    assert largest > 0.5 * ball.highest
+    assert StatedBall.of(ball, (4, 4), (1, 1), [None]).highest == ball.highest

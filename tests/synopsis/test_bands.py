@@ -579,6 +579,25 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
     np.testing.assert_allclose(high[:300], np.maximum(ends[1], value), atol=0.0041)
 
 
+@pytest.mark.parametrize("bandwidth", [0.02, 0.1])
+def test_a_plan_promises_what_evenly_spread_records_keep(bandwidth):
+    """Far from the bounds; of few records it says nothing, as a constant promises as much."""
+    case = regression(20_000, bandwidth)
+    told = case[1].outlook.these_data
+    assert told < 0.3
+    assert "away from the bounds" in dict(case[1].promises.lines())["these data"]
+    t, points = ((np.arange(20_000) + 0.5) / 20_000)[:, None], np.linspace(0.3, 0.7, 60)[:, None]
+    worst = []
+    for responses in answers(t).values():
+        top, below = smoothed_responses(points, t, responses, bandwidth)
+        integers = centers(*case, {**columns(t), "r": responses})
+        made = (synopsis_of(*case, integers, draw.to_bytes(32, "big")) for draw in range(5))
+        worst += [float(np.abs(one(points) - top / below).max()) for one in made]
+    assert sum(one <= told for one in worst) >= at_least(len(worst), 0.95)
+    assert max(worst) > 0.2 * told
+    assert regression(100, bandwidth)[1].outlook.these_data is None
+
+
 def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
     """A choice after the release, and any database: of D the bound times the size of m."""
     case, t = regression(5000, 0.1), np.random.default_rng(4).uniform(size=(5000, 1))

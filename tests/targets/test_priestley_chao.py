@@ -13,11 +13,14 @@ from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
 import dbern
-from dbern.bernstein.basis import bin_matrix
+from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
+from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Lattice, LatticeStrategy
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.bins import axis_bins
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum
@@ -407,3 +410,37 @@ def test_a_million_records_in_bounded_memory():
     axis = plan.strategy.bins[0]
     edges = bin_matrix((place + 0.5) / STEPS, axis.cells, axis.degree)
     np.testing.assert_allclose(bins, weights @ edges, atol=plan.components[0].released_error)
+
+
+# --- What bins miss of it
+
+
+def largest_sum(values, t, gap):
+    """Of ``min(t_j - t_i, gap) values_j`` over every choice of records at places t, in order."""
+    best = np.zeros(len(t))
+    for j in range(1, len(t)):
+        best[j] = (best[:j] + np.minimum(t[j] - t[:j], gap) * values[j]).max()
+    return float(best.max())
+
+
+@pytest.mark.parametrize("name", ["gaussian", "triangle"])
+@pytest.mark.parametrize("gap", [0.002, 0.03, 0.5])
+def test_no_database_misses_more_than_its_gaps_allow(name, gap):
+    """The certificate's first part is that of measures without points, and not far above theirs."""
+    kernel, t, y = kernel_of(name, 0.1), np.linspace(0, 1, 601), np.array([0.0, 0.03, 0.31, 0.5])
+    bins = axis_bins(kernel, 20, 15, 2, 48)
+    bound = KernelMixture((kernel,), gap).error([20], [48], [bins])
+    point = KernelMixture((kernel,)).error([20], [48], [bins])
+    matrix = bernstein_basis(y, 20) @ iterated_matrix(20, 48)
+    misses = np.abs(kernel(y[:, None] - t) - bins.translates(matrix, kernel, t))
+    worst = max(largest_sum(one, t, gap) for one in misses)
+    assert 0.4 * bound < worst <= bound
+    assert bound < 0.7 * point or gap == 0.5
+
+
+def test_a_promise_that_a_constant_keeps_too_is_called_empty():
+    cases = [replace(GAPS, target={**GAPS.target, "max_gap": gap}) for gap in (0.2, 0.001)]
+    wide, narrow = (plan_files(case.spec(1, 1000, "auto"), ()).promises for case in cases)
+    assert wide.empty
+    assert not narrow.empty
+    assert narrow.extent == (-1.0, 3.0)

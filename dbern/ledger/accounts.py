@@ -380,7 +380,6 @@ def _keys(found: Sequence[Change]) -> str:
 
 
 def _first(parts: Sequence[str]) -> str:
-    """Return the first few of what may be thousands of files."""
     rest = len(parts) - _MOST_CHANGES
     text = "; ".join(parts[:_MOST_CHANGES])
     return text if rest <= 0 else f"{text}; and {rest} more"

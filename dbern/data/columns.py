@@ -284,10 +284,13 @@ def of_text(text: str, column: Column) -> float | tuple[float, float]:
 
 
 def _is(text: str, value: str | int | bool) -> bool:
-    if isinstance(value, bool):
-        return text.lower() == str(value).lower()
+    match value:
+        case bool():
+            return text.lower() == str(value).lower()
+        case str():
+            return text == value
     try:
-        return text == value if isinstance(value, str) else int(text) == value
+        return int(text) == value
     except ValueError:
         return False
 

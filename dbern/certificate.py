@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dbern.combination import Combination, grid_polynomials
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import released_series
+from dbern.strategies.approximation import bent, released_series
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
 from dbern.strategies.limits import packings, sites, tensor_steps
@@ -27,36 +27,43 @@ from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise
 
-
-_MOST_DRAWS = 1000
-_FEWEST_DRAWS = 128
-# Oversampling of the nodes, and the draws that must be affordable with it.
-_ENCLOSURES = (
-    (8, _MOST_DRAWS), (4, _FEWEST_DRAWS), (3, _FEWEST_DRAWS), (2, _FEWEST_DRAWS),
-)  # fmt: skip
+_MOST_DRAWS = 4000
+_OVERSAMPLING = 8  # of nodes that enclose
+_GRIDS = ((8, _MOST_DRAWS), (4, 1000), (3, 200), (2, 128))
+"""Oversampling of the nodes of draws, and the draws that must be affordable with it."""
+Beside: TypeAlias = tuple[Noise, float] | None
 _FIELD_VALUES = 1 << 22  # numbers in memory at a time
-_WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_WORK = 2e9  # multiplications that a simulated quantile may take: under a second
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
-_ACCEPTED = 0.56  # of vectors of M numbers, times the root of M: a joint law's
+_JOINTLY = 1 / 3  # of that, where all values are drawn together
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
 _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = Fraction(1, 10)  # of beta, spent on the simulation's own uncertainty
+_PROMISE_SHARE = Fraction(1, 20)  # of beta, for what is beside the noise, where that is no draw
+_BETWEEN_SHARE = Fraction(1, 50)  # of beta, for what is between the nodes of draws
 
 
-def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+def noise_bound(
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction, beside: Beside = None
+) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smallest of three proved bounds: the union bound over coefficients times the operator's
-    norm, the tail of its values at nodes, and a simulated quantile of the very law, evaluated at
-    enclosing nodes. That is above the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the
-    others, with 0.9 beta, whichever is the smallest.
+    norm, the tail of its values at nodes, and a simulated quantile of the very law. That is above
+    the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the others, with 0.9 beta.
+    `beside`, a law and a factor: of the norm and so many times what a draw of it exceeds 0 by.
     """
     few = len(h) <= _SIMULATED_AXES
-    simulated = _simulated_quantile(strategy, h, law, float(beta)) if few else None
+    simulated = _simulated_quantile(strategy, h, law, float(beta), beside) if few else None
     sure = beta if simulated is None else beta * (1 - _SIMULATION_SHARE)
+    more = 0.0
+    if beside is not None:
+        more = beside[1] * _largest_draw(beside[0], 1, 2 * _PROMISE_SHARE * sure)
+        sure *= 1 - _PROMISE_SHARE
     union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, sure)
-    proved = min(union, tail_at_nodes(strategy, h, law, sure))
-    return proved if simulated is None else min(proved, simulated)
+    if strategy.whole is None:
+        union = min(union, tail_at_nodes(strategy, h, law, sure))
+    return union + more if simulated is None else min(union + more, simulated)
 
 
 def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
@@ -69,12 +76,8 @@ def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fracti
     ``exp(u^2 s^2 a^2 / (1 - u^2 s^2 m^2) - u t)``. *Gaussian*: the discrete law too is
     sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
     """
-    enclosure = enclose(strategy, h, oversampling=8)
-    a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in enclosure.bases)
-    m = math.prod(float(np.abs(basis).max()) for basis in enclosure.bases)
-    nodes = math.prod(len(basis) for basis in enclosure.bases)
-    level = math.log(2 * nodes / float(beta * (1 - _LARGEST_SHARE)))
-    reached = family_of(law).node_tail(law, a, m, level)
+    enclosure = enclose(strategy, h, _OVERSAMPLING)
+    reached = _reached_at(enclosure.bases, law, float(beta * (1 - _LARGEST_SHARE)))
     granule = math.ldexp(1.0, law.granularity_exponent)
     largest = _largest_draw(law, strategy.layout.size, beta * _LARGEST_SHARE)
     return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
@@ -92,20 +95,29 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
     zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
     smaller of a simulated quantile and ``l + c`` entries.
     """
-    draws = min(_MOST_DRAWS, _FIELD_VALUES // count)
+
+    def sups(drawn: FloatArray) -> FloatArray:
+        weights = drawn.reshape(len(drawn), -1, axes + (constant > 0))
+        slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
+        high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
+        low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
+        return np.asarray(np.maximum(np.abs(high), np.abs(low)).max(axis=-1))
+
+    sure, simulated = _of_vectors(law, count, count, beta, sups)
+    return min(OUTWARD * (axes + constant) * _largest_draw(law, count, sure), OUTWARD * simulated)
+
+
+def _of_vectors(
+    law: Noise, count: int, nodes: int, beta: Fraction, sups: Callable[[FloatArray], FloatArray]
+) -> tuple[Fraction, float]:
+    """Return what other bounds have of beta, and a simulated quantile as of `noise_bound`."""
+    draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
     rank = quantile_rank(draws, float(beta))
-    sure = beta if rank is None else beta * (1 - _SIMULATION_SHARE)  # as of `noise_bound`
-    bound = OUTWARD * (axes + constant) * _largest_draw(law, count, sure)
     if rank is None:
-        return bound
+        return beta, math.inf
     drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
-    weights = drawn.reshape(draws, -1, axes + (constant > 0))
-    slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
-    high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
-    low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
-    sups = np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
-    granule = math.ldexp(1.0, law.granularity_exponent)
-    return min(bound, OUTWARD * granule * float(np.sort(sups)[rank]))
+    reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
+    return beta * (1 - _SIMULATION_SHARE), reached
 
 
 def polynomial_noise_bound(
@@ -122,48 +134,60 @@ def polynomial_noise_bound(
     table = grid_polynomials(places, grid, count)
     between = OUTWARD / math.cos(math.pi * (count - 1) / (2 * nodes))
     gain = between * float(np.abs(table).max(axis=0).sum())
-    draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
-    rank = quantile_rank(draws, float(beta))
-    sure = beta if rank is None else beta * (1 - _SIMULATION_SHARE)  # as of `noise_bound`
-    bound = gain * _largest_draw(law, count, sure)
-    if rank is None:
-        return bound, gain
-    drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
-    sups = np.sort(np.abs(drawn.reshape(draws, count) @ table.T).max(axis=1))
-    granule = math.ldexp(1.0, law.granularity_exponent)
-    return min(bound, between * granule * float(sups[rank])), gain
+    sure, simulated = _of_vectors(
+        law, count, nodes, beta, lambda drawn: np.abs(drawn @ table.T).max(axis=1)
+    )
+    return min(gain * _largest_draw(law, count, sure), between * simulated), gain
 
 
 def _simulated_quantile(
-    strategy: Strategy, h: Sequence[int], law: Noise, beta: float
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, beside: Beside = None
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
-    The r-th smallest of R draws exceeds the ``1 - 0.9 beta`` quantile with probability at least
-    ``1 - 0.1 beta`` when ``P(Bin(R, 1 - 0.9 beta) >= r) <= 0.1 beta``; together at most beta.
-    None where that takes too many draws. The enclosing nodes bound the sup from the grid.
+    The r-th smallest of R draws exceeds the ``1 - 0.9 b`` quantile with probability at least ``1 -
+    0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``, b all of beta but `_BETWEEN_SHARE`, which
+    is for what is between nodes. None where that takes too many draws.
     """
-    for oversampling, wanted in _ENCLOSURES:
-        enclosure = enclose(strategy, h, oversampling)
-        draws = int(min(_MOST_DRAWS, _WORK / _work(strategy, enclosure.bases, law)))
-        if draws >= wanted:
+    maps = strategy.axis_maps if strategy.whole is None else ()
+    series = [released_series(*axis) for axis in zip(strategy.lattice.k, h, maps, strict=False)]
+    for oversampling, wanted in _GRIDS:
+        bases = [one.at_nodes(oversampling)[0] for one in series]
+        if strategy.whole is not None:
+            found = enclose(strategy, h, 2 * oversampling)
+            bases = [found.factor * found.bases[0], *found.bases[1:]]
+        most = int(min(_MOST_DRAWS, _WORK / _work(strategy, bases, law)))
+        if most >= wanted:
             break
-    else:
+    draws = _fewest_draws(most, beta * (1 - float(_BETWEEN_SHARE)))
+    rank = quantile_rank(draws, beta * (1 - float(_BETWEEN_SHARE)))
+    if most < wanted or rank is None:
         return None
-    if quantile_rank(draws, beta) is None:
-        return None
-    draws = _fewest_draws(draws, beta)
-    draw = partial(family_of(law).drawn, law)
-    fields, largest = noise_sups(enclosure.bases, draw, draws, first=strategy.whole)
-    sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
-    granule = math.ldexp(1.0, law.granularity_exponent)
-    return OUTWARD * granule * float(sups[quantile_rank(draws, beta)])
+    sups = noise_sups(bases, partial(family_of(law).drawn, law), draws, first=strategy.whole)
+    if beside is not None:
+        drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
+        step = beside[0].granularity_exponent - law.granularity_exponent
+        sups += math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
+    reached, share = float(np.sort(sups)[rank]), Fraction(beta) * _BETWEEN_SHARE
+    if series:
+        own = float(share * (1 - _LARGEST_SHARE)) / len(h)
+        parts = [size * _reached_at(rows, law, own) for size, rows in bent(series, oversampling)]
+        largest = _largest_draw(law, strategy.layout.size, share * _LARGEST_SHARE)
+        largest = math.ldexp(largest, -law.granularity_exponent)
+        reached += sum(parts) + enclose(strategy, h, oversampling).loose * largest
+    return OUTWARD * math.ldexp(reached, law.granularity_exponent)
+
+
+def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
+    """Chernoff's bound for values at nodes, and the union bound over them, in granules."""
+    a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in bases)
+    m = math.prod(float(np.abs(basis).max()) for basis in bases)
+    nodes = math.prod(len(basis) for basis in bases)
+    return family_of(law).node_tail(law, a, m, math.log(2 * nodes / beta)) if m > 0 else 0.0
 
 
 def _fewest_draws(most: int, beta: float) -> int:
     """Return how few draws will do with as many of them beyond the rank as of the most.
-
-    The fewer, the smaller the largest of them, and the sooner they are drawn.
 
     Examples
     --------
@@ -230,18 +254,13 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
 
 def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
     """Multiplications of a draw, what its noise takes, and a map of the whole lattice, if any."""
-    whole = 0 if strategy.whole is None else strategy.whole.size
-    joint = law.values < math.inf
-    numbers = law.values**1.5 / _ACCEPTED if joint else strategy.layout.size
-    return _DRAWING * numbers + _field_work(bases) + whole
-
-
-def _field_work(bases: Sequence[FloatArray]) -> float:
-    shape, work = [basis.shape[1] for basis in bases], 0.0
+    shape = [basis.shape[1] for basis in bases]
+    work = 0.0 if strategy.whole is None else float(strategy.whole.size)
     for axis, basis in enumerate(bases):
         work += math.prod(shape) * basis.shape[0]
         shape[axis] = basis.shape[0]
-    return work
+    numbers = _JOINTLY * law.values if law.values < math.inf else strategy.layout.size
+    return work + _DRAWING * numbers
 
 
 def noise_sups(
@@ -250,26 +269,24 @@ def noise_sups(
     draws: int,
     label: str = "certificate",
     first: FloatArray | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """Sup norms of `draws` noise fields and of the noise itself, in granules; from a public key.
+) -> FloatArray:
+    """Sup norms of `draws` noise fields, in granules; from a public key.
 
     `first` takes all values to those of the lattice at once. Another `label` gives independent
     draws: what a choice was made on must not certify it.
     """
     shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
-    together = max(1, min(draws, _FIELD_VALUES // largest))
-    sups, sizes = np.empty(draws), np.empty(draws)
+    together, sups = max(1, min(draws, _FIELD_VALUES // largest)), np.empty(draws)
     for start in range(0, draws, together):
         count = min(together, draws - start)
         fields = draw(math.prod(shape), count, public_stream(label, start))
-        sizes[start : start + count] = np.abs(fields).max(axis=0)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
         for basis in bases:
             fields = np.tensordot(fields, basis, axes=(0, 1))
         sups[start : start + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
-    return sups, sizes
+    return sups
 
 
 # --- Proved bounds on sup_y |released(y) - F_D(y)|, from public facts alone
@@ -356,28 +373,41 @@ class ErrorModel:
     unit: float
 
     def bound(
-        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: LowerBound | None = None
+        self,
+        h: Sequence[int],
+        beta: Fraction,
+        at_once: int = 1,
+        least: LowerBound | None = None,
+        beside: Beside = None,
     ) -> Certificate:
         """The bound on the sup error at order `h`; `least` is the known lower bound.
 
         `at_once` is how many such bounds are to hold together: arrays of one function, or
-        candidates that `h` was chosen from after the noise was drawn.
+        candidates that `h` was chosen from after the noise was drawn. `beside`: of `noise_bound`,
+        the factor in data units.
         """
+        approximation, rounding = self.parts(h)
+        at_once *= self.approximation.choices
+        beside = beside and (beside[0], beside[1] / self.unit)
+        return Certificate(
+            approximation=approximation,
+            rounding=rounding,
+            noise=noise_bound(self.strategy, h, self.law, beta / at_once, beside) * self.unit,
+            beta=float(beta),
+            lower_bound=least.value if least else 0.0,
+            lower_bound_kind=least.kind if least else "",
+        )
+
+    def parts(self, h: Sequence[int]) -> tuple[float, float]:
+        """The bound's first two parts, approximation and rounding, which hold surely."""
         strategy, lattice = self.strategy, self.strategy.lattice
-        maps, at_once = strategy.axis_maps, at_once * self.approximation.choices
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
         if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
-        return Certificate(
-            approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
-            rounding=rounding * self.unit,
-            noise=noise_bound(strategy, h, self.law, beta / at_once) * self.unit,
-            beta=float(beta),
-            lower_bound=least.value if least else 0.0,
-            lower_bound_kind=least.kind if least else "",
-        )
+        missed = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        return missed * self.unit, rounding * self.unit
 
 
 def vector_bound(
@@ -431,25 +461,9 @@ def combined(
     )
 
 
-PROMISE_SHARE = Fraction(1, 20)
-"""Of beta, for the noise of a promise about the data at hand."""
-
-
-def told_error(law: Noise, released: float, facts: Mapping[str, Any], beta: Fraction) -> float:
-    """Bound what bins miss of the data at hand, in data units: a component's `promise`.
-
-    With probability ``1 - beta``: noise from above alone makes it wrong, and that of every law is
-    symmetric.
-
-    Parameters
-    ----------
-    released : float
-        The released number with what it may be off by but for its noise.
-    facts : mapping
-        ``factor`` and ``rest``: `dbern.planning.tuning`.
-    """
-    reached = family_of(law).tail(law, 1, 2 * beta)
-    return OUTWARD * float(facts["factor"] * max(0.0, released + reached) + facts["rest"])
+def told_error(released: float, facts: Mapping[str, Any]) -> float:
+    """Return what bins miss of the data at hand by a component's `promise`, but for its noise."""
+    return OUTWARD * float(facts["factor"] * max(0.0, released) + facts["rest"])
 
 
 # --- What a reader is told
@@ -478,6 +492,8 @@ class Promises:
         The least and the largest value that is possible.
     by_place : bool
         Whether no one width tells, as of quotients and least squares: some data leave all open.
+    kernels : bool
+        Whether it is on a lattice: wider kernels and ``objective = "certified"`` promise more.
 
     Examples
     --------
@@ -495,11 +511,15 @@ class Promises:
     extent: tuple[float, float] | None
     released: bool
     by_place: bool = False
+    kernels: bool = True
 
     @property
     def empty(self) -> bool:
         """Whether a constant promises as much for any database."""
-        return self.extent is not None and self.any_database >= self._half_range
+        return self._is_empty(self.any_database)
+
+    def _is_empty(self, amount: float) -> bool:
+        return self.extent is not None and amount >= self._half_range
 
     @property
     def headline(self) -> float:
@@ -515,26 +535,34 @@ class Promises:
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         sure = f"with probability {1 - self.beta:g}"
+        constant = f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+        if self.unit.endswith("response") and not self.by_place:
+            # A linear function may leave the bounds, and a constant be off by more.
+            constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
             these = "told place by place by interval(), of least squares by regression()"
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
             expected += ", for typical data"
-        if self.these_data is not None and self.released:
-            these = f"no value is off by more than {self._told(self.these_data)}, {sure}"
-        elif self.these_data is not None:
-            these = f"told by the release; for evenly spread records {self._told(self.these_data)}"
+        if self.these_data is not None:
+            empty, told = self._is_empty(self.these_data), self._told(self.these_data)
+            these = "" if self.released else "told by the release; for evenly spread records "
+            if empty:
+                these += f"empty: {constant}"
+            else:
+                these += f"no value is off by more than {told}, {sure}" if self.released else told
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:
-            half = _upward(self._half_range)
-            worst = f"empty: a constant is never off by more than {half}{self.unit}; "
+            worst = f"empty: {constant}; "
             if self.by_place:
                 worst += "some databases leave all values open, whatever epsilon is"
+            elif not self.kernels:
+                worst += "go by what the plan predicts for typical records"
             elif self.released:
-                worst += "release with a larger epsilon or bandwidth"
+                worst += "release with a larger epsilon or wider kernels"
             else:
-                worst += 'write a larger epsilon or bandwidth, or objective = "certified"'
+                worst += 'write a larger epsilon, wider kernels, or objective = "certified"'
         return [("expected", expected), ("these data", these), ("any database", worst)]
 
     def _told(self, amount: float) -> str:

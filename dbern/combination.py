@@ -18,7 +18,6 @@ through what is released: it is post-processing, and costs no privacy.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -565,25 +564,6 @@ class Combination:
         """The value above which the second of two classes is decided for."""
         return 0.5 if self.kind == "sigmoid" else 0.0
 
-    def interval(
-        self, parts: Sequence[FloatArray], errors: Sequence[float] | Sequence[FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of a ratio where each array errs by at most its bound.
-
-        The extremes of ``a / b`` over a box with b > 0 are at its corners; where b may be zero or
-        below, the whole range.
-        """
-        middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
-        sure = parts[1] > errors[1]
-        safe = np.where(sure, parts[1], 2 * errors[1] + 1)
-        corners = [
-            middle + radius * (parts[0] + a * errors[0]) / (safe + b * errors[1])
-            for a, b in itertools.product((-1, 1), repeat=2)
-        ]
-        low = np.where(sure, np.min(corners, axis=0), self.low)
-        high = np.where(sure, np.max(corners, axis=0), self.high)
-        return np.clip(low, self.low, self.high), np.clip(high, self.low, self.high)
-
     def error(self, errors: Sequence[float]) -> float:
         """Bound on the error of any value, from bounds on those of the arrays."""
         if self.kind in BY_PLACE:
@@ -598,8 +578,8 @@ class Combination:
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
 
-        The bound of a column of a "stack" is that of its array. Not of a "ratio", which has
-        `interval`, nor of scores, whose bound is one for all points.
+        The bound of a column of a "stack" is that of its array. Not of a "ratio",
+        nor of scores, whose bound is one for all points.
         """
         if self.kind == "stack":
             return np.stack(errors, axis=-1)
@@ -626,7 +606,7 @@ class Combination:
 
         `arrays` is the same of every array.
         """
-        if self.kind in BY_PLACE:
+        if self.kind in RANGED:
             return self.low, self.high
         if self.kind == "sigmoid":
             return 0.0, 1.0

@@ -28,8 +28,9 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
 from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.families import family_of
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
-from dbern.strategies.approximation import translate_error
+from dbern.strategies.approximation import bent, released_series, translate_error
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bias import KernelMixture
 
@@ -251,6 +252,36 @@ def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
         assert len(enclosure.bases[0]) < 4 * 60  # and fewer they are
 
 
+@pytest.mark.parametrize(("k", "width", "oversampling"), [((40,), 0.1, 2), ((30, 24), 0.3, 3)])
+def test_what_is_between_nodes_is_bent_no_further(k, width, oversampling):
+    """Nodes and their parts bound the sup of any noise; without the parts they do not."""
+    content = sections(
+        data={"bounds": {c: [0.0, 1.0] for c in "xy"[: len(k)]}},
+        target={"bandwidth": [width] * len(k)},
+        mechanism={"k": list(k), "h": 8, "noise": "binned-laplace"},
+    )
+    plan = plan_files(ReleaseSpec(**content), ())
+    axes = zip(k, plan.h, plan.strategy.axis_maps, strict=True)
+    series = [released_series(*axis) for axis in axes]
+    dense = [np.cos(np.outer(np.linspace(0, np.pi, 301), range(len(one.coefficients))))
+             @ one.coefficients for one in series]  # fmt: skip
+    nodes = [one.at_nodes(oversampling)[0] for one in series]
+    parts, rng, short = [*bent(series, oversampling)], np.random.default_rng(4), 0
+
+    def sup(noise, bases):
+        for basis in bases:
+            noise = np.tensordot(noise, basis, axes=(0, 1))
+        return np.abs(noise).max()
+
+    for _ in range(30):
+        noise = rng.laplace(size=plan.strategy.layout.shape)
+        found, largest = sup(noise, nodes), sup(noise, dense)
+        more = sum(size * sup(noise, rows) for size, rows in parts)
+        assert largest <= found + more <= 1.3 * largest
+        short += largest > found + 0.1 * more
+    assert short > 0
+
+
 # --- The work of a simulated quantile
 
 
@@ -274,18 +305,23 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
     numbers, products = [], []
     bases = certificate.enclose(strategy, h, 2).bases
-    draws, product, samples = 640, np.tensordot, laplace._samples
+    draws, product, samples, words = 640, np.tensordot, laplace._samples, KeyStream.words
 
     def counted(scale, stream):
         found = samples(scale, stream)
         numbers.append(len(found[0]))
         return found
 
+    def read(stream, count):  # where all are drawn jointly, but for those of other samplers
+        numbers.append(0 if noise == "binned-laplace" else count * certificate._JOINTLY / 2)
+        return words(stream, count)
+
     def multiplied(one, other, axes):
         products.append(one.size * len(other))
         return product(one, other, axes=axes)
 
     monkeypatch.setattr(laplace, "_samples", counted)
+    monkeypatch.setattr(KeyStream, "words", read)
     monkeypatch.setattr(np, "tensordot", multiplied)
     certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws)
     taken = certificate._DRAWING * sum(numbers) + sum(products)
@@ -304,9 +340,9 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
         certificate, "noise_sups",
         lambda bases, draw, draws, **how: seen.append(draws) or real(bases, draw, draws, **how),
     )  # fmt: skip
-    work = certificate._work(strategy, certificate.enclose(strategy, h, 4).bases, law)
-    # as many of these are beyond the rank, 28 and 1, as of 1000 and 200; of a draw less, fewer
-    for allowed, drawn in ((1e12, 986), (200.5 * work, 162), (work, None)):
+    work = certificate._work(strategy, certificate.enclose(strategy, h, 3).bases, law)
+    # as many of these are beyond the rank as of 4000 and 200; of a draw less, fewer
+    for allowed, drawn in ((1e12, 3994), (200.5 * work, 166), (work, None)):
         seen.clear()
         monkeypatch.setattr(certificate, "_WORK", allowed)
         found = certificate._simulated_quantile(strategy, h, law, 0.05)
@@ -327,4 +363,5 @@ def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share
     law, beta = plan.noise.law, Fraction(1, 20)
     found = certificate.noise_bound(plan.strategy, plan.h, law, beta)
     assert 0 < found < math.inf
-    assert given == [share * beta] * 2
+    assert given[-2:] == [share * beta] * 2  # before these, what is between the nodes of draws
+    assert [float(one) for one in given[:-2]] == [pytest.approx(0.002 * float(beta))] * (work > 1)

@@ -18,7 +18,7 @@ from strategies import density_plan, density_spec, sections, spec_sections
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
-from dbern.certificate import printed_sum
+from dbern.certificate import Promises, printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
@@ -332,10 +332,47 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
     assert "whatever epsilon is" in dict(told.lines())["any database"]
 
 
+@pytest.mark.parametrize("released", [False, True])
+def test_a_promise_for_these_data_that_a_constant_makes_is_called_empty(released):
+    found = Promises(None, 0.5, 0.3, 0.05, "", None, (0.0, 1.0), released)
+    said = dict(found.lines())
+    assert said["these data"].endswith("empty: a constant is never off by more than 0.5")
+    assert not found.empty
+    less = Promises(None, 0.4, 0.3, 0.05, "", None, (0.0, 1.0), released)
+    assert "empty" not in dict(less.lines())["these data"]
+
+
+def test_a_promise_beyond_the_response_is_called_empty_and_names_no_key_of_others():
+    given = sections(data={"response": {"column": "r", "bounds": [0.0, 8.0]}, "n": 2000})
+    given["target"], given["mechanism"] = {"kind": "ridge-regression"}, {}
+    one = plan_files(ReleaseSpec(**given), ())
+    assert one.certificate.total > 4
+    said = dict(one.promises.lines())["any database"]
+    assert said.startswith("empty: half of the response's range is 4; go by what")
+    assert not any(key in said for key in ("bandwidth", "kernels", "certified"))
+
+
+@pytest.mark.parametrize(
+    ("target", "keys"),
+    [({"kind": "kernel-density", "bandwidth": [0.1]}, "error, or a larger target.bandwidth, or a "
+      "larger mechanism.k."), ({"kind": "logistic-regression"}, "error.")],
+)  # fmt: skip
+def test_advice_on_an_error_names_keys_that_the_learner_has(target, keys, monkeypatch):
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
+    given = sections(data={"label": {"column": "l", "classes": ["no", "yes"]}})
+    given["target"], given["mechanism"] = target, {"k": 4} if "bandwidth" in target else {}
+    if "bandwidth" in target:
+        del given["data"]["label"]
+    with pytest.raises(SpecError) as refused:
+        smallest_epsilon(ReleaseSpec(**given), 1e-9)
+    assert str(refused.value).endswith(f"Write a larger {keys}")
+
+
 @pytest.mark.parametrize("kind", ["nadaraya-watson", "ridge-regression"])
 def test_no_error_of_a_function_that_data_may_leave_open_is_promised(kind, monkeypatch):
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
-    target = {"kind": kind, "bandwidth": [0.1]} if kind == "nadaraya-watson" else {"kind": kind}
+    own = {"bandwidth": [0.1]} if kind == "nadaraya-watson" else {"method": "moments"}
+    target = {"kind": kind, **own}
     given = sections(data={"response": {"column": "r", "bounds": [0.0, 8.0]}})
     given["target"], given["mechanism"] = target, {}
     told = plan_files(ReleaseSpec(**given), ()).promises

@@ -42,7 +42,7 @@ CEILINGS = {
                                          # 16 for questions, objective perturbation, live reports,
                                          # frames and estimators
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 51_996,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 52_530,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures; 1300
                                          # for bands and lower bounds; 1000 for least squares;
                                          # 4700 for questions, objective perturbation, categories,
@@ -50,7 +50,7 @@ CEILINGS = {
     "protocols": 7,                      # 8
     "isinstance": 99,                    # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`
-    "lone functions": 29,                # 10: public, and named in no other module
+    "lone functions": 27,                # 10: public, and named in no other module
 }  # fmt: skip
 
 

@@ -23,8 +23,8 @@ from rivals.records import Table
 
 _SALT = bytes(KEY_BYTES)
 SHARE = 0.05  # of an axis: a kernel's width for naive Bayes, stated and not looked for
-_KEYED = ("logistic-regression",)
-"""Whose integers depend on the key."""
+_KEYED = ("logistic-regression", "ridge-regression")
+"""Whose integers may depend on the key."""
 
 
 def spec_of(table: Table, target: str, epsilon: float, source: Path) -> tuple[Any, dict[str, Any]]:
@@ -92,8 +92,7 @@ def released(
 ) -> tuple[Any, Any, list[FloatArray]]:
     """The spec, its plan, and each array with its noise."""
     key = np.random.default_rng(seed).bytes(KEY_BYTES)
-    listed = target == "ridge-regression" and table.lists
-    keyed = (key,) if target in _KEYED or listed else ()
+    keyed = (key,) if target in _KEYED else ()
     spec, plan, staged = planned(table, target, epsilon, *keyed)
     noisy, left = [], iter(staged)
     for one in plan.components:
@@ -106,7 +105,7 @@ def released(
 
 
 def ridge(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-    """By moments, or with lists by objective, as the plan chooses."""
+    """By moments or by objective, as the plan chooses."""
     spec, plan, (values,) = released(learn, "ridge-regression", epsilon, seed)
     unit = np.column_stack([test.unit, np.ones(len(test.unit))])
     if values.size == unit.shape[1]:

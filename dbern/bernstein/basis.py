@@ -99,24 +99,102 @@ def iterated_matrix(k: int, h: int) -> FloatArray:
     >>> bool(np.allclose(iterated_matrix(4, 1), np.eye(5)))
     True
     """
-    if h == 1:
-        total = np.eye(k + 1)
-    elif h % 2:
-        total = np.eye(k + 1) + _step(k, 1) @ iterated_matrix(k, h - 1)
-    else:
-        half = iterated_matrix(k, h // 2)
-        total = half + _step(k, h // 2) @ half
+    total = _unfolded(*iterated_parts(k, h))
     total.setflags(write=False)
     return total
 
 
+@lru_cache(maxsize=32)
+def iterated_parts(k: int, h: int) -> tuple[FloatArray, FloatArray]:
+    """``W_h`` by parity (`by_parity`): a quarter of the work."""
+    if h == 1:
+        return np.eye(k // 2 + 1), np.eye((k + 1) // 2)
+    if h % 2:
+        before = zip(iterated_parts(k, h - 1), _step(k, h - 1), strict=True)
+        even, odd = (total + power for total, power in before)
+    else:
+        before = zip(iterated_parts(k, h // 2), _step(k, h // 2), strict=True)
+        even, odd = (total + power @ total for total, power in before)
+    return even, odd
+
+
 @lru_cache(maxsize=8)
-def _step(k: int, power: int) -> FloatArray:
-    """``(I - M)^power``."""
+def _step(k: int, power: int) -> tuple[FloatArray, FloatArray]:
+    """``(I - M)^power`` by parity."""
     if power == 1:
-        return np.asarray(np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k))
-    one, half = _step(k, power % 2 or power // 2), _step(k, power - 1 if power % 2 else power // 2)
-    return half @ one
+        nodes = np.arange(k + 1) / k
+        return by_parity(np.eye(k + 1) - bernstein_basis(nodes, k))
+    halves = _step(k, power // 2), _step(k, power - power // 2)
+    even, odd = (one @ other for one, other in zip(*halves, strict=True))
+    return even, odd
+
+
+def by_parity(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What a matrix that is the same in reverse, rows and columns, makes of even and odd vectors.
+
+    These are mixed by it with none of the other kind: products, sums, inverses and transposes are
+    those of the two parts, in orthonormal coordinates (`parities`).
+
+    Examples
+    --------
+    >>> even, odd = by_parity(np.array([[3.0, 1.0], [1.0, 3.0]]))
+    >>> even.round(12).tolist(), odd.round(12).tolist()
+    ([[4.0]], [[2.0]])
+    """
+    rows, columns = (size // 2 for size in matrix.shape)
+    top = matrix[: len(matrix) - rows]
+    first, last = top[:, :columns], top[:, ::-1][:, :columns]
+    middle = math.sqrt(2) * top[:, columns : matrix.shape[1] - columns]
+    even = np.concatenate([first + last, middle], axis=1)
+    even[rows:] /= math.sqrt(2)
+    return even, (first - last)[:rows]
+
+
+def with_mirrored(rows: FloatArray, count: int) -> FloatArray:
+    """Return the first rows, and where there are not `count`, the others: these in reverse.
+
+    Examples
+    --------
+    >>> with_mirrored(np.array([[1.0, 2.0], [3.0, 4.0]]), 3).tolist()
+    [[1.0, 2.0], [3.0, 4.0], [2.0, 1.0]]
+    """
+    return np.concatenate([rows, rows[: count - len(rows)][::-1, ::-1]])
+
+
+def _unfolded(even: FloatArray, odd: FloatArray) -> FloatArray:
+    """Return the matrix of two parts, exactly the same in reverse: `by_parity` undone."""
+    rows, columns = odd.shape
+    top, own = np.empty((len(even), even.shape[1] + columns)), even[:, :columns].copy()
+    own[rows:] *= math.sqrt(2)
+    top[:, :columns], top[:, ::-1][:, :columns] = own / 2, own / 2
+    top[:rows, :columns] += odd / 2
+    top[:rows, ::-1][:, :columns] -= odd / 2
+    top[:rows, columns : even.shape[1]] = even[:rows, columns:] / math.sqrt(2)
+    top[rows:, columns : even.shape[1]] = even[rows:, columns:]
+    return with_mirrored(top, len(even) + rows)
+
+
+def parities(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Even and odd parts of values (m, ..) in reverse, in orthonormal coordinates.
+
+    Examples
+    --------
+    >>> even, odd = parities(np.array([1.0, 2.0, 3.0]))
+    >>> even.round(12).tolist(), odd.round(12).tolist()
+    ([2.828427124746, 2.0], [-1.414213562373])
+    """
+    half = len(values) // 2
+    first, last = values[:half], values[::-1][:half]
+    middle = values[half : len(values) - half]
+    even = np.concatenate([(first + last) / math.sqrt(2), middle])
+    return even, (first - last) / math.sqrt(2)
+
+
+def of_parities(even: FloatArray, odd: FloatArray) -> FloatArray:
+    """Return the values of two parts: `parities` undone."""
+    half = len(odd)
+    first, last = even[:half] + odd, even[:half] - odd
+    return np.concatenate([first / math.sqrt(2), even[half:], last[::-1] / math.sqrt(2)])
 
 
 def iterated_basis(y: FloatArray, k: int, h: int) -> FloatArray:

@@ -74,7 +74,8 @@ def plan(
         with shown_progress(quiet) as progress:
             epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
     advice = f'write epsilon = "{decimal_text(epsilon)}"'
-    advice += ' and objective = "certified"' if about == "any-database" else ""
+    if about == "any-database" and planned.on_lattice:
+        advice += ' and objective = "certified"'
     text = f"{advice}\n{planned.explain()}"
     report({"epsilon": decimal_text(epsilon), "plan": _content(planned)}, text, as_json=as_json)
 

@@ -290,6 +290,8 @@ def cluster(
         settings[f"{memory}.pause"] = False
         # A worker in this process is there while the process is: nobody waits for its heartbeats.
         settings["distributed.scheduler.worker-ttl"] = None
+        # Nobody looks at where its threads are, a hundred times a second.
+        settings["distributed.worker.profile.enabled"] = False
     with dask.config.set(settings):
         if address is None:
             with _local() as client:

@@ -78,8 +78,8 @@ def _files(source: str) -> tuple[str, ...]:
 def _found(source: str) -> Iterator[Path]:
     path = Path(source)
     if path.is_dir():
-        inside = (Path(entry.path) for entry in _entries(path, ["**"], links=False))
-        named = (found for found in inside if found.name.endswith(".parquet"))
+        inside = _entries(path, ["**"], links=False)
+        named = (Path(entry.path) for entry in inside if entry.name.endswith(".parquet"))
         yield from (found for found in named if not _hidden(found.relative_to(path)))
     elif path.exists():
         yield path

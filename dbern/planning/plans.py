@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from dbern.bernstein.basis import local_weights
-from dbern.certificate import PROMISE_SHARE, Certificate, Promises, printed_sum, told_error
+from dbern.certificate import Certificate, Promises, noise_bound, printed_sum, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -271,8 +271,14 @@ class ReleasePlan:
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
         promised = ahead.expected, ahead.these_data, sure.total, sure.beta
         return Promises(
-            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place
-        )
+            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place,
+            kernels=self.on_lattice,
+        )  # fmt: skip
+
+    @property
+    def on_lattice(self) -> bool:
+        """Whether a function is released on a lattice, and not numbers alone."""
+        return not all(one.entries for one in self.components)
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -583,7 +589,7 @@ def outlook_of(
     follows = unsigned and all(width is not None for width in widths)
     these = combination.error([width or 0.0 for width in widths]) if follows else None
     if these is not None:
-        these = min([these, *(_told(pairs[0][1].certificate, one) for one in promises)])
+        these = min([these, *(_told(pairs[0][1], one) for one in promises)])
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
     return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
@@ -624,11 +630,14 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
     return min(found, sure.approximation) + sure.rounding + sure.noise
 
 
-def _told(sure: Certificate, one: PlannedMeasurement) -> float:
+def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
-    beta = Fraction(sure.beta) * PROMISE_SHARE
+    sure, law = own.certificate, own.noise.law
+    beside = one.noise.law, one.promise["factor"] / own.unit
+    beta = Fraction(sure.beta) / own.outputs
+    noise = own.unit * noise_bound(cast(Strategy, own.strategy), own.h, law, beta, beside)
     found = one.promise["even"] + one.lattice_error + one.released_error
-    return told_error(one.noise.law, found, one.promise, beta) + sure.rounding + sure.noise
+    return told_error(found, one.promise) + sure.rounding + noise
 
 
 # --- What counting takes

@@ -57,7 +57,7 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
 
     draw = family.predicted(_UNIT_SCALE, values, shared)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
-    sups, _ = noise_sups(bases, draw, draws, "planning", strategy.whole)
+    sups = noise_sups(bases, draw, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
 
 

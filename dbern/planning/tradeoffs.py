@@ -151,9 +151,11 @@ def smallest_epsilon(
             "whatever epsilon is. Release, and read interval() or regression()"
         )
     if not error >= reached:
+        widths = [key for key in ("bandwidth", "length_scale") if hasattr(spec.learner, key)]
+        larger = [f"target.{key}" for key in widths] + ["mechanism.k"] * best.on_lattice
         raise SpecError(
-            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "
-            f"{high} certifies. Write a larger error, a larger bandwidth, or a larger mechanism.k."
+            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon {high} "
+            f"certifies. Write a larger {', or a larger '.join(['error', *larger])}."
         )
     for step in range(_STEPS):
         middle = _rounded(float(low * high) ** 0.5)

@@ -28,12 +28,13 @@ compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares o
 
 *Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
 (`dbern.certificate.enclose`). With f their factor, l what the tails add (bins sum to one at most)
-and s the noise's scale, with probability ``1 - beta``
+and X the number's noise,
 
-    ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W + s ln(1 / (2 beta)) + errors) + l + w'``
+    ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W - X + errors) + l + w'``
 
-at every y at once, T' what is released: only noise from above makes it wrong. It holds for the
-operator a that T was computed with, and no other.
+at every y at once, T' what is released: only X below zero makes it wrong without X, and X is
+bounded together with the noise of the bins (`dbern.synopsis.bands`). It holds for the operator a
+that T was computed with, and no other.
 """
 
 from __future__ import annotations

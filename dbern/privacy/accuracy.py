@@ -24,6 +24,7 @@ from dbern.types import FloatArray
 _PUBLIC_KEY: Final = bytes(KEY_BYTES)
 _DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _SLACK: Final = Fraction(1, 10**60)
+_NUMBERS: Final = 1 << 18  # drawn at a time
 
 # --- Tails: what no coefficient's noise reaches
 #
@@ -229,10 +230,49 @@ def independent_draws(
 
 
 def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
-    """Draw the first `size` values of independent vectors, in granules; shape (size, draws)."""
-    vectors = discrete_k_norm(law.scale, law.values, stream, stream.second())
-    drawn = [_granules(one)[:size] for one in itertools.islice(vectors, draws)]
-    return np.stack(drawn, axis=1)
+    """Draw the first `size` values of independent vectors, in granules; shape (size, draws).
+
+    For simulations: of the very law, but for the rounding of floats, and at once. With ``R U/2`` of
+    the continuous law (`k_norm_covariance`): signs are fair, and kept with probability ``C(M, p) /
+    C(M, M // 2)``, as ``P(p) ~ C(M, p)^2``. In a simplex of p dimensions U is exponential variables
+    over G, the sum of themselves and one more; G of both signs together is of the gamma law of M +
+    2, independent of U, and ``V^(1/(M + 1))`` times that is R, V uniform. What is drawn, y, is
+    rounded to x and kept with probability ``exp(-(2 N(x) - 2 N(y) + M)/s)``, at most one as ``|N(x)
+    - N(y)| <= M/2``: so x has a probability proportional to ``exp(-2 N(x)/s)``.
+
+    Examples
+    --------
+    >>> law = KNormNoise(2000, -10, l1_sensitivity_granules=1000, values=3)
+    >>> k_norm_draws(law, 3, 2, public_stream("example", 0)).shape
+    (3, 2)
+    """
+    values, found = law.values, [np.empty((0, size))]
+    if values > law.scale:  # where few would be kept
+        vectors = discrete_k_norm(law.scale, values, stream, stream.second())
+        return np.stack([_granules(one)[:size] for one in itertools.islice(vectors, draws)], axis=1)
+    counts = np.arange(values)
+    ways = np.cumsum(np.append(0.0, np.log((values - counts) / (counts + 1))))
+    while (left := draws - sum(map(len, found))) > 0:
+        rows = min(2 * left, max(1, _NUMBERS // values))
+        given = uniform(stream, rows * (values + 5)).reshape(rows, -1)
+        halves = 2 * given[:, 5:]
+        positive = halves >= 1
+        likely = np.exp(ways[positive.sum(axis=1)] - ways.max())
+        given, halves, positive = (one[given[:, 0] < likely] for one in (given, halves, positive))
+        sizes, more = -np.log1p(positive - halves), -np.log1p(-given[:, 2:4])
+        up, down = np.where(positive, sizes, 0.0), np.where(positive, 0.0, sizes)
+        sums = [one.sum(axis=1) + extra for one, extra in zip((up, down), more.T, strict=True)]
+        radius = law.scale / 2 * (sums[0] + sums[1]) * given[:, 4] ** (1 / (values + 1))
+        exact = up * (radius / sums[0])[:, None] - down * (radius / sums[1])[:, None]
+        whole = np.rint(exact)
+        longer = 2 * (_largest_side(whole) - _largest_side(exact)) + values
+        found.append(whole[-np.log1p(-given[:, 1]) >= longer / law.scale, :size][:left])
+    return np.concatenate(found).T
+
+
+def _largest_side(values: FloatArray) -> FloatArray:
+    """Return N of each row: the larger of the sums of its positive and of its negative values."""
+    return np.asarray(np.abs(values).sum(axis=1) + np.abs(values.sum(axis=1))) / 2
 
 
 def _granules(noise: SignedNoise) -> FloatArray:

@@ -168,6 +168,7 @@ def _attributes(
         "target": {
             "kind": spec.learner.kind,
             **_given(spec),
+            **spec.learner.taken(plan.components[0].counting),
             **(choice or {}),
             **spec.learner.identity(),
             "normalizer" if plan.protection.private_rows else "n": plan.n,

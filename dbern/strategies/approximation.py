@@ -13,13 +13,17 @@ import numpy as np
 
 from dbern.bernstein.basis import (
     bernstein_basis,
+    by_parity,
     enclosing_nodes,
-    iterated_basis,
     iterated_matrix,
+    iterated_parts,
+    of_parities,
+    parities,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
 
+_ENCLOSING = 8  # oversampling
 _CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the coefficients' sizes: far above their floats' error
 _TRUNCATION = 1e-6
@@ -198,6 +202,25 @@ class Series:
         """
         values, factor = self.at_nodes(oversampling)
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
+
+
+def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, list[FloatArray]]]:
+    """Yield, axis by axis, what a polynomial may exceed its values at nodes by.
+
+    A weight, and bases of values (nodes, columns) of which the weight times the largest is the
+    axis's part. In angles the nodes of `at_nodes` are ``w = pi / M`` apart on an axis, mirrored at
+    its ends. Linear interpolation between them, axis by axis, is nowhere above them, and misses at
+    most ``w^2 / 8`` times the largest second derivative along each axis: of smooth ones far less
+    than the square of the degree times their size. That is a polynomial of the same degrees in all
+    axes, as ``cos(a theta)'' = -a^2 cos(a theta)``, so nodes enclose it.
+    """
+    values, factors = zip(*[one.at_nodes(_ENCLOSING) for one in axes], strict=True)
+    for turn, (one, rows) in enumerate(zip(axes, values, strict=True)):
+        degree = len(one.coefficients) - 1
+        squares = np.arange(degree + 1.0)[:, None] ** 2
+        own = _cosines(len(rows), degree) @ (squares * one.coefficients)
+        width = math.pi / (oversampling * degree)
+        yield width**2 / 8 * math.prod(factors), [*values[:turn], own, *values[turn + 1 :]]
 
 
 def _cosines(nodes: int, degree: int) -> FloatArray:
@@ -413,15 +436,22 @@ def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> Float
     values = kernel(np.arange(k + 1)[:, None] / k - t)
     if kernel.kinks or h is None:
         return values
-    y, operator, square = _normal_equations(k, h)
-    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / len(y)
-    return values + np.linalg.solve(square, left)
+    y, *parts = _normal_equations(k, h)
+    pairs = zip(parts, parities(kernel(y[:, None] - t)), parities(values), strict=True)
+    fitted = [
+        own + np.linalg.solve(square, operator.T @ (wanted - operator @ own) / len(y))
+        for (operator, square), wanted, own in pairs
+    ]
+    return of_parities(*fitted)
 
 
 @lru_cache(maxsize=4)
-def _normal_equations(k: int, h: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Nodes, the iterated basis there, and the matrix of least squares."""
+def _normal_equations(k: int, h: int) -> tuple[Any, ...]:
+    """Nodes, and for even and for odd values the iterated basis there and the matrix to solve."""
     nodes = min(4 * k, k + _SPARE_NODES) + 1
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    operator = iterated_basis(y, k, h)
-    return y, operator, operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
+    pairs = zip(by_parity(bernstein_basis(y, k)), iterated_parts(k, h), strict=True)
+    operators = [basis @ total for basis, total in pairs]
+    ridges = [_FIT_RIDGE * np.eye(operator.shape[1]) for operator in operators]
+    squares = [one.T @ one / nodes + ridge for one, ridge in zip(operators, ridges, strict=True)]
+    return y, *zip(operators, squares, strict=True)

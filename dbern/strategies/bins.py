@@ -54,9 +54,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 from dbern.bernstein.basis import (
     bernstein_basis,
     bin_matrix,
+    by_parity,
     enclosing_nodes,
     iterated_matrix,
     local_weights,
+    of_parities,
+    parities,
+    with_mirrored,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, StoredArray, fitted_values
@@ -66,7 +70,6 @@ from dbern.types import BoolArray, FloatArray, Int64Array
 DEGREES = (1, 2, 3, 5, 7)
 """Degrees of B-splines that a plan chooses from."""
 
-_TRUNCATION = 1e-9
 _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
 _NODES_TO_FIT = 16  # a bandwidth, of those
 _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
@@ -107,6 +110,11 @@ class AxisBins(AxisMap):
         left, sizes, right = np.linalg.svd(whole, full_matrices=False)
         kept = slice(self.used)
         return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
+
+    @cached_property
+    def mirrored(self) -> bool:
+        """Whether A is exactly the same in reverse, rows and columns."""
+        return np.array_equal(self.synthesis, self.synthesis[::-1, ::-1])
 
     @cached_property
     def gain(self) -> float:
@@ -180,18 +188,24 @@ def axis_bins(
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    matrix = bin_fit(lattice_bumps(kernel, k, h)[1], cells, degree, damping)
+    half = bin_fit(lattice_bumps(kernel, k, h)[1][: k // 2 + 1], cells, degree, damping)
+    matrix = with_mirrored(half, k + 1)
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
 def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPING) -> FloatArray:
     """Weights of bins (m, bins) nearest to functions of t, in rows, at all of `bump_places`."""
     beta = bin_matrix(_middles(values.shape[1]), cells, degree)
-    left = beta.T.copy()
-    left[:, [0, -1]] *= 1 + _AT_ENDS * values.shape[1] / cells
-    gram = left @ beta
-    damped = gram + damping * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return np.asarray(np.linalg.solve(damped, left @ values.T).T)
+    heavier = beta.copy()
+    heavier[[0, -1]] *= 1 + _AT_ENDS * values.shape[1] / cells
+    parts = list(zip(by_parity(heavier), by_parity(beta), parities(values.T), strict=True))
+    grams = [left.T @ right for left, right, _ in parts]
+    ridge = damping * sum(float(np.trace(gram)) for gram in grams) / (cells + degree)
+    fitted = [
+        np.asarray(np.linalg.solve(gram + ridge * np.eye(len(gram)), left.T @ wanted), float)
+        for gram, (left, _, wanted) in zip(grams, parts, strict=True)
+    ]
+    return of_parities(*fitted).T
 
 
 def bump_places(kernel: Kernel) -> FloatArray:
@@ -213,7 +227,8 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
     themselves.
     """
     t = bump_places(kernel)
-    return t, fitted_values(kernel, k, h, t)
+    half = fitted_values(kernel, k, h, t[: (len(t) + 1) // 2])
+    return t, with_mirrored(half.T, len(t)).T
 
 
 # --- Brackets: see the top of the module
@@ -268,15 +283,16 @@ def axis_bracket(
     boxes = _Boxes.of(kernel, k, h, bins, cells)
     kappa = _kernel_maxima(kernel, counted, cells)
     if counted != (bins.cells, bins.degree):
-        return AxisBracket(kappa, _over_supports(boxes.whole.max(axis=2), counted))
-    halves = boxes.whole.reshape(cells, -1)
-    left = np.clip(2 * np.arange(bins.rank) - bins.degree, 0, halves.shape[1] - 1)
-    right = np.clip(left + 1, 0, halves.shape[1] - 1)
+        error = _over_supports(boxes.whole.max(axis=2), counted)
+        return AxisBracket(kappa, with_mirrored(error, cells))
+    halves = boxes.whole.reshape(len(boxes.whole), -1)
+    left = 2 * np.arange(bins.rank) - bins.degree
+    left, right = (np.clip(one, 0, halves.shape[1] - 1) for one in (left, left + 1))
     about = np.maximum(halves[:, left], halves[:, right])
     error = about + _over_supports(boxes.missed(about).max(axis=2), counted)
-    closer = boxes.pieces.highest() + error + boxes.floats
+    closer = with_mirrored(boxes.pieces.highest() + error + boxes.floats, cells)
     smaller = np.abs(closer).sum(axis=1) < kappa.sum(axis=1)
-    return AxisBracket(np.where(smaller[:, None], closer, kappa), error)
+    return AxisBracket(np.where(smaller[:, None], closer, kappa), with_mirrored(error, cells))
 
 
 def brackets_of(
@@ -327,10 +343,13 @@ def _norm(rows: FloatArray, order: float) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Boxes:
-    """Cells of y by those of the bins; `floats` are more than roundings make of r."""
+    """Cells of y by those of the bins; `floats` are more than roundings make of r.
+
+    Only the first half of the cells of y where A is the same in reverse: ``r_{1-y}(1 - t)`` is
+    ``r_y(t)``, as kernels, bins and the iterated basis are symmetric.
+    """
 
     pieces: _Pieces
-    cells: int
     floats: float
 
     @classmethod
@@ -338,20 +357,21 @@ class _Boxes:
     def of(cls, kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int) -> _Boxes:
         coefficients = iterated_matrix(k, h) @ bins.synthesis
         floats = _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
-        return cls(_Pieces.of(kernel, k, coefficients, bins, cells), cells, floats)
+        return cls(_Pieces.of(kernel, k, coefficients, bins, cells), floats)
 
     @cached_property
     def whole(self) -> FloatArray:
         """Bounds on ``|r|`` itself."""
-        return self.missed(np.zeros((self.cells, self.pieces.bins.rank)))
+        return self.missed(np.zeros((len(self.pieces.terms), self.pieces.bins.rank)))
 
     def missed(self, about: FloatArray) -> FloatArray:
         """Bound by how much ``|r|`` exceeds splines of coefficients `about`, (cells, bins).
 
-        On halves of the bins' cells, (cells, bins.cells, 2); 0 at least.
+        On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
         """
         pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
-        nearest, farthest = _distances(self.cells, *_ends(bins))
+        apart = _distances(pieces.cells, *_ends(bins))
+        nearest, farthest = (one[: len(pieces.terms)] for one in apart)
         found = kernel(nearest) + pieces.largest()
         allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
@@ -380,14 +400,15 @@ class _Pieces:
 
     Attributes
     ----------
-    terms : array (cells, nodes, bins)
-        Their coefficients.
+    terms : array (rows, nodes, bins)
+        Their coefficients, for all cells or the first half (`_Boxes`).
     cut, tail : float
         What they miss of any a_j, and polynomials of their degree of K on a box without kinks.
     """
 
     kernel: Kernel
     bins: AxisBins
+    cells: int
     terms: FloatArray
     cut: float
     tail: float
@@ -414,9 +435,10 @@ class _Pieces:
             if cut <= most:
                 break
         offsets, analysis = _chebyshev(count)
-        y = (np.arange(cells)[:, None] + (1 + offsets) / 2) / cells
+        rows = (cells + 1) // 2 if bins.mirrored else cells
+        y = (np.arange(rows)[:, None] + (1 + offsets) / 2) / cells
         values = bernstein_basis(y.reshape(-1), k) @ coefficients
-        return cls(kernel, bins, analysis @ values.reshape(cells, count, -1), cut, tail)
+        return cls(kernel, bins, cells, analysis @ values.reshape(rows, count, -1), cut, tail)
 
     def largest(self) -> FloatArray:
         """Bound ``|sum_j a_j beta_j|``, a mixture of a_j, for cells of y and of the bins."""
@@ -424,7 +446,7 @@ class _Pieces:
         return np.asarray(OUTWARD * sliding_window_view(sizes, self.bins.degree + 1, 1).max(axis=2))
 
     def highest(self) -> FloatArray:
-        """The largest ``a_j`` in each cell of y, (cells, bins), or little more."""
+        """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
         count = self.terms.shape[1]
         steps = _COARSE * count
         found = (_polynomials(np.linspace(0, np.pi, steps + 1), count) @ self.terms).max(axis=1)
@@ -435,13 +457,12 @@ class _Pieces:
         """The largest ``|r|`` at some places, in the middle of each cell of y."""
         places = np.linspace(-1.0, 1.0, _COARSE + 1)
         middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
-        y = (np.arange(len(middle))[:, None] + 0.5) / len(middle)
+        y = (np.arange(len(middle))[:, None] + 0.5) / self.cells
         largest = 0.0
         of_places = np.transpose(local_weights(places, self.bins.degree))
         for place, weights in zip(places, of_places, strict=True):
-            error = self.kernel(
-                y - (np.arange(self.bins.cells) + (1 + place) / 2) / self.bins.cells
-            )
+            t = (np.arange(self.bins.cells) + (1 + place) / 2) / self.bins.cells
+            error = self.kernel(y - t)
             for r, weight in enumerate(weights):
                 error -= weight * middle[:, r : r + self.bins.cells]
             largest = max(largest, float(np.abs(error).max()))
@@ -469,19 +490,18 @@ class _Pieces:
 
     def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
         """K on boxes (m,), which depends on how far they are apart: coefficients as `_splines`."""
-        apart = rows * self.bins.cells - columns * len(self.terms)
+        apart = rows * self.bins.cells - columns * self.cells
         _, first, same = np.unique(apart, return_index=True, return_inverse=True)
         offsets, analysis = _chebyshev(self.terms.shape[1])
         y, t = self._places(rows[first], columns[first], offsets, offsets)
-        return np.asarray(
-            (analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T)[same]
-        )
+        found = analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T
+        return np.asarray(found[same])
 
     def sampled(
         self, rows: Int64Array, columns: Int64Array, allowed: float, about: FloatArray
     ) -> FloatArray:
         """Bound the same on boxes (m,) by a grid and by places on their kinks."""
-        count, widths = self.terms.shape[1], (1 / len(self.terms), 1 / self.bins.cells)
+        count, widths = self.terms.shape[1], (1 / self.cells, 1 / self.bins.cells)
         terms = self._splines(self.terms, rows, columns)
         less = self._splines(about[:, None], rows, columns)
         sizes, first = np.abs(terms), np.arange(count) ** 2
@@ -515,7 +535,7 @@ class _Pieces:
         t: FloatArray,
     ) -> FloatArray:
         """The largest value at places (m, q), or at those of the boxes (m,) next to them."""
-        in_y = np.clip(2 * (y * len(self.terms) - rows[:, None]) - 1, -1.0, 1.0)
+        in_y = np.clip(2 * (y * self.cells - rows[:, None]) - 1, -1.0, 1.0)
         in_t = np.clip(2 * (t * self.bins.cells - columns[:, None]) - 1, -1.0, 1.0)
         y, t = self._places(rows, columns, in_y, in_t)
         of_y, of_t = (_polynomials(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
@@ -526,7 +546,7 @@ class _Pieces:
         self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Of offsets in [-1, 1] from the middle of cells."""
-        y = (rows[:, None] + (1 + in_y) / 2) / len(self.terms)
+        y = (rows[:, None] + (1 + in_y) / 2) / self.cells
         return y, (columns[:, None] + (1 + in_t) / 2) / self.bins.cells
 
     def _splines(self, terms: FloatArray, rows: Int64Array, columns: Int64Array) -> FloatArray:

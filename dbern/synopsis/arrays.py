@@ -25,6 +25,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
+    Beside,
     Certificate,
     ErrorModel,
     vector_bound,
@@ -501,21 +502,32 @@ class ReleasedArray:
         return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(others))
 
     def bound(
-        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+        self,
+        smoothing: Smoothing,
+        beta: Fraction,
+        at_once: int,
+        *,
+        selected: bool,
+        beside: Beside = None,
     ) -> Certificate:
-        """Bound on its error; `selected`: the smoothing was chosen by looking at the values."""
-        strategy, errors = self.strategy, self._facts["errors"]
+        """Bound on its error; `selected`: the smoothing was chosen by looking at the values.
+
+        `beside` as of `ErrorModel.bound`.
+        """
         if selected:
-            at_once *= len(smoothings(strategy, self.order))
-        model = ErrorModel(
+            at_once *= len(smoothings(self.strategy, self.order))
+        return self.model(smoothing).bound(smoothing.h, beta, at_once, beside=beside)
+
+    def model(self, smoothing: Smoothing) -> ErrorModel:
+        """Return what its error follows from."""
+        return ErrorModel(
             approximation=self.approximation,
-            strategy=smoothed(strategy, smoothing),
+            strategy=smoothed(self.strategy, smoothing),
             law=self.law,
-            lattice_error=errors["lattice"],
+            lattice_error=self._facts["errors"]["lattice"],
             released_error=self.released_error,
             unit=self.value_unit,
         )
-        return model.bound(smoothing.h, beta, at_once)
 
     @cached_property
     def approximation(self) -> Approximation:

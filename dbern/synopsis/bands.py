@@ -14,13 +14,31 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
-*A promise* (`dbern.planning.tuning`) is one released number that bounds the approximation of the
-planned operator everywhere, for these data: its event has `PROMISE_SHARE` of beta, and again the
-smallest is taken cell by cell. An order or rank chosen later is another operator, of which it says
-nothing.
+*A promise* (`dbern.planning.tuning`) is one released number T that bounds the approximation of the
+planned operator everywhere, for these data, but for its noise X of the factor f: it is missed by at
+most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f X + |N|``, so
+by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
+both are large together as rarely as they are: beta is not shared out. That quantile is above
+``sup |N|`` too, so again the smallest is taken cell by cell. An order or rank chosen later is
+another operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
+
+*Quotients.* At a point let N be the numerator, D the denominator, w and u the weights of a record
+in them, ``|w| <= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is
+the error of ``N - m D``: at any m the size of a number that is affine in m, which is convex, so
+that bounds at public m_i bound it in between by their interpolation. The interval is of all m that
+the released numbers do not deny (Fieller 1954). Where one matrix is applied to the bins of both,
+they err together, at m_i by
+
+- ``X_N - m_i X_D``, whose sup is at most ``q s_i``, q one simulated quantile of the largest of all
+  the ``sup |X_N - m_i X_D| / s_i``, s_i the root of both squared scales, the latter by m_i^2;
+- ``int (w - m_i u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m_i c^N_j)``: as ``|w -
+  m u|`` is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the
+  released bins, as above, for all m_i at `BIAS_SHARE` of beta.
+
+Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
 """
 
 from __future__ import annotations
@@ -34,11 +52,28 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import PROMISE_SHARE, Certificate, LowerBound, strongest_bound, told_error
+from dbern.certificate import (
+    Certificate,
+    LowerBound,
+    enclose,
+    noise_sups,
+    quantile_rank,
+    strongest_bound,
+    told_error,
+)
+from dbern.combination import Combination
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of, noise_law
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
+from dbern.synopsis.arrays import (
+    ReleasedArray,
+    ReleasedVector,
+    Smoothing,
+    smoothed,
+    smoothings,
+)
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -49,6 +84,11 @@ BIAS_SHARE = Fraction(1, 50)
 """Of beta, for the noise of what bounds the approximation."""
 
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
+
+_QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
+_DRAWS = 400
+_MOST_DRAWN = 1 << 27  # numbers of all draws at all nodes: a second or so
+_MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +128,17 @@ class Promised:
     number: ReleasedVector
     facts: Mapping[str, Any]
 
-    def approximation(self, beta: Fraction) -> float:
-        """What is missed nowhere by more, in data units."""
+    @property
+    def approximation(self) -> float:
+        """What is missed nowhere by more, in data units, but for the noise of the number."""
         errors = self.facts["errors"]
         told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
-        law = noise_law(self.facts["noise"]["law"])
-        return told_error(law, told, self.facts["promise"], beta)
+        return told_error(told, self.facts["promise"])
+
+    @property
+    def noise(self) -> tuple[Noise, float]:
+        """Its law, and what it is multiplied by."""
+        return noise_law(self.facts["noise"]["law"]), OUTWARD * self.facts["promise"]["factor"]
 
 
 @dataclass(frozen=True)
@@ -115,15 +160,15 @@ class Bracketed:
         array = self.array
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
-        rest = 1 - BIAS_SHARE - (PROMISE_SHARE if promise else 0)
-        sure = array.bound(smoothing, beta * rest, at_once, selected=selected)
+        rest, beside = beta * (1 - BIAS_SHARE), promise.noise if promise else None
+        sure = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, sure.approximation)
         if promise:
-            table = np.minimum(table, promise.approximation(beta * PROMISE_SHARE))
+            table = np.minimum(table, promise.approximation)
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(whole, table, array.places)
 
@@ -133,13 +178,8 @@ class Bracketed:
         root, largest = norms(brackets, 2), norms(brackets, math.inf)
         level = math.log(root.size / beta)
         reached = family_of(counted.law).weighted_tail(counted.law, root, largest, level)
-        granule = math.ldexp(1.0, counted.law.granularity_exponent)
-        summed = _weighed(counted.released, brackets)
-        sizes = [AxisBracket(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
-        floats = _FLOATS * _weighed(np.abs(counted.released), sizes)
-        rest = granule * reached + counted.released_error * norms(brackets, 1)
-        found = summed + floats + self.array.value_unit * rest
-        return np.asarray(OUTWARD * np.maximum(found, 0.0))
+        rest = _granule(counted) * reached + counted.released_error * norms(brackets, 1)
+        return _read(counted.released, brackets, self.array.value_unit * rest)
 
     def brackets(self, smoothing: Smoothing) -> list[AxisBracket]:
         """Axis by axis, for the public cells of its axes."""
@@ -147,6 +187,145 @@ class Bracketed:
         pairs = zip(array.bins, smoothing.ranks, strict=True)
         used = [bins.using(rank or bins.rank) for bins, rank in pairs]
         return brackets_of(array.kernels, array.lattice.k, smoothing.h, used, self.counted.bins)
+
+
+Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing]
+"""An array, what its band follows if anything, and the smoothing."""
+
+
+def bands_of(
+    parts: Sequence[Part], beta: Fraction, *, selected: bool, quotient: bool
+) -> list[ArrayBand]:
+    """Return a band of each array; of a `quotient` those of `N - m_i D` where they err together.
+
+    All hold at once. `selected` as of `ReleasedArray.bound`.
+    """
+    if quotient:
+        (_, numerator, smoothing), (_, denominator, other) = parts
+        if numerator and denominator and smoothing == other:
+            joint = _quotient_bands(numerator, denominator, smoothing, beta)
+            if joint is not None:
+                return joint
+    return [
+        ArrayBand(array.bound(smoothing, beta, len(parts), selected=selected))
+        if follows is None
+        else follows.band(smoothing, beta, len(parts), selected=selected)
+        for array, follows, smoothing in parts
+    ]
+
+
+def _quotient_bands(
+    numerator: Bracketed, denominator: Bracketed, smoothing: Smoothing, beta: Fraction
+) -> list[ArrayBand] | None:
+    """Return bands of ``N - m_i D`` at public m_i, together; None where both do not err together.
+
+    Under a smoothing that was not chosen by the released values.
+    """
+    if numerator.promise or denominator.promise:
+        return None
+    top, below = numerator.array, denominator.array
+    one, two = (
+        (a.bins, a.lattice, a.value_unit, a.kernels, family_of(a.law).weighted_tail)
+        for a in (top, below)
+    )
+    if one != two or numerator.counted is not below or denominator.counted is not below:
+        return None
+    found = _quotient_noise(top, below, smoothing, beta * (1 - BIAS_SHARE))
+    if found is None:
+        return None
+    brackets, unit = denominator.brackets(smoothing), below.value_unit
+    of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
+    root, largest, sums = (norms(brackets, order) for order in (2, math.inf, 1))
+    level, scales = math.log(len(_QUOTIENTS) * root.size / (beta * BIAS_SHARE)), _scales(top, below)
+    tail = _granule(below) * family_of(below.law).weighted_tail(below.law, root, largest, level)
+    bands = []
+    for m, noise in zip(_QUOTIENTS.tolist(), found, strict=True):
+        # Independent sums, so that exponents of their bounds add up; of the larger scale.
+        reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
+        reached = reached + (below.released_error + abs(m) * top.released_error) * sums
+        table = _read(below.released - m * top.released, brackets, unit * reached)
+        approximation, rounding = np.add(of_top, np.multiply(abs(m), of_below)).tolist()
+        table = np.minimum(table, approximation)
+        whole = Certificate(float(table.max()), rounding, unit * noise, float(beta), 0.0)
+        bands.append(ArrayBand(whole, table, below.places))
+    return bands
+
+
+def _scales(*arrays: ReleasedArray) -> list[float]:
+    return [family_of(one.law).scale(one.law) * _granule(one) for one in arrays]
+
+
+def _quotient_noise(
+    top: ReleasedArray, below: ReleasedArray, smoothing: Smoothing, beta: Fraction
+) -> list[float] | None:
+    """Bound all ``sup |X_N - m_i X_D|`` at once, in unit-cube units: see the module.
+
+    The m_i are one more axis of the noise's field, of two numbers, so nodes enclose it as they do a
+    field of one array; ``|x_N - m x_D|`` is at most ``1 + |m|`` times the largest number. None
+    where that takes too long, or the two noises would not be independent draws of one stream.
+    """
+    rank, laws = quantile_rank(_DRAWS, float(beta)), (top.law, below.law)
+    if rank is None or top.law.values < math.inf or _MOST_JOINT < below.law.values < math.inf:
+        return None
+    strategy = smoothed(top.strategy, smoothing)
+    for oversampling in (8, 4, 3, 2):
+        enclosure = enclose(strategy, smoothing.h, oversampling)
+        nodes = math.prod(len(basis) for basis in enclosure.bases)
+        if _DRAWS * len(_QUOTIENTS) * nodes <= _MOST_DRAWN:
+            break
+    else:
+        return None
+    granules, scales = [_granule(top), _granule(below)], _scales(top, below)
+    sizes = np.hypot(scales[0], _QUOTIENTS * scales[1])
+    mixed = np.stack([np.full(len(sizes), granules[0]), -_QUOTIENTS * granules[1]], axis=1)
+    mixed /= sizes[:, None]
+
+    def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
+        each = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
+        return np.stack(each, axis=1).reshape(size, draws)
+
+    fields, largest = noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
+    loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
+    quantile = float(np.sort(enclosure.factor * fields + loose * largest)[rank])
+    return [OUTWARD * quantile * size for size in sizes.tolist()]
+
+
+def _granule(array: ReleasedArray) -> float:
+    return math.ldexp(1.0, array.law.granularity_exponent)
+
+
+def quotient_ends(
+    combination: Combination, parts: Sequence[FloatArray], errors: Sequence[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of all quotients that the released numbers do not deny, and of the quotient.
+
+    Parameters
+    ----------
+    parts : array (points,), array (points,)
+        N and D as released.
+    errors : sequence of array (points,)
+        Of the bands of `bands_of`.
+    """
+    places = _QUOTIENTS[:, None]
+    joint = len(errors) == len(_QUOTIENTS)
+    widths = np.stack(errors) if joint else errors[0] + np.abs(places) * errors[1]
+    apart = parts[0] - places * parts[1]
+    first, last = (np.repeat(one, len(parts[0]), axis=1) for one in (places[:-1], places[1:]))
+    for excess in (apart - widths, -apart - widths):  # above zero what is denied, by parts linear
+        one, other = excess[:-1], excess[1:]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            zero = places[:-1] + np.diff(places, axis=0) * (one / (one - other))
+        first = np.where(one <= 0, first, np.where(other <= 0, np.maximum(first, zero), np.inf))
+        last = np.where(other <= 0, last, np.where(one <= 0, np.minimum(last, zero), -np.inf))
+    left = first <= last
+    middle, radius = (
+        (combination.low + combination.high) / 2,
+        (combination.high - combination.low) / 2,
+    )
+    value = combination.values(parts)
+    low = middle + radius * np.where(left, first, np.inf).min(axis=0)
+    high = middle + radius * np.where(left, last, -np.inf).max(axis=0)
+    return np.minimum(low, value), np.maximum(high, value)
 
 
 def bracketed(
@@ -185,6 +364,13 @@ def lower_bound_of(
     kernels = array.kernels if unsigned else ()
     moved = first["sensitivity"]["function"]
     return strongest_bound(moved, epsilon, beta, n, delta, rows, kernels)
+
+
+def _read(values: FloatArray, brackets: Sequence[AxisBracket], reached: FloatArray) -> FloatArray:
+    """``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
+    sizes = [AxisBracket(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
+    found = _weighed(values, brackets) + _FLOATS * _weighed(np.abs(values), sizes) + reached
+    return np.asarray(OUTWARD * np.maximum(found, 0.0))
 
 
 def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:

@@ -19,7 +19,15 @@ from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing
-from dbern.synopsis.bands import About, ArrayBand, Bracketed, bracketed, lower_bound_of
+from dbern.synopsis.bands import (
+    About,
+    ArrayBand,
+    Bracketed,
+    bands_of,
+    bracketed,
+    lower_bound_of,
+    quotient_ends,
+)
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
 from dbern.synopsis.notebook import described, plotted
 from dbern.synopsis.points import (
@@ -415,25 +423,18 @@ class Synopsis:
             extent=self.combination.extent((0.0 if unsigned else -top, top) if known else None),
             released=True,
             by_place=by_place,
+            kernels=any("k" in one for one in facts["components"]),
         )
 
     def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:
         if about not in get_args(About):
             raise SpecError(f'about = "{about}": write "these-data" or "any-database"')
         smoothings, selected = self._smoothings(h), _is_auto(h)
-
-        count = len(self.arrays)
-
-        def made(
-            one: tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing],
-        ) -> ArrayBand:
-            array, follows, smoothing = one
-            if follows is None or about == "any-database":
-                return ArrayBand(array.bound(smoothing, beta, count, selected=selected))
-            return follows.band(smoothing, beta, count, selected=selected)
-
-        parts = zip(self.arrays, self._bracketed, smoothings, strict=True)
-        return self._kept_bands((beta, smoothings, selected, about), lambda: [*map(made, parts)])
+        follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
+        parts = [*zip(self.arrays, follows, smoothings, strict=True)]
+        quotient = self.combination.kind == "ratio" and not selected
+        made = partial(bands_of, parts, beta, selected=selected, quotient=quotient)
+        return self._kept_bands((beta, smoothings, selected, about), made)
 
     @cached_property
     def _kept_bands(self) -> LRUCache[list[ArrayBand]]:
@@ -471,20 +472,20 @@ class Synopsis:
         self, points: FloatArray, asked: tuple[Fraction, Order, About], total: int, threads: int = 1
     ) -> FloatArray:
         smoothings, combination = self._smoothings(asked[1]), self.combination
-        errors = [
-            band.at(points[:, array.columns])
-            for array, band in zip(self.arrays, self._bands(*asked), strict=True)
-        ]
+        bands = self._bands(*asked)
         if combination.kind == "ratio":
             parts = self._parts(points, smoothings, total, threads)
-            low, high = combination.interval(parts, errors)
+            errors = [band.at(points[:, self.arrays[0].columns]) for band in bands]
+            low, high = quotient_ends(combination, parts, errors)
             outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
+            each = zip(self.arrays, bands, strict=True)
+            errors = [band.at(points[:, array.columns]) for array, band in each]
             values = self._evaluate(points, Question(smoothings), total, threads)
             width = combination.errors(errors)
             if combination.peaks:  # of a product over axes one width, whatever else is asked
-                totals = [one.certificate.total for one in self._bands(*asked)]
+                totals = [one.certificate.total for one in bands]
                 width = np.array(combination.error(totals))
             low, high = values - width, values + width
             if combination.kind == LEAST_SQUARES:

@@ -69,7 +69,7 @@ import numpy as np
 from dbern.bernstein.basis import Blocks, blocks_of, on_others
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_range, positive_mean
-from dbern.certificate import Certificate
+from dbern.certificate import Beside, Certificate
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
 from dbern.synopsis.arrays import (
@@ -401,10 +401,16 @@ class ShapedArray(ReleasedArray):
         return self._finished(super().on_grid(positions, smoothing), smoothing)
 
     def bound(
-        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+        self,
+        smoothing: Smoothing,
+        beta: Fraction,
+        at_once: int,
+        *,
+        selected: bool,
+        beside: Beside = None,
     ) -> _ShapedCertificate:
         """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
-        raw = super().bound(smoothing, beta, at_once, selected=selected)
+        raw = super().bound(smoothing, beta, at_once, selected=selected, beside=beside)
         return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:

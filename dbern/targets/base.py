@@ -193,6 +193,11 @@ class Learner(Section, ABC):
         del schema, n, charge
         return self
 
+    def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters that a plan chose, from what its first component is counted by."""
+        del counting
+        return {}
+
     def notes(self, n: int) -> tuple[str, ...]:
         """Return what else a plan for n rows should say, in the words of other software."""
         del n

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -31,6 +31,7 @@ from dbern.targets.linear import (
     chosen_cost,
     gaussian_space,
     linear_functions,
+    method_taken,
     minimizer,
     of_classes,
     of_responses,
@@ -190,6 +191,10 @@ class KernelERM(Learner):
         loss, space = self._loss(schema), self._space(schema)
         cost = chosen_cost(schema, loss, space, n, charge.epsilon)
         return KernelERM(**self.get_params() | {"C": cost})
+
+    def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the method, where there is a choice."""
+        return method_taken(counting) if self._either else {}
 
     @property
     def _cost(self) -> float:

@@ -35,6 +35,7 @@ from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.strategies.moments import Moments, product_names
+from dbern.targets.predictions import EXPLAINED, TYPICAL_STD
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 32
@@ -74,15 +75,20 @@ class MomentSums:
         values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
-    def noise_by_value(self, n: int, epsilon: Fraction) -> float:
-        """Return what Laplace noise of the response by value adds to squared errors.
+    def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:
+        """Return what Laplace noise adds to squared errors, of listed values and of numbers.
 
-        The values of a list are as frequent as each other; squared units of half the range.
+        *Values*: of responses by value, where those of a list are as frequent as each other.
+        *Numbers*: of a column's variance v, of the normal equations' noise over v; that has the
+        part of the response's products, and of columns' as much as the squares of slopes, which
+        sum to ``s/v`` where they explain a variance s. In squared units of half the range.
         """
         moments = self.moments
         deviation = math.sqrt(2) * moments.sensitivity(1).value / n / float(epsilon)
         entry = deviation**2 * moments.variances[1, -1]
-        return float(entry * sum(size**2 for size in moments.blocks))
+        by_value = float(entry * sum(size**2 for size in moments.blocks))
+        each = deviation**2 * (moments.variances[-2, -1] + EXPLAINED) / TYPICAL_STD**2
+        return by_value, float((moments.numbers - 1) * each)
 
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
         """Return them as a measurement.

@@ -8,10 +8,10 @@ constant feature for linear functions. What is proved about them is in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -177,6 +177,11 @@ def of_responses(schema: RecordSchema, constant: float | None = None) -> Combina
     return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
+def method_taken(counting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the method of linear functions that are counted by that."""
+    return {"method": "objective" if "weight" in counting else "weights"}
+
+
 def told(cost: float, n: int) -> str:
     """Return C in both forms."""
     return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
@@ -244,6 +249,10 @@ class LogisticRegression(Learner):
             return Combination("sigmoid", schema.classes.categories, constant=self.constant)
         return of_classes(schema, self.constant)
 
+    def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the method."""
+        return method_taken(counting)
+
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
         return super().notes(n) if self.C == "auto" else (told(float(self.C), n),)
@@ -255,6 +264,10 @@ _COSTLY, _TIMES = 0.0005, 3.0
 """Of the rest's variance, and of an objective's noise: where moments have more an objective, with
 some three quarters of epsilon for its linear term, answers better. Rare values make moments' noise
 some ten times as much as these say; penalty and cut residuals cost an objective as much as that."""
+_FELT = 0.0025
+"""Of the rest's variance, of what numbers alone add: cut residuals cost an objective as much, whose
+noise is a seventh of that at most; and of columns that nearly determine each other, which public
+facts do not show, moments lose far more than of typical ones."""
 
 
 class RidgeRegression(Learner):
@@ -264,8 +277,8 @@ class RidgeRegression(Learner):
     what is solved of them is post-processing, for any of these numbers as the response
     (`dbern.Synopsis.regression`). *By objective*: the weights that minimize the loss of all
     records, of a penalty and of a random linear term, as of `LogisticRegression`, for the response
-    alone; residuals beyond a quarter of its range pull no more than that. With lists of values its
-    noise is several times less. *By weights*, the paper's: the minimizer of ``(C/n) sum_i
+    alone; residuals beyond a quarter of its range pull no more than that. Its noise is several
+    times less. *By weights*, the paper's: the minimizer of ``(C/n) sum_i
     (l_i - f(d_i))^2 / 2 + |w|^2 / 2`` of records projected to the unit ball. Responses are clamped
     to their bounds and counted from the middle of these.
 
@@ -273,9 +286,9 @@ class RidgeRegression(Learner):
     ----------
     method : "auto", "moments", "objective" or "weights"
         "auto" takes moments, up to 63 axes and where no parameter of weights is stated; but an
-        objective where the noise of responses by listed value, as frequent as each other, would add
-        a two-thousandth to a typical residual's variance and three times what it adds by objective:
-        with several or long lists, up to 4 million rows, for a pure epsilon.
+        objective, up to 4 million rows and for a pure epsilon, where the noise of moments would add
+        a four-hundredth to a typical residual's variance; or, of responses by listed value, as
+        frequent as each other, a two-thousandth and three times what it adds by objective.
     degree : 1 or 2
         By moments: 2 adds the products of two axes of numbers, and their squares, each moved to
         [-1, 1]. What that costs grows with the fourth power of the number of axes.
@@ -324,16 +337,22 @@ class RidgeRegression(Learner):
         return (minimizer("prediction", schema, loss, space, self._cost, self.shards),)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> RidgeRegression:
-        """Return it by objective where lists make moments too noisy."""
-        usual = (self.method, self.degree, self.C) == ("auto", 1, "auto") and not charge.delta
-        if not (usual and schema.domain.lists and n <= MOST_ROWS and self._by_moments(schema)):
+        """Return it with its method: by objective where moments are too noisy."""
+        if self.method != "auto":
             return self
+        method = "moments" if self._by_moments(schema) else "weights"
+        usual = (method, self.degree, self.C) == ("moments", 1, "auto") and not charge.delta
+        if usual and n <= MOST_ROWS and self._are_noisy(schema, n, charge.epsilon):
+            method = "objective"
+        return RidgeRegression(**self.get_params() | {"method": method})
+
+    def _are_noisy(self, schema: RecordSchema, n: int, epsilon: Fraction) -> bool:
         lists, sums = schema.domain.blocks, MomentSums.of(schema.domain, response_of(schema))
-        part = 0.75 * float(charge.epsilon * lists_share(len(schema.domain.numbers), lists))
-        own = listed_noise(lists) * (2 * _RESIDUAL / part / n) ** 2
-        if sums.noise_by_value(n, charge.epsilon) <= max(_COSTLY * Predicted.rest, _TIMES * own):
-            return self
-        return RidgeRegression(**self.get_params() | {"method": "objective"})
+        by_value, of_numbers = sums.typical_noise(n, epsilon)
+        part = 0.75 * float(epsilon * lists_share(len(schema.domain.numbers), lists))
+        own = listed_noise(lists) * (2 * _RESIDUAL / part / n) ** 2 if lists else 0.0
+        listed = by_value > max(_COSTLY * Predicted.rest, _TIMES * own)
+        return listed or of_numbers > _FELT * Predicted.rest
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what else is not least squares."""

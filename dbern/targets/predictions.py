@@ -42,7 +42,7 @@ from dbern.types import FloatArray
 
 _DRAWS = 32
 TYPICAL_STD = 0.25
-_EXPLAINED = 0.5
+EXPLAINED = 0.5
 _PLACES = 1 << 10
 _GRANULES = 1 << 20
 WARNING = (
@@ -68,8 +68,8 @@ class Predicted:
     """
 
     excess: float
-    constant: float = _EXPLAINED * TYPICAL_STD**2
-    rest: float = (1 - _EXPLAINED) * TYPICAL_STD**2
+    constant: float = EXPLAINED * TYPICAL_STD**2
+    rest: float = (1 - EXPLAINED) * TYPICAL_STD**2
 
     def note(self, radius: float, plain: float | None = None) -> tuple[str, ...]:
         """Say it in the response's units, with a warning where a constant is as good.
@@ -97,7 +97,7 @@ def _typical_products(moments: Moments) -> FloatArray:
 
     Each number and each list explains the same share of the response's variance.
     """
-    explained = math.sqrt(_EXPLAINED / max(1, moments.numbers - 1 + len(moments.blocks)))
+    explained = math.sqrt(EXPLAINED / max(1, moments.numbers - 1 + len(moments.blocks)))
     found = np.zeros((1 + moments.columns,) * 2)
     found[0, 0], start = 1.0, 1
     means, covariance = found[0], found[1:, 1:]
@@ -120,7 +120,7 @@ def _typical_products(moments: Moments) -> FloatArray:
 
 def _typical_slopes(axes: int) -> tuple[FloatArray, FloatArray]:
     """Return the covariance of typical axes and the response in [-1, 1], and its least squares."""
-    slopes = np.full(axes, math.sqrt(_EXPLAINED / axes))
+    slopes = np.full(axes, math.sqrt(EXPLAINED / axes))
     covariance = np.eye(axes + 1)
     covariance[-1, :-1] = covariance[:-1, -1] = slopes
     return TYPICAL_STD**2 * covariance, slopes
@@ -382,7 +382,7 @@ class TypicalResponses(Typical):
 
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return each place with five residuals, as likely as each other."""
-        rows, rest = len(features), TYPICAL_STD * math.sqrt(1 - _EXPLAINED)
+        rows, rest = len(features), TYPICAL_STD * math.sqrt(1 - EXPLAINED)
         responses = [self.wanted + rest * one for one in _RESIDUALS]
         counts = np.full(len(_RESIDUALS) * rows, n / rows / len(_RESIDUALS))
         tiled = np.tile(features, (len(_RESIDUALS), 1))

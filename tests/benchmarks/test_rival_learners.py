@@ -239,8 +239,8 @@ def test_the_whole_small(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.1, 1.0])
-def test_least_squares_beats_its_rivals_and_a_constant(epsilon):
+@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 1.3), (1.0, 1.03)])
+def test_least_squares_beats_its_rivals_and_a_constant(epsilon, most):
     table = records.collinear(50_000)
     rivals = {"constant": linear.constant, "moments": linear.noisy_moments,
               "functional": linear.functional, "weights": released.papers_ridge}  # fmt: skip
@@ -250,7 +250,8 @@ def test_least_squares_beats_its_rivals_and_a_constant(epsilon):
         for name, one in values.items()
     }
     ours, exact = found.pop("ours"), found.pop("exact")
-    assert exact < ours < min(found.values())
+    assert 0.97 * exact < ours < min(found.values())  # cut residuals may do better than the mean
+    assert ours < most * exact
 
 
 @pytest.mark.slow

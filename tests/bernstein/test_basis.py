@@ -15,10 +15,13 @@ from dbern.bernstein.basis import (
     MOST_H,
     MOST_K,
     bernstein_basis,
+    by_parity,
     enclosing_nodes,
     iterate,
     iterated_basis,
     iterated_matrix,
+    of_parities,
+    parities,
 )
 from dbern.strategies.approximation import lebesgue_constant
 
@@ -116,6 +119,23 @@ def test_doubling_counts_every_power_once(h):
     step = np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k)
     series = sum(np.linalg.matrix_power(step, i) for i in range(h))
     np.testing.assert_allclose(iterated_matrix(k, h), series, atol=1e-11)
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 2, 3), (4, 5, 2), (7, 7, 8), (6, 3, 1)])
+def test_products_by_parity_are_those_of_the_whole(rows, inner, columns):
+    rng = np.random.default_rng(0)
+    left, right = (
+        one + one[::-1, ::-1]
+        for one in (rng.normal(size=(rows, inner)), rng.normal(size=(inner, columns)))
+    )
+    parts = [one @ other for one, other in zip(by_parity(left), by_parity(right), strict=True)]
+    for one, whole in zip(parts, by_parity(left @ right), strict=True):
+        np.testing.assert_allclose(one, whole, atol=1e-13)
+    of_any = rng.normal(size=(inner, 4))
+    parts = [one @ other for one, other in zip(by_parity(left), parities(of_any), strict=True)]
+    np.testing.assert_allclose(of_parities(*parts), left @ of_any, atol=1e-13)
+    for one, turned in zip(by_parity(left), by_parity(left.T), strict=True):
+        np.testing.assert_allclose(one.T, turned, atol=1e-15)
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import sys
 
@@ -135,10 +136,27 @@ def test_many_records_have_the_bits_of_the_slow_twin(case):
     assert np.count_nonzero(fast) > 0
 
 
+@pytest.mark.parametrize(("cells", "degree"), [((7,), 5), ((5, 3), 2), ((3, 2, 2), 3)])
+def test_sums_that_lie_apart_are_those_that_overlap(monkeypatch, cells, degree):
+    terms, axes = splines(cells, degree, 40, outputs=2), len(cells)
+    rng = np.random.default_rng(1)
+    rows = Rows([rng.random(600) for _ in cells], [0.0] * axes, [1.0] * axes,
+                output=rng.integers(0, 2, 600), weight=rng.uniform(-1, 1, 600))  # fmt: skip
+    assert compiled._apart(terms.outputs * math.prod(cells), rows, terms)
+    found = []
+    for size in (compiled._SPREAD_BYTES, 0):
+        monkeypatch.setattr(compiled, "_SPREAD_BYTES", size)
+        found.append(np.zeros(terms.reach, dtype=np.int64))
+        add_rows(found[-1], rows, terms)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], states(rows, terms)[1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("splines", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_operation_is_fused(splines):
-    made = numba.njit(compiled._signature(1), **compiling._OPTIONS)(compiled._run(1, splines))
+    run = (compiled._run_splines if splines else compiled._run_moments)(2)
+    made = numba.njit(compiled._signature(2, splines), **compiling._OPTIONS)(run)
     code = "".join(made.inspect_asm().values())
     assert "mulpd" in code or "fmul" in code  # else this test looks at nothing
     assert not re.search(r"\bv?f(n?m(add|sub|la|ls))", code)

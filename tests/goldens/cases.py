@@ -201,7 +201,7 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
         "ridge": (VECTOR, {"target": {"kind": "ridge-regression", "C": 30.0}, **plane, **response,
                            **vector}),
         "ridge-lists": (VECTOR, {
-            "target": {"kind": "ridge-regression"}, **response, **vector,
+            "target": {"kind": "ridge-regression", "method": "moments"}, **response, **vector,
             "data.bounds": {"x": [0.0, 10.0], "late": {"values": [False, True]}}}),
         "bayes-lists": (("laplace", "binned-laplace"), {
             "target": {**bayes, "bandwidth": [2.1]}, **three,

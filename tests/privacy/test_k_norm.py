@@ -256,6 +256,23 @@ def test_the_covariance_is_that_of_the_definition(m):
     assert float(ones) == pytest.approx(float(gamma * total / volume))
 
 
+@pytest.mark.parametrize("scale", [2, 5])  # as few as there are values, and more
+def test_draws_for_simulations_have_the_very_law(scale):
+    """Pearson's chi^2 of all vectors that are expected 20 times and more."""
+    draws, law = 40_000, KNormNoise(scale, 0, scale, values=2)
+    x = np.mgrid[-60:61, -60:61].reshape(2, -1).T
+    norm = (np.abs(x).sum(axis=1) + np.abs(x.sum(axis=1))) / 2
+    weights = np.exp(-2 * norm / scale)
+    expected = draws * weights / weights.sum()
+    drawn = k_norm_draws(law, 2, draws, public_stream("test", 2)).astype(int)
+    counts = np.bincount((drawn[0] + 60) * 121 + drawn[1] + 60, minlength=121**2)
+    often = expected >= 20
+    found = (np.square(counts - expected) / expected)[often].sum()
+    assert found < often.sum() + 5 * math.sqrt(2 * often.sum())
+    wrong = draws * np.sqrt(weights) / np.sqrt(weights).sum()
+    assert (np.square(counts - wrong) / wrong)[wrong >= 20].sum() > 1000
+
+
 def test_covariance_and_tails_of_what_is_drawn():
     law, draws = KNormNoise(10_000, 0, 10_000, values=12), 20_000
     drawn = k_norm_draws(law, 12, draws, public_stream("test", 0))

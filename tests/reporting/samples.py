@@ -84,7 +84,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
     }),
     "least squares": ("12", {
-        "target": {"kind": "ridge-regression"},
+        "target": {"kind": "ridge-regression", "method": "moments"},
         "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
     }),
     "bayes": ("2", {

@@ -18,6 +18,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.certificate import noise_bound
+from dbern.combination import Combination
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
@@ -103,6 +104,22 @@ def test_a_bracket_of_other_bins_than_those_counted():
     y, t, size = worst_places(kernel, 60, 12, bins, 30, 20)
     bound = (found.error[np.minimum((y * 30).astype(int), 29)] * bin_matrix(t, 13, 3)).sum(axis=1)
     assert (size <= bound).all()
+
+
+@pytest.mark.parametrize(("name", "cells"), [("gaussian", 32), ("triangle", 31)])
+@pytest.mark.parametrize("counted", [(16, 3), (13, 2)])
+def test_half_of_a_bracket_is_the_other_half_in_reverse(name, cells, counted):
+    """The fast path beside the whole: bins that are the same in reverse, and off by a rounding."""
+    kernel = kernel_of(name, 0.1)
+    bins = axis_bins(kernel, 60, 16, 3, 12)
+    changed = bins.synthesis.copy()
+    changed[7, 5] += 1e-15
+    other = replace(bins, packed=changed.astype("<f8").tobytes())
+    assert bins.mirrored
+    assert not other.mirrored
+    half, whole = (axis_bracket(kernel, 60, 12, one, counted, cells) for one in (bins, other))
+    for one, two in ((half.error, whole.error), (half.kernel, whole.kernel)):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6 * kernel.peak)
 
 
 def shares(cells, degree):
@@ -266,10 +283,10 @@ def kept_noise(monkeypatch):
     """The noise's quantile depends on public facts alone: found once for all draws."""
     found = {}
 
-    def kept(strategy, h, law, beta):
-        key = (tuple(h), law, beta)
+    def kept(strategy, h, law, beta, beside=None):
+        key = (tuple(h), law, beta, beside)
         if key not in found:
-            found[key] = noise_bound(strategy, h, law, beta)
+            found[key] = noise_bound(strategy, h, law, beta, beside)
         return scale * found[key]
 
     scale = 1.0
@@ -414,6 +431,167 @@ def test_the_width_follows_the_data_and_never_the_worst_database():
     assert max(found.values()) <= 1.02 * plan.certificate.total
     assert found["smooth"] < 0.7 * found["one point"]
     assert found["smooth"] < 0.7 * plan.certificate.total
+
+
+# --- Quotients
+
+
+def regression(n=400, bandwidth=0.1, epsilon="1", axes=1):
+    roles = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
+    return planned(axes, n, bandwidth, epsilon=epsilon, roles=roles, kind="nadaraya-watson")
+
+
+def smoothed_responses(points, records, responses, bandwidth):
+    """Numerator and denominator, but for a factor, at points."""
+    apart = (points[:, None] - records) / bandwidth
+    weights = np.exp(-0.5 * np.square(apart).sum(axis=2)) / len(records)
+    weights /= (bandwidth * math.sqrt(2 * math.pi)) ** points.shape[1]
+    return weights @ responses, weights.sum(axis=1)
+
+
+def answers(records):
+    """Responses in [-1, 1] of all sizes, and of signs as bad as can be."""
+    t = records[:, 0]
+    return {
+        "all the largest": np.ones(len(t)),
+        "half the range": np.full(len(t), -0.5),
+        "a slope": 2 * t - 1,
+        "turning": np.where(np.sin(90 * t) > 0, 1.0, -1.0),
+    }
+
+
+@pytest.fixture
+def kept_quotients(monkeypatch):
+    """The noise of quotients depends on public facts alone: found once for all draws."""
+    found, real = {}, bands._quotient_noise
+
+    def kept(top, below, smoothing, beta):
+        key = (top.law, below.law, smoothing, beta)
+        if key not in found:
+            found[key] = real(top, below, smoothing, beta)
+        return found[key]
+
+    monkeypatch.setattr(bands, "_quotient_noise", kept)
+
+
+def covered_quotients(case, draws, records, responses, points, bandwidth):
+    own = {**columns(records), "r": responses}
+    integers = centers(*case, own)
+    top, below = smoothed_responses(points, records, responses, bandwidth)
+    truth = (top / below).clip(-1, 1)  # of equal responses, but for a float
+    count = 0
+    for draw in range(draws):
+        synopsis = synopsis_of(*case, integers, draw.to_bytes(32, "big"))
+        low, high = synopsis.interval(points)
+        count += bool(((low <= truth) & (truth <= high)).all())
+    return count
+
+
+@pytest.mark.usefixtures("kept_quotients")
+@pytest.mark.parametrize(
+    ("axes", "bandwidth", "n", "draws"),
+    [
+        (1, 0.1, 400, 20),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1, 0.05, 20_000, 400), (1, 0.1, 400, 400), (2, 0.15, 5000, 200))
+        ),
+    ],
+)
+def test_quotients_cover_at_least_as_often_as_they_say(axes, bandwidth, n, draws):
+    case = regression(n, bandwidth, axes=axes)
+    points = np.random.default_rng(5).uniform(size=(100, axes))
+    for records in (one for name, one in databases(axes, n).items() if name != "one point"):
+        for name, responses in answers(records).items():
+            count = covered_quotients(case, draws, records, responses, points, bandwidth)
+            assert count >= at_least(draws, 0.95), name
+
+
+def test_the_noise_of_a_quotient_is_that_of_both_arrays():
+    """At every public m at once, for noise that the bound was not drawn from; nor much wider."""
+    case, t = regression(5000, 0.1), np.random.default_rng(3).uniform(size=(5000, 1))
+    integers = centers(*case, {**columns(t), "r": t[:, 0]})
+    points, draws, inside, half = np.linspace(0, 1, 100)[:, None], 60, 0, 0
+    quiet = synopsis_of(*case, integers)
+    smoothings = quiet._smoothings(None)
+    found = quiet._bands(Fraction(1, 20), None, "these-data")
+    widths = np.array([one.certificate.noise for one in found])[:, None]
+    exact = quiet._parts(points, smoothings, len(points))
+    for draw in range(draws):
+        noisy = synopsis_of(*case, integers, draw.to_bytes(32, "big"))
+        parts = noisy._parts(points, smoothings, len(points))
+        top, below = (one - two for one, two in zip(parts, exact, strict=True))
+        size = np.abs(top - bands._QUOTIENTS[:, None] * below)
+        inside += bool((size <= widths).all())
+        half += bool((size <= 0.5 * widths).all())
+    assert inside >= at_least(draws, 0.95)
+    assert half < at_least(draws, 0.95)
+
+
+def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkeypatch):
+    """Of ``N - m D`` at every public m, for responses of all signs and sizes."""
+    case = regression(200_000, 0.05)
+    none = SimpleNamespace(
+        weighted_tail=lambda _law, root, *_rest: np.zeros_like(root), scale=lambda _law: 1
+    )
+    monkeypatch.setattr(bands, "_quotient_noise", lambda *_: [0.0] * len(bands._QUOTIENTS))
+    monkeypatch.setattr(bands, "family_of", lambda _law: none)
+    points = np.linspace(0, 1, 400)[:, None]
+    tight = 0.0
+    for records in (np.full((100, 1), 0.4321), np.random.default_rng(1).uniform(size=(500, 1))):
+        share = len(records) / 200_000
+        for name, responses in answers(records).items():
+            integers = centers(*case, {**columns(records), "r": responses})
+            synopsis = synopsis_of(*case, integers)
+            found = synopsis._bands(Fraction(1, 20), None, "these-data")
+            assert len(found) == len(bands._QUOTIENTS)
+            parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+            exact = smoothed_responses(points, records, responses, 0.05)
+            top, below = (one - share * two for one, two in zip(parts, exact, strict=True))
+            for m, band in zip(bands._QUOTIENTS, found, strict=True):
+                missed, bound = np.abs(top - m * below), band.at(points)
+                assert (missed <= bound).all(), (name, m)
+                tight = max(tight, float((missed / bound).max()))
+    assert tight > 0.8  # and it is no wider than it has to be
+
+
+def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
+    """Of numbers off by anything that obeys the bounds at the public places, m is never left out"""
+    rng, count = np.random.default_rng(0), 4000
+    combination = Combination("ratio", low=-3.0, high=5.0)
+    m, below = rng.uniform(-1, 1, count), rng.exponential(size=count)
+    errors = rng.normal(size=(2, count)) * 10.0 ** rng.uniform(-3, 1, count)
+    places = bands._QUOTIENTS[:, None]
+    widths = np.abs(errors[0] - places * errors[1]) * (1 + 1e-9) + 1e-12
+    parts = [m * below + errors[0], below + errors[1]]
+    low, high = bands.quotient_ends(combination, parts, list(widths))
+    assert (low <= 1 + 4 * m + 1e-6).all()
+    assert (1 + 4 * m - 1e-6 <= high).all()
+    tried = np.linspace(-1, 1, 2001)[:, None]
+    allowed = np.array([np.interp(tried[:, 0], places[:, 0], one) for one in widths[:, :300].T])
+    kept = np.abs(parts[0] - tried * parts[1])[:, :300] <= allowed.T
+    ends = (
+        np.where(kept, 1 + 4 * tried, np.inf).min(0),
+        np.where(kept, 1 + 4 * tried, -np.inf).max(0),
+    )
+    value = combination.values(parts)[:300]
+    np.testing.assert_allclose(low[:300], np.minimum(ends[0], value), atol=0.0041)
+    np.testing.assert_allclose(high[:300], np.maximum(ends[1], value), atol=0.0041)
+
+
+def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
+    """A choice after the release, and any database: of D the bound times the size of m."""
+    case, t = regression(5000, 0.1), np.random.default_rng(4).uniform(size=(5000, 1))
+    integers = centers(*case, {**columns(t), "r": 2 * t[:, 0] - 1})
+    synopsis = synopsis_of(*case, integers, bytes(32))
+    level, points = Fraction(1, 20), np.linspace(0, 1, 50)[:, None]
+    assert len(synopsis._bands(level, None, "these-data")) == 5
+    assert len(synopsis._bands(level, "auto", "these-data")) == 2
+    assert len(synopsis._bands(level, None, "any-database")) == 2
+    top, below = smoothed_responses(points, t, 2 * t[:, 0] - 1, 0.1)
+    for asked in ({"h": "auto"}, {"about": "any-database"}, {}):
+        low, high = synopsis.interval(points, **asked)
+        assert ((low <= top / below) & (top / below <= high)).all()
 
 
 # --- Other functions

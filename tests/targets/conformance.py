@@ -187,7 +187,7 @@ CASES = {
         linear=True,
     ),
     "least squares": Case(
-        {"kind": "ridge-regression"}, {"response": RESPONSE},
+        {"kind": "ridge-regression", "method": "moments"}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, 0.3, 1 / 3, -9.0, 1e300, NULL)},
         ("laplace", "discrete-gaussian"), reached=0.8, linear=True,
     ),

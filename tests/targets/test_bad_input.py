@@ -24,7 +24,7 @@ LATTICE = {"mechanism": {"k": 4, "h": 1, "noise": "laplace"}}
 VECTOR = {"mechanism": {"k": None, "h": None, "noise": None}}
 BAYES = {"kind": "naive-bayes", "bandwidth": [0.2, 0.2]}
 LEARNERS = {
-    "ridge": ({"kind": "ridge-regression"}, RESPONSE | VECTOR),
+    "ridge": ({"kind": "ridge-regression", "method": "moments"}, RESPONSE | VECTOR),
     "ridge, lists": ({"kind": "ridge-regression"}, RESPONSE | VECTOR | LONG),  # by objective
     "ridge, lists, moments": (
         {"kind": "ridge-regression", "method": "moments"}, RESPONSE | VECTOR | LISTED

@@ -489,7 +489,7 @@ def test_least_squares_with_lists_are_by_objective():
     ("target", "changes"),
     [({}, {"n": 2_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.001"}), ({}, {"delta": "1e-6"}),
      ({"C": 40.0}, {}), ({"method": "moments"}, {}), ({"degree": 2}, {}),
-     ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}})],
+     ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}, "n": 400_000})],
 )  # fmt: skip
 def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(target, changes):
     plan = plan_files(spec_of({**RIDGE, **target}, **LONG | changes), ())
@@ -514,6 +514,18 @@ def test_a_poor_regression_is_warned_of():
     target = {**LINEAR, "loss": "huber"}
     spec = spec_of(target, n=30, epsilon="0.1", label=None, response=RESPONSE)
     assert "WARNING: no better than a constant" in plan_files(spec, ()).explain()
+
+
+@pytest.mark.parametrize(
+    ("target", "taken"),
+    [({}, {"method": "objective"}), ({"C": 40.0}, {"method": "weights"}),
+     ({"kind": "gaussian-naive-bayes", "std_floor": [0.1, 0.1]}, {}),
+     ({**LINEAR, "loss": "hinge"}, {"method": "objective"}),
+     ({"kind": "kernel-erm", "loss": "hinge", "length_scale": [1.0, 1.0], "C": 1.0}, {})],
+)  # fmt: skip
+def test_what_auto_takes_is_told(target, taken):
+    spec = spec_of(target, n=20_000)
+    assert spec.learner.taken(plan_files(spec, ()).components[0].counting) == taken
 
 
 @pytest.mark.parametrize("changes", [{"C": 40.0}, {"method": "weights"}, {"constant": 0.5}])
@@ -591,7 +603,7 @@ def prepared(project):
     return project.spec(
         data__label=CLASSES["label"],
         data__bounds={"x": [0.0, 1.0], "y": [0.0, 1.0]},
-        target={"kind": "logistic-regression", "bandwidth": None, "method": "objective"},
+        target={"kind": "logistic-regression", "bandwidth": None, "method": "auto"},
         mechanism={"k": None, "h": None, "noise": "auto"},
     )
 
@@ -632,7 +644,8 @@ def test_the_key_is_used_in_this_process_and_not_on_a_cluster(project, client, m
         releasing, "add_up", lambda here, *rest: places.append(here.scheduler.address)
         or add_up(here, *rest),
     )  # fmt: skip
-    dbern.release(spec, client=client)
+    found = dbern.release(spec, client=client).synopsis
     assert len(places) == 1
+    assert found.metadata["target"]["method"] == "objective"  # of "auto"
     assert places[0].startswith("inproc://")
     assert places[0] != client.scheduler.address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import dbern
 from dbern.counting.measurement import most_rows
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
@@ -367,7 +369,6 @@ def planned(target, n=10_000, epsilon="1.0", axes=2):
 @pytest.mark.parametrize(
     ("target", "released"),
     [
-        ({}, "moments"),
         ({"C": 2.0}, "moments"),
         ({"method": "weights"}, "weights"),
         ({"constant": 0.5}, "weights"),
@@ -379,6 +380,35 @@ def test_moments_are_released_unless_weights_are_asked_for(target, released):
     plan = planned(target)
     assert plan.components[0].name == released
     assert plan.notes[0].startswith(f"by {released}")
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "axes", "counted"),
+    [(10_000, "1", 2, "weight"), (20_000, "1", 2, "bits"), (10_000, "3", 2, "bits"),
+     (25_000, "1", 6, "weight"), (5_000_000, "0.001", 2, "bits")],
+)  # fmt: skip
+def test_moments_are_released_where_their_noise_is_not_felt(n, epsilon, axes, counted):
+    plan = planned({}, n, epsilon, axes)
+    assert counted in plan.components[0].counting
+    assert ReleasePlan.from_dict(plan.to_dict()) == plan
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_what_noise_of_moments_adds_to_typical_residuals(size):
+    domain = Domain(tuple(Axis(f"x{i}", 0.0, 1.0) for i in range(size)))
+    sums = MomentSums.of(domain, Response("y", 0.0, 9.0))
+    n, rng = 200_000, np.random.default_rng(1)
+    _, told = sums.typical_noise(n, Fraction(1))
+    covariance = 0.25**2 * np.eye(size + 2)
+    covariance[-1, 1:-1] = covariance[1:-1, -1] = 0.25**2 * math.sqrt(0.5 / size)
+    covariance[0] = covariance[:, 0] = np.eye(size + 2)[0]
+    exact, scale = sums.moments.of_products(covariance), sums.moments.sensitivity(1).value / n
+    slopes, found = np.full(size, math.sqrt(0.5 / size)), []
+    for _ in range(400):
+        products = sums.moments.products(exact + rng.laplace(0, scale, exact.size), 1.0)
+        off = np.linalg.solve(products[1:-1, 1:-1], products[1:-1, -1]) - slopes
+        found.append(0.25**2 * off @ off)
+    assert np.mean(found) == pytest.approx(told, rel=0.35)
 
 
 @pytest.mark.parametrize("key", [{"constant": 0.0}, {"shards": 3}])

@@ -127,7 +127,7 @@ def sup_at_nodes(strategy, h, law, draws):
     matrices = strategy.matrices(h)
     bases = [bernstein_basis(y, k) @ m for k, m in zip(strategy.lattice.k, matrices, strict=True)]
     return (
-        noise_sups(bases, partial(family_of(law).drawn, law), draws, label="test")[0]
+        noise_sups(bases, partial(family_of(law).drawn, law), draws, label="test")
         * 2.0**law.granularity_exponent
     )
 

@@ -132,7 +132,7 @@ def test_the_census_counts(tmp_path):
 def test_a_walk_passes_no_more_files_than_it_did(walk, tmp_path):
     ran = subprocess.run(
         [sys.executable, "-m", "walking", walk],
-        capture_output=True, text=True, cwd=tmp_path, timeout=300,
+        capture_output=True, text=True, cwd=tmp_path, timeout=1200,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS.parent), str(TESTS)))},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

@@ -32,7 +32,7 @@ CEILINGS = {
                                          # arrays that a plan takes without compiled loops
     "epsilon": 11,                       # 6: to the noise's scale; two for the kept choices, which
                                          # are found by all that is public
-    "bandwidth": 38,                     # 14: to an answer; families of noise, what is expected
+    "bandwidth": 37,                     # 14: to an answer; families of noise, what is expected
                                          # and lower bounds are one more each; so are the rows
     # what there is
     "modules": 172,                      # 85: those that read what strangers wrote were added,

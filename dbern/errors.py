@@ -104,14 +104,15 @@ def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
     a: too many files are open. Raise the limit (ulimit -n 1024) and run the same command again.
     """
     for one in _chain(error):
-        code = one.errno if isinstance(one, OSError) else None
-        unloaded = isinstance(one, ImportError) and any(text in str(one) for text in _NOT_LOADED)
-        if isinstance(one, MemoryError) or unloaded or code == errno.ENOMEM:
-            return ExhaustedError("memory", place)
-        if code in (errno.EMFILE, errno.ENFILE):
-            return ExhaustedError("files", place)
-        if isinstance(one, RuntimeError) and str(one) == "can't start new thread":
-            return ExhaustedError("threads", place)
+        match one:
+            case MemoryError() | OSError(errno=errno.ENOMEM):
+                return ExhaustedError("memory", place)
+            case ImportError() if any(text in str(one) for text in _NOT_LOADED):
+                return ExhaustedError("memory", place)
+            case OSError(errno=errno.EMFILE | errno.ENFILE):
+                return ExhaustedError("files", place)
+            case RuntimeError() if str(one) == "can't start new thread":
+                return ExhaustedError("threads", place)
     return None
 
 

@@ -118,6 +118,20 @@ def is_url(where: str | Path) -> TypeGuard[str]:
     return "://" in str(where)  # which no `Path` holds: it has single slashes
 
 
+# --- What others say, which may be anything
+
+
+def dict_of(found: object) -> dict[Any, Any]:
+    """Return a dict, an empty one in place of anything else.
+
+    Examples
+    --------
+    >>> dict_of({"a": 1}), dict_of(["a"])
+    ({'a': 1}, {})
+    """
+    return found if isinstance(found, dict) else {}
+
+
 # --- Threads of linear algebra, and versions: looked for once
 
 

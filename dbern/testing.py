@@ -126,7 +126,7 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
         for part, planned in enumerate(plan.components):
             rows = np.array([one[part] for one in staged])
             # Of records added or removed, the first database has none of them.
-            apart = ratios(rows if everyone else rows[:1], rows, planned)
+            apart = _ratios(rows if everyone else rows[:1], rows, planned)
             i, j = np.unravel_index(int(apart.argmax()), apart.shape)
             pairs += apart.size if part == 0 else 0
             if found is None or apart[i, j] > found.largest:
@@ -269,12 +269,12 @@ def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[flo
     """Return, by component, the largest distance of any two over its planned bound."""
     every = [np.array([one[part] for one in staged]) for part in range(len(plan.components))]
     return [
-        float(ratios(rows, rows, planned).max())
+        float(_ratios(rows, rows, planned).max())
         for rows, planned in zip(every, plan.components, strict=True)
     ]
 
 
-def ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -> FloatArray:
+def _ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -> FloatArray:
     """Return distances of integers (m, N) and (m', N) over the law's sensitivity."""
     norm, bound = _sensitivity(planned)
     found = np.empty((len(ones), len(others)))

@@ -158,7 +158,6 @@ def _print(
 
 
 def _table(names: _Names, answer: Answer) -> pd.DataFrame:
-    """One line a number of the answer, with what it is about."""
     labelled = answer.to_dataset().expand_dims("answer")
     table = labelled.to_dataframe().reset_index().drop(columns="answer")
     if names is not None:
@@ -272,7 +271,6 @@ def _box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
 
 
 def _end(text: str) -> float | str | None:
-    """A number where it is one, else a date or a time, or nothing."""
     try:
         return float(text)
     except ValueError:

@@ -388,7 +388,6 @@ def _place(path: Path) -> Finding:
 
 
 def _file_system(path: Path) -> str:
-    """The kind of file system below `path`, as Linux names it."""
     mounts = Path("/proc/mounts")
     if not mounts.exists():
         return "unknown file system"

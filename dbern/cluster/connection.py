@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.planning.plans import Cost
-from dbern.system import Progress, memory_limit, silent, version
+from dbern.system import Progress, dict_of, memory_limit, silent, version
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -101,7 +101,7 @@ def threads(client: Any) -> int:
     """Return the threads of all workers together."""
     with scheduler_there(client):
         found = client.nthreads()
-    return sum(n for n in _dict(found).values() if type(n) is int)
+    return sum(n for n in dict_of(found).values() if type(n) is int)
 
 
 def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
@@ -125,17 +125,12 @@ def at_work(client: Any) -> bool:
     if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
         return False
     with scheduler_there(client):
-        workers = _dict(client.scheduler_info(n_workers=-1).get("workers")).values()
+        workers = dict_of(client.scheduler_info(n_workers=-1).get("workers")).values()
     return any(
         worker.get("status") == "running"
-        or _dict(_dict(worker.get("metrics")).get("task_counts")).get("executing")
-        for worker in map(_dict, workers)
+        or dict_of(dict_of(worker.get("metrics")).get("task_counts")).get("executing")
+        for worker in map(dict_of, workers)
     )
-
-
-def _dict(found: object) -> dict[Any, Any]:
-    """Return a dict, or none: of what a scheduler or a worker says, which may be anything."""
-    return found if isinstance(found, dict) else {}
 
 
 def check_memory(client: Any, cost: Cost) -> None:
@@ -179,7 +174,6 @@ def environment() -> dict[str, str]:
 
 
 def _say_environment() -> bytes:
-    """Return a worker's `environment`."""
     return said(environment())
 
 
@@ -215,7 +209,6 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
 
 
 def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
-    """Wait until there is a worker or the time is over."""
     began, told = time.monotonic(), -1
     while not threads(client) and (waited := time.monotonic() - began) < wait:
         if int(waited) > told:

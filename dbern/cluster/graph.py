@@ -107,7 +107,6 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
 
 
 def _count_table(counters: Counters, salt: bytes, table: Any) -> Outcome:
-    """Add up the records of one partition of a Dask frame."""
     return _counted(TableReading(table, counters), counters, salt)
 
 

@@ -45,6 +45,7 @@ from tornado.iostream import StreamClosedError
 
 from dbern.cluster.plain import Closed, exception_of
 from dbern.errors import EnvironmentRefusedError, IntegrityError
+from dbern.system import dict_of
 
 _LENGTH = struct.Struct("Q")
 _PREFIX = "plain+"
@@ -232,9 +233,8 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
 
     async def _gather_remote(self, *arguments: Any) -> Any:
         reply = await super()._gather_remote(*arguments)
-        if not isinstance(reply, dict) or not (
-            isinstance(reply.get("data"), dict) or isinstance(reply.get("keys"), tuple)
-        ):
+        reply = dict_of(reply)
+        if not (isinstance(reply.get("data"), dict) or isinstance(reply.get("keys"), tuple)):
             raise _unlike()
         if "keys" in reply:  # which distributed logs
             reply["keys"] = [key for key in self.futures if key in reply["keys"]]
@@ -256,7 +256,7 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         reply = await self.scheduler.run_function(
             function=dumps(function), args=dumps(arguments), kwargs=dumps({}), wait=True
         )
-        if not isinstance(reply, dict) or reply.get("status") != "OK":
+        if dict_of(reply).get("status") != "OK":
             raise _unlike()
         return reply.get("result")
 
@@ -432,7 +432,6 @@ def _private_key(setting: str, value: str) -> Any:
 
 
 def _public(owner: Any) -> bytes:
-    """Return the public key of a certificate or of a private key."""
     public = owner.public_key()
     kinds = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     return bytes(public.public_bytes(*kinds))

@@ -58,7 +58,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _can_hold(kind: pa.DataType, column: Column) -> bool:
-    """Return whether a column could hold each of the listed values."""
     plain, values = plain_type(kind), column.categories
     fits = (
         (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
@@ -155,7 +154,6 @@ def _ids(values: pa.Array) -> FloatArray:
 
 
 def _distinct_ids(values: pa.Array) -> FloatArray:
-    """Return the ids of text and decimals, each distinct value's computed once."""
     places = None
     if pa.types.is_dictionary(values.type):
         listed, places = _listed(values)
@@ -286,10 +284,13 @@ def of_text(text: str, column: Column) -> float | tuple[float, float]:
 
 
 def _is(text: str, value: str | int | bool) -> bool:
-    if isinstance(value, bool):
-        return text.lower() == str(value).lower()
+    match value:
+        case bool():
+            return text.lower() == str(value).lower()
+        case str():
+            return text == value
     try:
-        return text == value if isinstance(value, str) else int(text) == value
+        return int(text) == value
     except ValueError:
         return False
 

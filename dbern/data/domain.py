@@ -509,9 +509,9 @@ def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit
             "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]."
         )
     (unit,) = kinds
-    if isinstance(low, date) and isinstance(high, date) and unit is not None:
-        return unit.of(low), unit.of(high), unit
-    return float(low), float(high), None  # type: ignore[arg-type]  # numbers, both
+    if unit is None:
+        return float(low), float(high), None  # type: ignore[arg-type]  # numbers, both
+    return unit.of(low), unit.of(high), unit  # type: ignore[arg-type]  # dates or times, both
 
 
 def _unit(bound: Bound) -> TimeUnit | None:

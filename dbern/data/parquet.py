@@ -162,7 +162,6 @@ def _refuse_twins(files: Sequence[Path]) -> None:
 
 
 def _hidden(path: Path) -> bool:
-    """Return whether a part of the path marks it as not data, such as ``_temporary``."""
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
@@ -536,7 +535,6 @@ def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
 
 
 def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
-    """Return the columns by name, without the one that says which rows count."""
     named = {column.name: floats for column, floats in values.items() if column != only}
     if only is None:
         return named

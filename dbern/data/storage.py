@@ -80,7 +80,6 @@ def _names_below(root: Path) -> Iterator[str]:
 
 
 def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
-    """Return the error for what is there in place of a plain file."""
     return IntegrityError(
         f"{root}: {name} is a {kind} or behind one, and objects are plain files. Copy the synopsis "
         "again, with what its links point to."
@@ -460,7 +459,6 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make a file's content, or a folder's entries, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

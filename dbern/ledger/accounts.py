@@ -195,14 +195,14 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
 
 def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
     """Return what a grant must add for the charge to fit; in zCDP the epsilon, to a millionth."""
-    used = status.used
-    if isinstance(asked, Zcdp) and isinstance(used, Zcdp):
-        epsilon = (used + asked).epsilon - status.budget.epsilon
-        return Budget(Fraction(math.floor(epsilon * 10**6) + 1, 10**6))
-    if not isinstance(used, Budget):
-        return charge
-    more = used + charge - status.budget
-    return Budget(max(Fraction(0), more.epsilon), max(Fraction(0), more.delta))
+    match status.used, asked:
+        case Zcdp() as used, Zcdp() as more:
+            epsilon = (used + more).epsilon - status.budget.epsilon
+            return Budget(Fraction(math.floor(epsilon * 10**6) + 1, 10**6))
+        case Budget() as spent, _:
+            lacking = spent + charge - status.budget
+            return Budget(max(Fraction(0), lacking.epsilon), max(Fraction(0), lacking.delta))
+    return charge
 
 
 def recorded(
@@ -380,7 +380,6 @@ def _keys(found: Sequence[Change]) -> str:
 
 
 def _first(parts: Sequence[str]) -> str:
-    """Return the first few of what may be thousands of files."""
     rest = len(parts) - _MOST_CHANGES
     text = "; ".join(parts[:_MOST_CHANGES])
     return text if rest <= 0 else f"{text}; and {rest} more"
@@ -409,31 +408,30 @@ def _differences(was: Any, now: Any, key: str) -> list[Change]:
 
 def _children(value: Any) -> dict[str, Any] | None:
     """Return a mapping's entries; a list's too where each item names itself, as files do."""
-    if isinstance(value, dict):
-        return value
-    if not isinstance(value, list) or not value:
-        return None
-    names = [_own_name(item) for item in value]
-    named = {name: item for name, item in zip(names, value, strict=True) if name is not None}
-    return named if len(named) == len(value) else None
+    match value:
+        case dict():
+            return value
+        case [_, *_]:
+            named = {name: item for item in value if (name := _own_name(item)) is not None}
+            return named if len(named) == len(value) else None
+    return None
 
 
 def _own_name(item: Any) -> str | None:
-    """``{"path": "a.parquet", ..}`` and ``["a.parquet", ..]`` name themselves."""
-    if isinstance(item, dict):
-        item = item.get("path")
-    elif isinstance(item, list) and item:
-        item = item[0]
-    else:
-        return None
-    return item if isinstance(item, str) else None
+    match item:
+        case {"path": str(name)} | [str(name), *_]:
+            return name
+    return None
 
 
 def _same(was: Any, now: Any) -> bool:
     # 10 and 10.0 are the same bound, True and 1 are not the same setting.
-    if isinstance(was, list) and isinstance(now, list):
-        return len(was) == len(now) and all(map(_same, was, now))
-    return bool(was == now) and isinstance(was, bool) == isinstance(now, bool)
+    match was, now:
+        case list(), list():
+            return len(was) == len(now) and all(map(_same, was, now))
+        case (bool(), _) | (_, bool()):
+            return was is now
+    return bool(was == now)
 
 
 def _text(value: Any) -> str:

@@ -90,7 +90,6 @@ def _check_installed(backend: Backend, busy_timeout: float) -> str:
 
 
 def _start_mark(backend: Backend, ledger_id: str) -> None:
-    """Make the high-water mark of a ledger that never had one."""
     mark = backend.high_water_mark(ledger_id)
     if mark is not None:
         mark.advance(Point(1, 0))

@@ -445,12 +445,13 @@ def _abridged(value: Any) -> Any:
     >>> _abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
     'sha256:ccca68570'
     """
-    if isinstance(value, dict):
-        return {key: _abridged(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_abridged(one) for one in value]
-    if isinstance(value, str) and len(value) > _LONGEST_KEPT:
-        return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
+    match value:
+        case dict():
+            return {key: _abridged(one) for key, one in value.items()}
+        case list():
+            return [_abridged(one) for one in value]
+        case str() if len(value) > _LONGEST_KEPT:
+            return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
     return value
 
 

@@ -25,7 +25,7 @@ from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.privacy.budget import Budget
 from dbern.synopsis.metadata import FORMAT
 from dbern.synopsis.store import ReleasedStore, digest
-from dbern.system import is_url
+from dbern.system import dict_of, is_url
 
 
 def reconcile(
@@ -106,7 +106,7 @@ def _folders(place: Path) -> Iterator[Path]:
 
 def _is_store(place: Place) -> bool:
     manifest, root = _json(place, MANIFEST), _json(place, ROOT)
-    return FORMAT in (manifest.get("format"), _attributes(root).get("format"))
+    return FORMAT in (manifest.get("format"), dict_of(root.get("attributes")).get("format"))
 
 
 def _json(place: Place, name: str) -> dict[str, Any]:
@@ -120,19 +120,14 @@ def _json(place: Place, name: str) -> dict[str, Any]:
         ) from None
     except (ValueError, RecursionError):
         return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _attributes(root: dict[str, Any]) -> dict[str, Any]:
-    found = root.get("attributes")
-    return found if isinstance(found, dict) else {}
+    return dict_of(content)
 
 
 def _published(store: str, dataset: str | None) -> Published:
     place = place_at(store)
     with failures_told(place, "read"):
         whole = ReleasedStore(place) if is_published(place) else None
-    facts = _attributes(_json(place, ROOT)) if whole is None else whole.attributes
+    facts = dict_of(_json(place, ROOT).get("attributes")) if whole is None else whole.attributes
     try:
         rho, random_dp = facts.get("rho"), facts.get("random_dp")
         return Published(

@@ -277,7 +277,6 @@ def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
 
 
 def _ends(splines: AxisSplines) -> FloatArray:
-    """Public places between which boxes are told."""
     finest = splines.cells * OFFSETS
     return np.rint(np.linspace(0, finest, min(finest, _MOST_ENDS) + 1)) / finest
 

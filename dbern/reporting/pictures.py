@@ -232,7 +232,6 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 
 
 def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:
-    """Values by axes in their order, classes last."""
     grid = synopsis.grid(shape)
     return np.asarray(grid.transpose(*synopsis.domain.names, ...))
 

@@ -93,14 +93,15 @@ def blanks(record: Any, path: str = "") -> list[str]:
 
 
 def _empty(record: Any, path: str) -> Iterator[str]:
-    if isinstance(record, dict) and record:
-        for key, value in record.items():
-            yield from _empty(value, f"{path}/{key}" if path else key)
-    elif isinstance(record, list) and record:
-        for value in record:
-            yield from _empty(value, path)
-    elif record in ("", {}, []):
-        yield path
+    match record:
+        case "" | [] | {} if not record:
+            yield path
+        case dict():
+            for key, value in record.items():
+                yield from _empty(value, f"{path}/{key}" if path else key)
+        case list():
+            for value in record:
+                yield from _empty(value, path)
 
 
 def as_yaml(record: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """What a plan costs in a new process: processor time beside that of a fixed piece of numpy.
 
-One thread, nothing cached. The numpy takes about a second of a processor of 2023, so a limit is
-about so many seconds, and no clock of this machine is in it.
+One thread, nothing cached. The numpy takes about a second of a processor of 2023, of which a part
+is run, so a limit is about so many seconds, and no clock of this machine is in it. `make bench`
+asserts the limits; other processors and busy ones have other ratios, so as a test it allows twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+from timing import BENCH
 
 PROCESS = """
 import json, sys, time
@@ -23,9 +25,9 @@ began = time.process_time()
 plan_files(spec, ())
 planned = time.process_time()
 square = np.linspace(-1, 1, 256**2).reshape(256, 256)
-for _ in range(1000):
+for _ in range(300):
     np.exp(-np.abs(square @ square.T / 256)).sum() + np.sort(square, axis=None)[7]
-print((planned - began) / (time.process_time() - planned))
+print(0.3 * (planned - began) / (time.process_time() - planned))
 """
 RESPONSE = {"response": {"column": "v", "bounds": [-1.0, 3.0]}}
 LABEL = {"label": {"column": "late", "classes": [False, True]}}
@@ -85,7 +87,7 @@ def test_a_plan_costs_a_second(case: str) -> None:
     )  # fmt: skip
     ratio = float(ran.stdout)
     print(f"\n{case}: {ratio:.2f} of the numpy, at most {limit}")
-    assert ratio <= limit
+    assert ratio <= (limit if BENCH else 2 * limit)
 
 
 if __name__ == "__main__":

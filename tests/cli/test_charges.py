@@ -6,7 +6,7 @@ import json
 import math
 from fractions import Fraction
 
-from dbern.cli.events import composed_event
+from dbern.cli.ledgers import _composed_event
 from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget, Neighbors
 
@@ -112,5 +112,5 @@ def test_a_refund_is_no_event_and_added_records_are_in_zcdp(tmp_path):
         ledger.reserve(Request("d", "b", Budget.parse("0.5"), added))
         ledger.abandon("d", "b")
         (status,) = ledger.status("d")
-    (event,) = composed_event(status)["events"]
+    (event,) = _composed_event(status)["events"]
     assert (event["name"], event["event"], event["rho"]) == ("a", "ZCDpEvent", 0.02)

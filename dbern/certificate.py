@@ -27,8 +27,7 @@ from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise
 
-_MOST_DRAWS = 4000
-_OVERSAMPLING = 8  # of nodes that enclose
+_MOST_DRAWS, _OVERSAMPLING = 4000, 8  # of nodes that enclose
 _GRIDS = ((8, _MOST_DRAWS, _MOST_DRAWS), (4, 1000, 2000), (3, 200, 500), (2, 128, 500))
 """Oversampling of the nodes of draws, and of these as many as must be affordable, and at most."""
 Beside: TypeAlias = tuple[Noise, float] | None

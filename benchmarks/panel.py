@@ -2,9 +2,9 @@
 
 A cell is a dataset, a bandwidth and an epsilon. Its error is the largest over a grid of points,
 against the density without noise, and the mean over some releases. Our own is that of the plan's
-choice, with bins and smoothing as they are released and noise of the plan's law under public keys,
-as a synopsis answers; *plain* is the same under ``synopsis.shaped("plain")``. The command fails
-where `shortfalls` finds any. The rivals:
+choice, with bins and smoothing as they are released and noise of the plan's law under public keys;
+*quiet* is the same under ``synopsis.shaped("quiet")``. The command fails where `shortfalls` finds
+any. The rivals:
 
 - *20 lines*: each record is split linearly between the nodes of a grid of step ``b / 2``, with
   Laplace noise and a kernel of variance ``b^2 - step^2 / 6``;
@@ -76,7 +76,7 @@ class Row:
     epsilon: float
     peak: float
     ours: float
-    plain: float
+    quiet: float
     lines: float
     histogram: float
     lsq: float
@@ -256,7 +256,7 @@ class Cell:
         return 2 / (len(self.records) * epsilon)
 
     def ours(self, epsilon: float) -> tuple[float, float, float, str]:
-        """Error, that of the function as released, promise and what was chosen."""
+        """Error, that of the quiet shape, promise and what was chosen."""
         names = NAMES[: self.axes]
         spec = dbern.ReleaseSpec(
             release={"name": "panel", "output": "panel.zarr"},
@@ -290,7 +290,7 @@ class Cell:
         def silenced(seed: int) -> FloatArray:
             return quieted(noisy(seed), known)
 
-        errors = self.mean_error(silenced, matrices), self.mean_error(noisy, matrices)
+        errors = self.mean_error(noisy, matrices), self.mean_error(silenced, matrices)
         return *errors, plan.certificate.total, choice
 
 
@@ -304,33 +304,33 @@ def rows(folder: Path, only: str = "", releases: int = 12) -> Iterator[Row]:
             truth = summed(records, partial(bumps, y, bandwidth))
             cell = Cell(name, records, bandwidth, y, truth, releases)
             for epsilon in EPSILONS:
-                error, plain, promise, choice = cell.ours(epsilon)
+                error, quiet, promise, choice = cell.ours(epsilon)
                 rivals = cell.lines, cell.histogram, cell.lsq, cell.tree, cell.grid
                 others = [rival(epsilon) for rival in rivals]
                 where = (name, axes, len(records), bandwidth, epsilon, float(truth.max()))
-                yield Row(*where, error, plain, *others, promise, choice)
+                yield Row(*where, error, quiet, *others, promise, choice)
 
 
 def to_markdown(found: Sequence[Row]) -> str:
-    head = "data | axes | n | b | epsilon | largest value | ours | ours, plain | 20 lines"
+    head = "data | axes | n | b | epsilon | largest value | ours | ours, quiet | 20 lines"
     head += " | histogram, oracle | LSQ, oracle | PrivTree, oracle | AdaptiveGrid, oracle"
     lines = [f"| {head} | 20 lines / ours | promise | choice |", "|" + " --- |" * 16]
     lines += [
         f"| {row.data} | {row.axes} | {row.n} | {row.bandwidth:g} | {row.epsilon:g} | "
-        f"{row.peak:.3g} | {row.ours:.3g} | {row.plain:.3g} | {row.lines:.3g} | "
+        f"{row.peak:.3g} | {row.ours:.3g} | {row.quiet:.3g} | {row.lines:.3g} | "
         f"{row.histogram:.3g} | {row.lsq:.3g} | {row.tree:.3g} | {_or_dash(row.grid)} | "
         f"{row.gain:.2f} | {row.promise:.3g} | {row.choice} |"
         for row in found
     ]
-    beaten = [sum(_lost(row, own) for row in found) for own in ("ours", "plain")]
+    beaten = [sum(_lost(row, own) for row in found) for own in ("ours", "quiet")]
     return "\n".join(
         [
             *lines,
             "",
             f"Geometric mean of the gains {mean_gain(found):.3f}, the least "
             f"{min(row.gain for row in found):.2f}. The best that an oracle tuned is more than "
-            f"{MOST_BEHIND} times better in {beaten[0]} of {len(found)} cells, than the "
-            f"function as released in {beaten[1]}.",
+            f"{MOST_BEHIND} times better in {beaten[0]} of {len(found)} cells, than the quiet "
+            f"shape in {beaten[1]}.",
         ]
     )
 

@@ -20,11 +20,8 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
 from dbern.data.parquet import discover, read_footers, write_records
 from dbern.planning.plans import ReleasePlan
-from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
-from dbern.strategies.bins import AxisBins
-from dbern.synopsis.arrays import quieted
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task
@@ -130,13 +127,7 @@ class Planned:
         ]
         # Densities are compared in unit-cube units; a machine's values have none.
         scale = self.plan.components[0].unit if self.signed else 1.0
-        drawn = scale * np.ldexp(np.array(noisy).astype(np.float64), law.granularity_exponent)
-        if self.signed or self.plan.strategy.kind != AxisBins.kind:
-            return drawn
-        (component,), shape = self.plan.components, self.plan.strategy.layout.shape
-        scale = component.noise.scale / component.unit
-        known = family_of(law).covariance(law.values).scaled(scale)
-        return np.array([quieted(one.reshape(shape), known).reshape(one.shape) for one in drawn])
+        return scale * np.ldexp(np.array(noisy).astype(np.float64), law.granularity_exponent)
 
     def evaluate(self, points: FloatArray) -> FloatArray:
         plan = self.plan

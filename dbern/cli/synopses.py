@@ -62,7 +62,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
     multiple=True,
     metavar="SHAPE",
     help="Free post-processing: quiet, nonnegative, normalized, increasing:AXIS or "
-    "decreasing:AXIS, or plain for the function as it was released; may be repeated.",
+    "decreasing:AXIS; may be repeated.",
 )
 @click.option(
     "--probabilities",
@@ -105,7 +105,7 @@ def query(
     text = f"answered {rows} rows in {answers}"
     report(
         {"rows": rows, "answers": answers, "already": False, "post_processing": done},
-        f"{text} ({', '.join(done)})" if shapes and done else text,
+        f"{text} ({', '.join(done)})" if done else text,
         as_json=as_json,
     )
 

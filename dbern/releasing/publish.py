@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,8 +26,6 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
-from dbern.strategies.bins import AxisBins
-from dbern.synopsis.arrays import MOST_LOADED
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
@@ -168,10 +166,6 @@ def _attributes(
     content, expected = plan.to_dict(), plan.outlook.expected
     spec = spec_for_rows(spec, plan.n)
     measured = {one.name: one for one in spec.components}
-    described = [
-        _described(measured.get(planned.name, spec.components[0]), planned, facts)
-        for planned, facts in zip(plan.components, content["components"], strict=True)
-    ]
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -190,7 +184,10 @@ def _attributes(
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
-        "components": described,
+        "components": [
+            _described(measured.get(planned.name, spec.components[0]), planned, facts)
+            for planned, facts in zip(plan.components, content["components"], strict=True)
+        ],
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],
@@ -199,18 +196,7 @@ def _attributes(
         "certificate": content["certificate"],
         **({} if expected is None else {"expected_error": expected}),
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
-        **({"shapes": ["quiet"]} if _can_be_quiet(spec, described) else {}),
     }
-
-
-def _can_be_quiet(spec: ReleaseSpec, components: Sequence[Mapping[str, Any]]) -> bool:
-    functions = [one for one in components if "promise" not in one]
-    return spec.combination.meaning({"kind": spec.learner.kind}) == "density" and all(
-        one["noise"]["kind"].startswith(AxisBins.kind)
-        and one.get("counted_in") == one["arrays"]
-        and Lattice(tuple(one["k"])).size <= MOST_LOADED
-        for one in functions
-    )
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:

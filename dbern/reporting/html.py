@@ -378,7 +378,6 @@ def synopsis_page(synopsis: Synopsis) -> str:
     IntegrityError
         Where the synopsis is damaged.
     """
-    synopsis = synopsis.shaped("plain")  # a page answers from the released numbers themselves
     facts = synopsis.metadata
     axes = len(synopsis.domain.numbers)
     drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2

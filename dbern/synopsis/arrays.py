@@ -343,7 +343,6 @@ class ReleasedVector:
     highest = math.inf
     value_unit = 1.0
     counted_in = None
-    kind = ""
     chosen = Smoothing((), ())
 
     def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
@@ -432,12 +431,6 @@ class ReleasedArray:
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """Return the whole release at an order."""
         return Smoothing(tuple(h), _whole_ranks(self.strategy))
-
-    @property
-    def kind(self) -> str:
-        """What carries the noise: "spectral", "binned", or else the lattice values."""
-        kind: str = self._facts["noise"]["kind"]
-        return kind.partition("-")[0]
 
     @cached_property
     def chosen(self) -> Smoothing:
@@ -584,10 +577,11 @@ class ReleasedArray:
     @cached_property
     def strategy(self) -> Strategy:
         """What was released of the lattice values."""
-        found = map_of(self.kind, self._facts.get("spectral", ""))
+        kind = self._facts["noise"]["kind"].partition("-")[0]
+        found = map_of(kind, self._facts.get("spectral", ""))
         if found is None:
             return LatticeStrategy(self.lattice)
-        path, suffixes = f"{self._path}/{self.kind}", [f"_{axis}" for axis in self.axes]
+        path, suffixes = f"{self._path}/{kind}", [f"_{axis}" for axis in self.axes]
 
         def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
             return self._store.array(f"{path}/{name}{suffix}")

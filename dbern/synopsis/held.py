@@ -8,7 +8,6 @@ from typing import Any
 
 from dbern.data.storage import MANIFEST, MOST_METADATA, Folder
 from dbern.synopsis.reader import Synopsis
-from dbern.synopsis.shaping import opened
 from dbern.synopsis.store import ReleasedStore
 
 
@@ -52,7 +51,7 @@ class HeldSynopsis(Synopsis):
         return (HeldSynopsis, (self._objects,))
 
 
-def held(synopsis: Synopsis) -> Synopsis:
+def held(synopsis: Synopsis) -> HeldSynopsis:
     """Return a synopsis with all its objects in memory; the folder may go afterwards.
 
     Raises
@@ -63,5 +62,4 @@ def held(synopsis: Synopsis) -> Synopsis:
     synopsis.verify()
     place = synopsis._store.place
     names = [MANIFEST, *place.names()]
-    objects = {name: b"".join(place.parts(name, 1 << 62)) for name in names}
-    return opened(HeldSynopsis(objects))
+    return HeldSynopsis({name: b"".join(place.parts(name, 1 << 62)) for name in names})

@@ -561,7 +561,6 @@ class Released(Facts):
     random_dp: _RandomFacts = ABSENT
     certificate: _CertificateFacts
     expected_error: _NotNegative = ABSENT
-    shapes: tuple[Literal["quiet"]] = ABSENT
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
@@ -583,11 +582,6 @@ class Released(Facts):
             fits = set(told) <= {name for each in self.functions for name in each.arrays}
             require(fits, "components: promise names an array that is not there")
         require(self.functions, "components: there is no function")
-        fits = self.combine.kind in ("linear", "stack") and all(
-            one.family == "binned" and one.declares("counted_in") and one.counted_in == one.arrays
-            for one in self.functions
-        )
-        require(fits or not self.declares("shapes"), "shapes: are of bins that count records")
         self._require_parts(domain)
         return self
 

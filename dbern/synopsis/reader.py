@@ -72,9 +72,7 @@ def open_synopsis(url: str | Path) -> Synopsis:
         Where nothing is there; where it was not released or is not what its manifest says; where
         it cannot be read.
     """
-    from dbern.synopsis.shaping import opened
-
-    return opened(Synopsis(url))
+    return Synopsis(url)
 
 
 class Synopsis:
@@ -90,7 +88,7 @@ class Synopsis:
         self._store = ReleasedStore(place_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_arrived, (self.url, self.metadata["release_id"]))
+        return (arrived, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -609,8 +607,8 @@ class Synopsis:
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.
 
-        Any of "quiet", "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis)
-        besides those that it has, "plain": without these. Details: `dbern.synopsis.shaping.shape`.
+        Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details:
+        `dbern.synopsis.shaping.shape`.
 
         Raises
         ------
@@ -693,8 +691,8 @@ def _ends_block(
 
 
 @lru_cache(maxsize=8)
-def _arrived(url: str, release_id: str) -> Synopsis:
-    """The synopsis sent to this process; blocks of one request share what it computed."""
-    found = Synopsis(url)
+def arrived(url: str, release_id: str) -> Synopsis:
+    """Return the synopsis sent to this process; blocks of one request share what it computed."""
+    found = open_synopsis(url)
     found._store.require(release_id)
     return found

@@ -60,7 +60,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any
 
@@ -72,7 +72,6 @@ from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_ra
 from dbern.certificate import Beside, Certificate, Promises
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
-from dbern.strategies.bins import AxisBins
 from dbern.synopsis.arrays import (
     MOST_LOADED,
     LazyPolynomial,
@@ -84,7 +83,7 @@ from dbern.synopsis.arrays import (
 from dbern.synopsis.bands import About
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Order, Points, plain
-from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.reader import Synopsis, arrived
 from dbern.synopsis.store import ReleasedStore, functions_of
 from dbern.types import FloatArray
 
@@ -248,12 +247,12 @@ def _check_room(wanted: int) -> None:
 # --- Free post-processing of a released function
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
-_PLAIN, _QUIET, _NONNEGATIVE, _NORMALIZED = "plain", "quiet", "nonnegative", "normalized"
+_QUIET, _NONNEGATIVE, _NORMALIZED = "quiet", "nonnegative", "normalized"
 _LARGEST_GAP = 0.01
 
 
-def shape(synopsis: Synopsis, shapes: Sequence[str]) -> Synopsis:
-    """Return the same function after free post-processing.
+def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
+    """Return the same function after free post-processing, which is off unless asked for here.
 
     Parameters
     ----------
@@ -261,13 +260,12 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> Synopsis:
         Any of ``"quiet"`` (noise is silenced where nothing stands out of it), ``"nonnegative"``
         (clipped at zero), ``"normalized"`` (a density that integrates to one over the domain),
         ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the axis ``x``). The order does
-        not matter: all of them are done, and those that the synopsis has already, but with
-        ``"plain"``: the function as it was released. Densities of groups can only be quiet and
-        nonnegative.
+        not matter: all of them are done, and those that the synopsis has already. Densities of
+        groups can only be quiet and nonnegative.
 
     Returns
     -------
-    Synopsis
+    ShapedSynopsis
         It answers as `synopsis` does, and says so in ``metadata["post_processing"]``. Its band
         covers the non-private function at the same confidence, whatever the shape of that.
 
@@ -276,11 +274,6 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> Synopsis:
     SpecError
         For a shape that is not known or that this function cannot have.
     """
-    if _PLAIN in shapes:
-        synopsis = getattr(synopsis, "_unshaped", synopsis)
-        shapes = [each for each in shapes if each != _PLAIN]
-        if not shapes:
-            return synopsis
     facts, combine = synopsis.metadata, synopsis.combination.kind
     wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
@@ -310,13 +303,8 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> Synopsis:
     return ShapedSynopsis(synopsis, wanted)
 
 
-def opened(synopsis: Synopsis) -> Synopsis:
-    """Return what answers by the shapes that the store names, itself where it names none."""
-    return shape(synopsis, synopsis.metadata.get("shapes", (_PLAIN,)))
-
-
 def _counts(array: ReleasedArray | ReleasedVector) -> bool:
-    return array.counted_in == array.name and array.kind == AxisBins.kind and not array.large
+    return array.counted_in == array.name and bool(array.bins) and not array.large
 
 
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -338,7 +326,7 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
-        raise SpecError(f"{wrong}. Write one or more of {', '.join([_PLAIN, *known])}")
+        raise SpecError(f"{wrong}. Write one or more of {', '.join(known)}")
     for name in domain.names:
         if {f"{_INCREASING}:{name}", f"{_DECREASING}:{name}"} <= set(shapes):
             raise SpecError(
@@ -368,14 +356,7 @@ class _Shaped:
 
     bernstein: FloatArray | Blocks | None  # None: as without shapes
     factor: float
-    steps: float  # but for the first
-    first: FloatArray | None = None  # what silencing noise added to the coefficients
-
-    @cached_property
-    def moved(self) -> float:
-        if self.first is None:
-            return self.steps
-        return self.steps + OUTWARD * float(np.abs(polynomial_range(self.first)).max())
+    moved: float
 
 
 class ShapedArray(ReleasedArray):
@@ -460,15 +441,15 @@ class ShapedArray(ReleasedArray):
         return self._shaped[smoothing]
 
     def _made(self, smoothing: Smoothing) -> _Shaped:
-        bernstein, first, moved = self._coefficients(smoothing), None, 0.0
+        bernstein, moved = self._coefficients(smoothing), 0.0
         if _QUIET in self._shapes:
             quiet = self._made_of(quieted(self.released, self.noise), smoothing)
-            first, bernstein = quiet - bernstein, quiet
+            moved = OUTWARD * float(np.abs(polynomial_range(quiet - bernstein)).max())
+            bernstein = quiet
         for axis, sign in self._monotone:
             bernstein, step = monotone(bernstein, axis, sign)
             moved += step
-        made = self._finish(bernstein, partial(polynomial_range, bernstein), moved)
-        return _Shaped(bernstein, *made, first)
+        return _Shaped(bernstein, *self._finish(bernstein, polynomial_range(bernstein), moved))
 
     def _made_of_blocks(self, smoothing: Smoothing) -> _Shaped:
         """Of a large lattice, whose coefficients are in a temporary file where they matter at all.
@@ -482,7 +463,7 @@ class ShapedArray(ReleasedArray):
         for axis, sign in self._monotone:
             moved += _make_monotone(on_disk, axis, sign)
         bernstein = on_disk.blocks
-        found = self._finish(bernstein, on_disk.extremes, moved)
+        found = self._finish(bernstein, on_disk.extremes(), moved)
         return _Shaped(bernstein if self._monotone else None, *found)
 
     @property
@@ -493,16 +474,13 @@ class ShapedArray(ReleasedArray):
         return [(axis, sign) for axis, word, sign in each if word in self._shapes]
 
     def _finish(
-        self,
-        bernstein: FloatArray | Blocks,
-        enclose: Callable[[], tuple[float, float]],
-        moved: float,
+        self, bernstein: FloatArray | Blocks, enclosed: tuple[float, float], moved: float
     ) -> tuple[float, float]:
-        factor, clipped = 1.0, _NONNEGATIVE in self._shapes
+        (low, high), factor = enclosed, 1.0
+        clipped = _NONNEGATIVE in self._shapes
         if clipped and not self._density:
-            moved += max(0.0, -enclose()[0])
+            moved += max(0.0, -low)
         if _NORMALIZED in self._shapes:
-            low, high = enclose()
             factor = 1 / (_mean(bernstein, clipped) * self._volume)
             moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
         return factor, moved
@@ -547,7 +525,7 @@ class ShapedSynopsis(Synopsis):
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_received, (self._unshaped, self._shapes))
+        return (_received, (self.url, self._shapes, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
@@ -582,12 +560,10 @@ class ShapedSynopsis(Synopsis):
             As for a `Synopsis`; for ``method="nearest"``, which has no polynomial to shape; and
             where "normalized" is asked of released values that have no positive integral.
         """
-        if method == "nearest" and self._shapes == tuple(self._store.attributes.get("shapes", ())):
-            return self._unshaped(points, h, method=method)
         if method != "bernstein":
             raise SpecError(
-                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask '
-                'shaped("plain")'
+                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
+                "synopsis itself"
             )
         return super().__call__(points, h)
 
@@ -615,6 +591,6 @@ class ShapedSynopsis(Synopsis):
 
 
 @lru_cache(maxsize=4)
-def _received(unshaped: Synopsis, shapes: tuple[str, ...]) -> ShapedSynopsis:
+def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
     """One for all blocks that a worker evaluates: the integral takes longer than a block may."""
-    return ShapedSynopsis(unshaped, shapes)
+    return ShapedSynopsis(arrived(url, release_id), shapes)

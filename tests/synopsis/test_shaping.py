@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mutations import redigest
 from projects import fix_reservations
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
-from dbern.errors import IntegrityError, SpecError
+from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
 from dbern.synopsis.arrays import quieted
-from dbern.synopsis.held import held
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
@@ -338,57 +335,18 @@ def test_sums_of_windows_have_the_variance_that_is_counted():
 
 @pytest.mark.slow
 def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy):
-    points, plain, quiet = points_of(noisy, 81), noisy.shaped("plain"), noisy.shaped("quiet")
+    points, quiet = points_of(noisy, 81), noisy.shaped("quiet")
     exact = truth(noisy, points, [0.5, 0.1])
-    raw, shaped = (np.abs(one(points) - exact).max() for one in (plain, quiet))
+    raw, shaped = (np.abs(one(points) - exact).max() for one in (noisy, quiet))
     assert shaped < 0.8 * raw
-    moved = np.abs(quiet(points) - plain(points)).max()
+    moved = np.abs(quiet(points) - noisy(points)).max()
     assert moved <= quiet.bound().shaping <= 1.1 * moved
-    assert quiet.band() == pytest.approx(plain.band() + quiet.bound().shaping)
-    both = plain.shaped("nonnegative", "quiet")
+    assert quiet.band() == pytest.approx(noisy.band() + quiet.bound().shaping)
+    both = noisy.shaped("nonnegative", "quiet")
     assert both.metadata["post_processing"] == ["quiet", "nonnegative"]
     low, high = both.interval(points)
     assert ((low <= exact) & (exact <= high)).all()
     assert ((low <= both(points)) & (both(points) <= high)).all()
-
-
-def test_a_release_of_bins_answers_quietly_unless_asked_for_what_was_released(noisy, tmp_path):
-    points, plain = points_of(noisy, 9), noisy.shaped("plain")
-    assert noisy.metadata["post_processing"] == list(noisy.metadata["shapes"]) == ["quiet"]
-    assert "post_processing" not in plain.metadata
-    np.testing.assert_array_equal(noisy(points), plain.shaped("quiet")(points))
-    assert np.abs(noisy(points) - plain(points)).max() > 1e-3
-    np.testing.assert_array_equal(noisy.shaped("plain", "nonnegative")(points),
-                                  np.maximum(plain(points), 0.0))  # fmt: skip
-    np.testing.assert_array_equal(*(one(points, method="nearest") for one in (noisy, plain)))
-    kept = held(noisy)
-    sent = [pickle.loads(pickle.dumps(one)) for one in (noisy, kept)]
-    for one in (kept, *sent):
-        np.testing.assert_array_equal(one(points), noisy(points))
-    wider, sure = noisy.promises(), plain.promises()
-    assert wider.any_database == sure.any_database + noisy.bound().shaping
-    assert sure.any_database == noisy.metadata["certificate"]["total"]
-
-
-def test_stores_that_name_no_shape_answer_as_they_were_released(noisy, two, tmp_path):
-    """Those of earlier versions; and a shape that a store cannot have is refused."""
-    points = points_of(noisy, 9)
-    old = dbern.open(renamed(noisy, tmp_path / "old.zarr", None))
-    np.testing.assert_array_equal(old(points), noisy.shaped("plain")(points))
-    assert "post_processing" not in old.metadata
-    for one, shapes in ((two, ["quiet"]), (noisy, ["loud"]), (noisy, [])):
-        with pytest.raises(IntegrityError, match="shapes"):
-            dbern.open(renamed(one, tmp_path / f"{len(shapes)}{one is two}{shapes}.zarr", shapes))
-
-
-def renamed(synopsis, folder, shapes):
-    """A copy of the store that names these shapes, or none."""
-    shutil.copytree(synopsis.url, folder)
-    content = json.loads((folder / "zarr.json").read_text())
-    content["attributes"].pop("shapes", None)
-    content["attributes"] |= {} if shapes is None else {"shapes": shapes}
-    redigest(folder, "zarr.json", json.dumps(content).encode())
-    return folder
 
 
 def test_only_bins_that_count_records_are_quiet(two):
@@ -425,7 +383,7 @@ def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ((), "shapes: none is named. Write one or more of plain, quiet, .*, normalized"),
+        ((), "shapes: none is named. Write one or more of quiet, increasing:x, .*, normalized"),
         (("positive",), 'shape "positive": not known. Write one or more of .*nonnegative'),
         (("increasing",), 'shape "increasing": not known. Write .*increasing:x'),
         (("increasing:z",), 'shape "increasing:z": not known. Write .*decreasing:y'),

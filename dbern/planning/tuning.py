@@ -513,6 +513,12 @@ def offers(
         told = offer.told(number.noise, settings.tune, len(kept))
         found += [each for each in bins[1:] if each[0] is offer.bins]
         found.append((replace(number, promise=told), accumulator))
+    names = [own[0].name, *(each.name for each, _ in found)]
+    if len(set(names)) < len(names):
+        raise SpecError(
+            f"mechanism.tune: it releases {', '.join(names[1:])}, and the learner has one of "
+            "these names. Rename the learner's measurement, or leave tune out"
+        )
     return found
 
 

@@ -68,7 +68,7 @@ def publish(
 
         with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
-    if sum(not planned.promise for planned in plan.components) > len(spec.components):
+    if sum(bool(planned.promise) for planned in plan.components) > 1:
         from dbern.releasing.choosing import prefer
 
         plan, preferred = prefer(spec, plan, lambda planned, name: noisy(planned, name).whole)

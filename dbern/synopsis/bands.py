@@ -172,9 +172,10 @@ class Bracketed:
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
         rest = beta * (1 - BIAS_SHARE)
-        sure = array.bound(smoothing, rest, at_once, selected=selected)
+        among = at_once * promise.among if promise else at_once
+        sure = array.bound(smoothing, rest, among, selected=selected)
         if promise:
-            among, beside = at_once * promise.among, promise.noise
+            beside = promise.noise
             both = array.bound(smoothing, rest, among, selected=selected, beside=beside)
             worth = both.noise - sure.noise <= _WORTH * sure.approximation
             sure, promise = (both, promise) if worth else (sure, None)

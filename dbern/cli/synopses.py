@@ -195,7 +195,9 @@ def _described(facts: dict[str, Any]) -> str:
         entries = one.get("entries")
         lines[name] = f"{len(entries)} numbers" if entries else f"k {one['k']}, h {one['h']}"
         if "promise" in one:
-            lines[name] = f"how much {' '.join(one['promise']['of'])} misses of these data"
+            whose = " ".join(one["promise"]["of"])
+            used = one["promise"]["factor"] > 0
+            lines[name] = f"how much {whose if used else 'other bins'} misses of these data"
         lines[name] += f", exact {one['noise']['kind']}"
         lines[name] += f", scale {one['noise']['scale']:.6g}"
     _, total = printed_sum([certificate[part] for part in ("approximation", "rounding", "noise")])

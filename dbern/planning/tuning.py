@@ -153,7 +153,10 @@ def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
     own, number, *_ = planned
     names = [one.name for one in planned if not one.promise]
     if len(names) > 1:
-        yield f"one of {', '.join(names)} is released: which, the released numbers tell"
+        yield (
+            f"one of {', '.join(names)} is released: which, the released numbers tell. The "
+            "certificate is the largest of theirs, and a release has that of its own"
+        )
     if number.promise["factor"] * number.noise.scale >= own.certificate.approximation:
         yield (
             f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "

@@ -28,6 +28,7 @@ from dbern.strategies.bias import KernelMixture
 from dbern.targets.base import KernelName, Learner, Lengths
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
+_EXACTLY = 1e-9  # of a share: what is written as the least is taken, however it is rounded
 _FLAT = 10
 _FREE, _DETAIL = 30.0, 0.035
 _SMOOTHEST = 0.4  # of an axis: with a wider kernel next to nothing is left of where rows are
@@ -55,7 +56,7 @@ def axis_kernels(
         )
     shares = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
     for share, axis in zip(shares, domain.axes, strict=True):
-        if not _NARROWEST <= share <= _WIDEST:
+        if not _NARROWEST * (1 - _EXACTLY) <= share <= _WIDEST * (1 + _EXACTLY):
             raise SpecError(
                 f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of its "
                 f"axis. Write one of {_NARROWEST * axis.width:g} to {_WIDEST * axis.width:g} for "

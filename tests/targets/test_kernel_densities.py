@@ -26,6 +26,16 @@ PACED = [
 CASES = [((0.08,), (10,)), ((0.15,), (9,)), ((0.6,), (5,)), ((3.0,), (4,)), ((0.3, 0.2), (4, 5))]
 
 
+def test_the_least_bandwidth_that_a_message_names_is_taken():
+    """Of an axis of width 24 it is .0024, a share just below 1e-4 in floats."""
+    given = {"data": {"bounds": {"x": [0.0, 24.0]}}, "target": {"bandwidth": [0.0024]}}
+    assert 0.0024 / 24 < 1e-4
+    assert ReleaseSpec(**sections(**given)).components[0].kernels[0].bandwidth < 1e-4
+    given["target"] = {"bandwidth": [0.0023]}
+    with pytest.raises(SpecError, match=r"Write one of 0.0024 to"):
+        ReleaseSpec(**sections(**given)).components
+
+
 def positions(name, bandwidth, k):
     """Per axis: lattice points, kinks of some, their neighbours, between; then all combinations."""
     axes = []

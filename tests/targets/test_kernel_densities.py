@@ -33,7 +33,7 @@ def test_the_least_bandwidth_that_a_message_names_is_taken():
     assert ReleaseSpec(**sections(**given)).components[0].kernels[0].bandwidth < 1e-4
     given["target"] = {"bandwidth": [0.0023]}
     with pytest.raises(SpecError, match=r"Write one of 0.0024 to"):
-        ReleaseSpec(**sections(**given)).components
+        list(ReleaseSpec(**sections(**given)).components)
 
 
 def positions(name, bandwidth, k):

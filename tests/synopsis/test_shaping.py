@@ -342,6 +342,8 @@ def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy
     moved = np.abs(quiet(points) - noisy(points)).max()
     assert moved <= quiet.bound().shaping <= 1.1 * moved
     assert quiet.band() == pytest.approx(noisy.band() + quiet.bound().shaping)
+    told = [one.promises().any_database for one in (noisy, quiet)]
+    assert told[1] == pytest.approx(told[0] + quiet.bound().shaping)
     both = noisy.shaped("nonnegative", "quiet")
     assert both.metadata["post_processing"] == ["quiet", "nonnegative"]
     low, high = both.interval(points)

@@ -18,7 +18,7 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.synopsis.questions import polygons, smoothing
+from dbern.synopsis.questions import regions, splines
 from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution
 from dbern.synopsis.questions.measure import Measure
@@ -214,15 +214,15 @@ def smoothed_median(x):
 @contextmanager
 def without_sides() -> Iterator[None]:
     """Estimates alone, as if they were what is asked about: intervals of noise."""
-    steps, fitted, polygon = AxisSplines.steps, smoothing._fitted, polygons._sides
+    steps, fitted, polygon = AxisSplines.steps, splines._fitted, regions._sharp_sides
 
     def near(sides: Sides) -> Sides:
         return Sides(sides.near, sides.near, sides.near)
 
     with (
         mock.patch.object(AxisSplines, "steps", lambda self, places: near(steps(self, places))),
-        mock.patch.object(smoothing, "_fitted", lambda *asked: near(fitted(*asked))),
-        mock.patch.object(polygons, "_sides", lambda *asked: near(polygon(*asked))),
+        mock.patch.object(splines, "_fitted", lambda *asked: near(fitted(*asked))),
+        mock.patch.object(regions, "_sharp_sides", lambda *asked: near(polygon(*asked))),
     ):
         yield
 

@@ -103,7 +103,7 @@ def dbern(folder: Path, axes: int) -> tuple[Way, Way]:
 
     import dbern
 
-    work = Path(tempfile.mkdtemp(dir=folder))
+    work = Path(tempfile.mkdtemp(dir=folder.parent))  # a search for rows does not pass through it
     ledger, asked = f"sqlite:///{work}/ledger.db", points(axes)
     dbern.BudgetLedger.create(ledger)
     with dbern.BudgetLedger.open(ledger) as opened:

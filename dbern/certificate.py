@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
-from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination, grid_polynomials
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
@@ -22,7 +22,7 @@ from dbern.privacy.mechanism import Noise
 from dbern.strategies.approximation import bent, released_series
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
-from dbern.strategies.limits import packings, sites, tensor_steps
+from dbern.strategies.limits import LowerBound
 from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise
@@ -61,11 +61,11 @@ def noise_bound(
         sure *= 1 - _PROMISE_SHARE
     union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, sure)
     if strategy.whole is None:
-        union = min(union, tail_at_nodes(strategy, h, law, sure))
+        union = min(union, _tail_at_nodes(strategy, h, law, sure))
     return union + more if simulated is None else min(union + more, simulated)
 
 
-def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
     """Chernoff's bound for the value at a node, and the union bound over nodes.
 
     A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
@@ -291,8 +291,6 @@ def noise_sups(
 
 # --- Proved bounds on sup_y |released(y) - F_D(y)|, from public facts alone
 
-_ROOM = 2.0**-32  # for rounding, downward
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -495,8 +493,10 @@ class Promises:
         The least and the largest value that is possible.
     by_place : bool
         Whether no one width tells, as of quotients and least squares: some data leave all open.
-    kernels : bool
-        Whether it is on a lattice: wider kernels and ``objective = "certified"`` promise more.
+    on_lattice : bool
+        Whether a function is released, and not numbers that make one.
+    mends : tuple of str
+        What to write, or to release with, so that more is promised of any database.
 
     Examples
     --------
@@ -514,7 +514,8 @@ class Promises:
     extent: tuple[float, float] | None
     released: bool
     by_place: bool = False
-    kernels: bool = True
+    on_lattice: bool = True
+    mends: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -544,7 +545,7 @@ class Promises:
             constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
-            these = "told place by place by interval(), of least squares by regression()"
+            these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
             expected += ", for typical data"
@@ -555,16 +556,17 @@ class Promises:
             these += f"empty: {constant}" if empty else told
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:
-            worst = f"empty: {constant}; "
-            if self.by_place:
-                worst += "some databases leave all values open, whatever epsilon is"
-            elif not self.kernels:
-                worst += "go by what the plan predicts for typical records"
-            elif self.released:
-                worst += "release with a larger epsilon or wider kernels"
-            else:
-                worst += 'write a larger epsilon, wider kernels, or objective = "certified"'
+            worst = f"empty: {constant}; {self._mended()}"
         return [("expected", expected), ("these data", these), ("any database", worst)]
+
+    def _mended(self) -> str:
+        if self.by_place:
+            return "some databases leave all values open, whatever epsilon is"
+        if not self.mends:
+            return "go by what the plan predicts for typical records"
+        *others, last = self.mends
+        either = f"{', '.join(others)} or {last}" if others else last
+        return f"{'release with' if self.released else 'write'} {either}"
 
     def _told(self, amount: float) -> str:
         return f"{_upward(amount)}{self.unit}{self._share(amount)}"
@@ -581,120 +583,3 @@ class Promises:
 
 def _upward(amount: float, digits: int = 4) -> str:
     return printed_sum([amount], digits)[1]
-
-
-# --- Below what no mechanism certifies
-
-
-@dataclass(frozen=True)
-class LowerBound:
-    """What no mechanism certifies less than, in data units, and how that is proved.
-
-    Attributes
-    ----------
-    value : float
-        0 where nothing is known.
-    kind : str
-        "two databases" (`lower_bound`), "packing" or "tensor" (`dbern.strategies.limits`); empty
-        where nothing is known.
-    """
-
-    value: float = 0.0
-    kind: str = ""
-
-
-def strongest_bound(
-    function_sensitivity: float,
-    epsilon: float,
-    beta: float,
-    n: int,
-    delta: float = 0.0,
-    unit_rows: int = 1,
-    kernels: Sequence[Kernel] = (),
-) -> LowerBound:
-    """The largest lower bound that is known; parameters as of `lower_bound`.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Where F is a sum of their product over records, with weights in [0, 1], on the unit cube:
-        one an axis.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> strongest_bound(1.0, 1.0, 0.05, 5000, kernels=[Gaussian(0.1)]).kind
-    'tensor'
-    """
-    given = (epsilon, beta, n, delta, unit_rows)
-    found = [LowerBound(lower_bound(function_sensitivity, *given), "two databases")]
-    if kernels:
-        found += [
-            LowerBound(lower_bound(function_sensitivity * apart, *given, places), "packing")
-            for places, apart in packings(kernels)
-        ]
-    if kernels and delta == 0:
-        shrunk = (1 - _ROOM) * function_sensitivity / 2
-        found += [
-            LowerBound(
-                shrunk * tensor_steps(count, n // unit_rows, epsilon, beta) / gamma, "tensor"
-            )
-            for count, gamma in sites(kernels)
-        ]
-    best = max(found, key=lambda one: one.value)
-    return best if best.value > 0 else LowerBound()
-
-
-def lower_bound(
-    function_sensitivity: float,
-    epsilon: float,
-    beta: float,
-    n: int,
-    delta: float = 0.0,
-    unit_rows: int = 1,
-    places: int = 1,
-) -> float:
-    """``m S / 2``, rounded down: m the most units that group privacy keeps from being told apart.
-
-    *Two databases.* At most n rows count, so ``floor(n / unit_rows)`` whole units of `unit_rows`
-    rows fit. Let all rows of m of them be at one point in one database, and in the other be null
-    (signed weights: of the opposite sign; added units: not there), all else the same. F is a sum
-    over records of which each attains its bound, so at that point the two values are m S apart: S,
-    `function_sensitivity`, is what all rows of a unit move together.
-
-    *No mechanism tells less.* One that is within less than half of that of both, each with
-    probability ``1 - beta``, has two disjoint events, and by group privacy ``1 - beta <= e^{m eps}
-    beta + delta (e^{m eps} - 1) / (e^eps - 1)``. So for every m for which that fails, ``m S / 2``
-    is a lower bound; with delta 0 these are the m below ``ln((1 - beta) / beta) / epsilon``.
-
-    *Packing.* With M `places` in place of one, S what any two databases are apart, that inequality
-    has M times ``1 - beta`` and delta's part beside it (`dbern.strategies.limits`).
-
-    *Never above a constant.* What a row attains is at most the width of F's range over n, so ``m
-    unit_rows <= n`` keeps ``m S / 2`` at most half of that range, which a constant certifies.
-
-    *Rounding.* S comes rounded outward by a few parts in 2^40, and floats add some in 2^52: the
-    logarithm and the result are taken smaller by far more.
-
-    Parameters
-    ----------
-    n : int
-        The public number of rows, or the normalizer.
-    unit_rows : int
-        The most rows of a unit.
-    places : int
-        M.
-
-    Examples
-    --------
-    >>> round(lower_bound(0.5, 1.0, 0.05, 100), 6)
-    0.5
-    >>> lower_bound(0.5, 0.001, 0.05, 100, unit_rows=8) <= 100 // 8 * 0.5 / 2
-    True
-    """
-    # With u = e^{m eps} the condition is linear: u (beta + M d) < M (1 - beta + d).
-    d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0
-    told_apart = math.log(places * (1 - beta + d) / (beta + places * d))
-    reach = (told_apart - _ROOM * (1 + abs(told_apart))) / epsilon
-    units = min(n // unit_rows, max(0, math.ceil(reach) - 1))
-    return (1 - _ROOM) * units * function_sensitivity / 2

@@ -30,7 +30,7 @@ from dbern.types import FloatArray
 # --- Naive Bayes from released numbers
 
 
-def kernel_scores(
+def _kernel_scores(
     sums: FloatArray, shares: FloatArray, peaks: Sequence[float], floors: Sequence[float]
 ) -> FloatArray:
     """``p prod_i q_i`` with ``q_i = s_i / p`` cut to [floor_i, peak_i]; zero where p <= 0.
@@ -52,7 +52,7 @@ def kernel_scores(
     Examples
     --------
     >>> sums = np.array([[[0.6]], [[0.2]]])
-    >>> kernel_scores(sums, np.array([0.5]), [2.0, 2.0], [0.0, 0.0]).round(3).tolist()
+    >>> _kernel_scores(sums, np.array([0.5]), [2.0, 2.0], [0.0, 0.0]).round(3).tolist()
     [[0.24]]
     """
     share = _share(shares, sums[0].ndim)
@@ -62,11 +62,11 @@ def kernel_scores(
     return np.asarray(np.where(share > 0, scores, 0.0))
 
 
-def kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[float]) -> float:
+def _kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[float]) -> float:
     """Bound the error of a score where each sum is off by at most `sums` and p by `share`.
 
     The records' own (s, p) lie in the convex cone ``0 <= s_i <= peak_i p``, because p counts the
-    very records whose kernels s_i adds up, and what `kernel_scores` uses is ``s~_i = s_i`` cut to
+    very records whose kernels s_i adds up, and what `_kernel_scores` uses is ``s~_i = s_i`` cut to
     [floor_i p, peak_i p]. A cut moves no further than its number or its ends:
     ``|s~_i - s~_i'| <= max(|s_i - s_i'|, peak_i |p - p'|)``. On the cone ``F = prod_i s~_i /
     p^{l-1}`` has ``|dF/ds~_i| <= prod_{j != i} peak_j`` and ``|dF/dp| <= (l - 1) prod_j peak_j``;
@@ -77,7 +77,7 @@ def kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[floa
     return min(top, top * (moved + (len(peaks) - 1) * share))
 
 
-def kernel_log_scores(
+def _kernel_log_scores(
     sums: FloatArray,
     shares: FloatArray,
     peaks: Sequence[float],
@@ -86,7 +86,7 @@ def kernel_log_scores(
 ) -> FloatArray:
     """``ln p + sum_i ln((q_i + t_i) / (g_i + t_i))``: log scores but for a number common to all.
 
-    q_i is the likelihood of a class as in `kernel_scores`, g_i that of all classes together (the
+    q_i is the likelihood of a class as in `_kernel_scores`, g_i that of all classes together (the
     mean of theirs by shares), t_i the noise of q_i: where both likelihoods are far below it, the
     axis says nothing, and where no axis does the shares decide. Without noise this is
     ``ln F - sum_i ln g_i``.
@@ -94,7 +94,7 @@ def kernel_log_scores(
     Parameters
     ----------
     sums, shares, peaks, floors
-        As of `kernel_scores`; a share counts as at least its noise.
+        As of `_kernel_scores`; a share counts as at least its noise.
     noise : sequence of array (classes,), and last a float
         Standard deviations of the noise of the sums, axis by axis, and of that of the shares; > 0.
 
@@ -106,7 +106,7 @@ def kernel_log_scores(
     --------
     >>> sums = np.array([[[0.6, -0.1], [0.2, -0.3]]])
     >>> noise = [np.array([0.001, 0.001]), 0.001]
-    >>> logs = kernel_log_scores(sums, np.array([0.5, 0.5]), [2.0], [0.0], noise)
+    >>> logs = _kernel_log_scores(sums, np.array([0.5, 0.5]), [2.0], [0.0], noise)
     >>> (logs[0] - logs[1]).round(2).tolist()  # three to one, and nothing known
     [1.1, 0.0]
     """
@@ -131,7 +131,7 @@ def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) ->
 def _listed_log_scores(
     cells: FloatArray, shares: FloatArray, listed: FloatArray, noise: float
 ) -> FloatArray:
-    """``sum_b ln((q_b + t) / (g_b + t))``, as `kernel_log_scores` has it of an axis."""
+    """``sum_b ln((q_b + t) / (g_b + t))``, as `_kernel_log_scores` has it of an axis."""
     share = _share(np.maximum(shares, min(noise, 1.0)), 2)
     likely, unsure = np.clip(cells / share, 0.0, 1.0), noise / share
     together = (share * likely).sum(axis=0) / share.sum()
@@ -139,7 +139,7 @@ def _listed_log_scores(
     return np.asarray(np.moveaxis(listed @ logs.T, -1, 0))
 
 
-def gaussian_scores(
+def _gaussian_scores(
     moments: FloatArray, points: FloatArray, peaks: Sequence[float], floors: Sequence[float]
 ) -> FloatArray:
     """``p prod_i peak_i (floor_i / sigma_i) exp(-(u_i - mu_i)^2 / (2 sigma_i^2))``.
@@ -164,7 +164,7 @@ def gaussian_scores(
     Examples
     --------
     >>> moments = np.array([[1.0, 0.25, 0.0625]])
-    >>> gaussian_scores(moments, np.array([[0.25], [0.35]]), [4.0], [0.1]).round(3).tolist()
+    >>> _gaussian_scores(moments, np.array([[0.25], [0.35]]), [4.0], [0.1]).round(3).tolist()
     [[4.0, 2.426]]
     """
     axes = len(peaks)
@@ -183,7 +183,7 @@ _LEAST_NOISE, _MOST_NOISE = 1e-15, 1e6
 """Of released numbers, which are at most one: what strangers may write is kept within."""
 
 
-def gaussian_log_scores(
+def _gaussian_log_scores(
     moments: FloatArray,
     points: FloatArray,
     floors: Sequence[float],
@@ -193,16 +193,16 @@ def gaussian_log_scores(
 ) -> FloatArray:
     """``ln p - sum_i (ln sigma_i + (u_i - mu_i)^2 / (2 sigma_i^2))``: log scores less a constant.
 
-    As in `gaussian_scores`, with a share of at least its noise. On each axis the classes' means are
-    drawn together by how much their differences may be noise (`_drawn_together`), and so are their
-    variances, towards one that is at least its floor and 1.5 times its noise. A variance counts as
-    at least 1.5 times its own noise, or that common one where that is less: a variance that is lost
-    in its noise would make a likelihood surer than anything is known.
+    As in `_gaussian_scores`, with a share of at least its noise. On each axis the classes' means
+    are drawn together by how much their differences may be noise (`_drawn_together`), and so are
+    their variances, towards one that is at least its floor and 1.5 times its noise. A variance
+    counts as at least 1.5 times its own noise, or that common one where that is less: a variance
+    that is lost in its noise would make a likelihood surer than anything is known.
 
     Parameters
     ----------
     moments, points, floors
-        As of `gaussian_scores`.
+        As of `_gaussian_scores`.
     noise : float
         The standard deviation of the noise of every released number; positive.
     centred : bool
@@ -215,7 +215,7 @@ def gaussian_log_scores(
     Examples
     --------
     >>> moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03]])
-    >>> logs = gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.1], 1e-4)
+    >>> logs = _gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.1], 1e-4)
     >>> (logs[0] - logs[1]).round(2).tolist()
     [0.0, 6.0]
     """
@@ -282,7 +282,7 @@ def _mean_and_variance(
     return mean, variance if lost else np.maximum(variance, floor**2)
 
 
-def gaussian_score_error(
+def _gaussian_score_error(
     moment: float,
     peaks: Sequence[float],
     floors: Sequence[float],
@@ -293,7 +293,7 @@ def gaussian_score_error(
     """Bound the error of a score where every released number is off by at most `moment`, e.
 
     The records' own (p, m_i, q_i) lie in the convex set ``|m_i| <= p/2``,
-    ``m_i^2/p <= q_i <= p/4``, and so does what `gaussian_scores` uses: p cut to [0, 1], m_i to
+    ``m_i^2/p <= q_i <= p/4``, and so does what `_gaussian_scores` uses: p cut to [0, 1], m_i to
     [-p/2, p/2] (then it is off by e at most, as its ends are by e/2), q_i to [m_i^2/p, p/4]. The
     lower end is off by ``|2 m_i/p| e + (m_i/p)^2 e <= 1.25 e``, so q_i is by 1.25 e. (The score
     does not see the cut from below: there the variance is at its floor anyway.)
@@ -368,7 +368,7 @@ class Combination:
         second, times the radius of the public range, plus its middle, cut to the range; the middle
         where the second is not positive.
         "naive-bayes": of each axis's sums by class, and after them the classes' shares, the scores
-        of `kernel_scores`. "gaussian-naive-bayes": of one vector, those of `gaussian_scores`. Of
+        of `_kernel_scores`. "gaussian-naive-bayes": of one vector, those of `_gaussian_scores`. Of
         two classes the second's score minus the first's, of more one column each.
     classes : tuple
         Public labels of the columns, in order; empty for one value a point.
@@ -488,11 +488,11 @@ class Combination:
         (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
         if self.kind == GAUSSIAN_BAYES:
             centred = self.squares is not None
-            logs = gaussian_log_scores(moments, u, self.floors, noise[0], centred=centred)
+            logs = _gaussian_log_scores(moments, u, self.floors, noise[0], centred=centred)
         else:
             sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
             each = [*np.reshape(noise[: axes * classes], (axes, classes)), noise[-1]]
-            logs = kernel_log_scores(sums, moments[:, 0], self.peaks, self.floors, each)
+            logs = _kernel_log_scores(sums, moments[:, 0], self.peaks, self.floors, each)
         more = _listed_log_scores(cells, moments[:, 0], listed, noise[-1]) if self.lists else 0.0
         return np.asarray(logs + more)
 
@@ -500,10 +500,10 @@ class Combination:
         axes, classes = len(self.peaks), len(self.classes)
         (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
         if self.kind == GAUSSIAN_BAYES:
-            scores = gaussian_scores(moments, u, self.peaks, self.floors)
+            scores = _gaussian_scores(moments, u, self.peaks, self.floors)
         else:
             sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
-            scores = kernel_scores(sums, moments[:, 0], self.peaks, self.floors)
+            scores = _kernel_scores(sums, moments[:, 0], self.peaks, self.floors)
         return scores * _listed_scores(cells, moments[:, 0], listed) if self.lists else scores
 
     def _tables(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -603,12 +603,12 @@ class Combination:
     def _score_error(self, errors: Sequence[float], index: int) -> float:
         if self.kind == GAUSSIAN_BAYES:
             centred = self.squares is not None
-            return gaussian_score_error(
+            return _gaussian_score_error(
                 errors[0], self.peaks, self.floors, centred=centred, lists=len(self.lists)
             )
         # A cell is a sum of kernels of height 1.
         sums = [*errors[index : -1 : len(self.classes)], *[errors[-1] for _ in self.lists]]
-        return kernel_score_error(sums, errors[-1], [*self.peaks, *[1.0 for _ in self.lists]])
+        return _kernel_score_error(sums, errors[-1], [*self.peaks, *[1.0 for _ in self.lists]])
 
     def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
         """The least and the largest value that records can give; None where it is not known.

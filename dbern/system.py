@@ -24,13 +24,15 @@ from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from dbern.errors import SpecError, printable
 
-# --- How much memory this process may use
+# --- How much memory, and how many processors, this process may use
 
 
 _SELF, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _HELD = Path("/proc/self/statm")
 _LIMITS = {"": ("memory.max", "memory.high"), "memory": ("memory.limit_in_bytes",)}
 """Files of a control group by its controller's name: version 2 has none, version 1 one each."""
+_QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
+"""The same of processors: quota and period."""
 
 
 def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
@@ -50,7 +52,10 @@ def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
     >>> memory_limit() > 0
     True
     """
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_groups(own, mount)]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for controller, group in _groups(own, mount, "memory"):
+        found = (_text(group / name) for name in _LIMITS[controller])
+        limits += [int(text) for text in found if text.isdecimal()]  # "max" means none
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(kind)
         limits += [soft] if soft != resource.RLIM_INFINITY else []
@@ -79,29 +84,41 @@ def address_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _groups(own: Path, mount: Path) -> Iterator[int]:
-    """Yield limits of the process's groups and all above them; "max" means none."""
-    try:
-        lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # no Linux
-        return
+def cpu_count(own: Path = _SELF, mount: Path = _MOUNT) -> int:
+    """Return how many processors this process may use, a part of one counted as one.
+
+    Its affinity and the quotas of its control groups count; parameters as of `memory_limit`.
+
+    Examples
+    --------
+    >>> cpu_count() > 0
+    True
+    """
+    counts = [os.cpu_count() or 1]
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        counts = [len(os.sched_getaffinity(0))]
+    for controller, group in _groups(own, mount, "cpu"):
+        quota = " ".join(_text(group / name) for name in _QUOTAS[controller]).split()
+        if len(quota) == 2 and all(map(str.isdecimal, quota)) and int(quota[1]):
+            counts.append(max(1, -(-int(quota[0]) // int(quota[1]))))
+    return min(counts)
+
+
+def _groups(own: Path, mount: Path, controller: str) -> Iterator[tuple[str, Path]]:
+    """Yield folders of the process's groups and all above, after the controller; "": version 2."""
+    lines = _text(own).splitlines()
     for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        for controller in {"", "memory"} & set(controllers.split(",")):
+        for one in {"", controller} & set(controllers.split(",")):
             # Inside a container the path may be the host's, and what is mounted the group itself.
-            group = mount / controller / path.lstrip("/")
-            for folder in (group, *group.parents):
-                if folder.is_relative_to(mount):
-                    yield from _numbers(folder / name for name in _LIMITS[controller])
+            group = mount / one / path.lstrip("/")
+            yield from ((one, at) for at in (group, *group.parents) if at.is_relative_to(mount))
 
 
-def _numbers(files: Iterator[Path]) -> Iterator[int]:
-    for file in files:
-        try:
-            text = file.read_text(encoding="ascii", errors="replace").strip()
-        except OSError:
-            continue
-        if text.isdecimal():
-            yield int(text)
+def _text(file: Path) -> str:
+    """Return what a file says without the space around it; nothing where it cannot be read."""
+    with suppress(OSError):
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    return ""
 
 
 # --- Places: a path, or a URL
@@ -377,6 +394,17 @@ def _cache() -> Path | None:
 
 
 # --- Tables of notebooks
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return how many there are of something, in words.
+
+    Examples
+    --------
+    >>> counted(1, "row group"), counted(2, "file"), counted(0, "entry", "entries")
+    ('1 row group', '2 files', '0 entries')
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def html_table(rows: Mapping[str, str]) -> str:

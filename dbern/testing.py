@@ -156,7 +156,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
     """Lists of databases, all neighbours of each other, or (False) of the first of the list."""
     schema, protection = spec.records, spec.protection
     ids = schema.unit
-    records = adversarial(schema)
+    records = _adversarial(schema)
     middle, null = records[1], records[-1]
     first, second = ({}, {}) if ids is None else ({ids.name: (1.0, 0.0)}, {ids.name: (2.0, 0.0)})
     rows = protection.unit.max_contributions
@@ -170,7 +170,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
         yield [context + change for change in changes], not protection.added
 
 
-def adversarial(schema: RecordSchema) -> list[dict[str, float]]:
+def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
     """Return records at the edges of a schema; the second is inside, the last is missing."""
     axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.numbers]
     middle = {name: low + (high - low) / 2 for name, low, high in axes}

@@ -75,7 +75,7 @@ def preferred(
     def released(planned: Any, name: str) -> Any:
         return _noisy(integers[name], planned, key, name)
 
-    found, bins = prefer(spec, plan, released)
+    found, bins = prefer(spec, plan, released, lambda _what, choice: choice)
     return found, bins.name
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,8 @@ settings.load_profile("suite")
 os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, planned before
 
 CLOCK = time.time
+ROOT = Path(__file__).parents[1]
+COMPILING: list[subprocess.Popen[bytes]] = []
 DRAWS = Draws()
 gc.disable()  # until `pytest_collection_finish`
 
@@ -75,6 +78,24 @@ def pytest_xdist_auto_num_workers() -> int | None:
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     return min(cores * 3 // 2, max(cores, memory_limit() >> 31))
+
+
+def pytest_xdist_setupnodes() -> None:
+    """Workers keep bytecode, whatever the shell says, and find the loops compiled.
+
+    Without bytecode every process that a test starts compiles all that it imports. And of a fresh
+    checkout each worker would compile every loop: they collect tests while these two do.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    for splines in (True, False):
+        made = f"for axes in (1, 2, 3): loops._compiled(axes, splines={splines})"
+        text = f"from dbern.counting import loops\n{made}"
+        COMPILING.append(subprocess.Popen([sys.executable, "-c", text], cwd=ROOT))
+
+
+def pytest_unconfigure() -> None:
+    for one in COMPILING:
+        assert one.wait() == 0, one.args
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -155,8 +176,7 @@ def client() -> Iterator[Any]:
 
     memory = "distributed.worker.memory"
     kept = {f"{memory}.target": False, f"{memory}.spill": False}
-    # As in `dbern.cluster.connection.cluster`: no size of this process, and no pause, takes the
-    # worker away.
+    # No size of this process, and no pause, takes the worker away.
     kept |= {f"{memory}.pause": False, "distributed.scheduler.worker-ttl": None}
     with (
         dask.config.set(kept),

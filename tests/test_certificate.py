@@ -17,10 +17,8 @@ from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import (
     Certificate,
-    LowerBound,
     combined,
     enclose,
-    lower_bound,
 )
 from dbern.combination import KINDS, Combination
 from dbern.planning.planner import plan_files
@@ -33,6 +31,7 @@ from dbern.privacy.laplace import discrete_laplace
 from dbern.strategies.approximation import bent, released_series, translate_error
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bias import KernelMixture
+from dbern.strategies.limits import LowerBound, lower_bound
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
@@ -376,7 +375,7 @@ def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share
     plan, given, real = bins_of(1, "binned-laplace"), [], certificate._largest_draw
     monkeypatch.setattr(certificate, "_WORK", work)
     monkeypatch.setattr(
-        certificate, "tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
+        certificate, "_tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
     )
     monkeypatch.setattr(
         certificate, "_largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager, suppress
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import dask
 import pytest
@@ -35,59 +31,6 @@ def scheduler(**options):
         worker_dashboard_address="127.0.0.1:0", **options,
     ) as local:  # fmt: skip
         yield local
-
-
-@pytest.mark.slow
-def test_a_process_may_have_one_local_cluster_after_another():
-    """Dask's configuration is as it was: a notebook releases twice, and asks dask arrays."""
-    code = (
-        "from dbern.cluster.connection import cluster\n"
-        "for _ in range(2):\n"
-        "    with cluster():\n"
-        "        pass\n"
-        "import dask\n"
-        "assert dask.config.get('distributed.comm.timeouts.connect')\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
-
-
-def test_ctrl_c_before_the_loop_has_begun_is_not_logged(monkeypatch, caplog):
-    """Distributed would cancel what it has not made, and log that as an error."""
-    busy, over, me = threading.Event(), threading.Event(), threading.current_thread()
-
-    def late():
-        busy.set()
-        over.wait()
-
-    def interrupted(event, timeout=None):
-        if threading.current_thread() is me:
-            raise KeyboardInterrupt
-        return waited(event, timeout)
-
-    waited = threading.Event.wait
-    with cluster() as client:
-        client.loop.add_callback(late)
-        busy.wait()
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Event, "wait", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                client.run(len, [])
-        over.set()
-        client.run(len, [])  # after all that the loop had still to do
-    assert [one.name for one in caplog.records if one.name.startswith("tornado")] == []
-
-
-def test_a_cluster_of_its_own_serves_no_dashboard():
-    """Dask serves them wherever bokeh is installed, which reports need."""
-    pytest.importorskip("bokeh")
-    with cluster() as client:
-        (worker,) = client.cluster.workers.values()
-        for server in (client.cluster.scheduler, worker):
-            sockets = server.http_server._sockets.values()
-            assert {one.getsockname()[0] for one in sockets} == {"127.0.0.1"}
-            with pytest.raises(HTTPError, match="404"):
-                urlopen(f"http://127.0.0.1:{server.http_server.port}/status", timeout=60)
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ import pytest
 from projects import KEY, SALT, Project
 
 import dbern
-from dbern.cluster.graph import count, share_out
+from dbern.cluster.graph import count, refuse_shared_steps, share_out
 from dbern.data import frames, parquet
+from dbern.data.domain import Column
 from dbern.data.frames import frame_of
 from dbern.data.parquet import read_footers
 from dbern.errors import (
@@ -438,6 +439,33 @@ def test_a_dask_frame_is_counted_in_this_process(project):
     assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
 
 
+def test_a_release_of_partitions_that_share_steps_reserves_nothing(project):
+    frame = dask_of(table_of(project)).repartition(npartitions=11)
+    with pytest.raises(SpecError, match="share steps"):
+        dbern.release(project.spec(data=NO_FILES), data=frame)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+
+
+def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted():
+    """Each partition's graph runs alone, and a shuffle by chance would deal the rows out anew."""
+    frame = pytest.importorskip("dask.dataframe").from_pandas(
+        pd.DataFrame({"x": np.arange(200) / 200, "id": np.arange(200)}), npartitions=8
+    )
+    dealt = frame.map_partitions(lambda rows: rows.assign(to=np.random.default_rng().random()))
+    shuffled = dealt.shuffle("to", shuffle_method="tasks")
+    columns = [Column("x", "data.bounds.x")]
+    for shared in (shuffled, frame.repartition(npartitions=16)):
+        with pytest.raises(SpecError, match=r"data: .* share steps, .* Give data\.persist\(\)"):
+            refuse_shared_steps(frame_of(shared, columns).partitions)
+    for own in (
+        frame,
+        dealt,
+        frame.repartition(npartitions=2),
+        shuffled.persist(scheduler="threads"),
+    ):
+        refuse_shared_steps(frame_of(own, columns).partitions)
+
+
 @pytest.mark.slow
 def test_a_dask_frame_does_not_take_the_place_of_rows_that_are_spooled(project):
     table, spec = table_of(project), project.spec(data=NO_FILES)
@@ -457,7 +485,7 @@ def test_a_dask_frame_is_counted_where_its_partitions_are(project, processes, ho
     dbern.release(twin.spec())
     frame = dask_of(table_of(project))
     frame = {"lazy": lambda: frame[frame.note != ""], "persisted": frame.persist,
-             "shuffled": lambda: frame.shuffle("note")}[how]()  # fmt: skip
+             "shuffled": lambda: frame.shuffle("note").persist()}[how]()  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "table_batches", None)  # of this process, which sees no record
         dbern.release(project.spec(data=NO_FILES), processes, data=frame)
@@ -504,7 +532,7 @@ def test_partitions_that_are_not_as_told_are_told_without_a_value(project):
     counted = frames.Frame.facts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames.Frame, "facts", property(lambda _: counted.fget(frame_of(frame, []))))
-        with pytest.raises(ReleaseError, match="The cluster gave up on a task") as told:
+        with pytest.raises(ReleaseError, match="A task was given up") as told:
             dbern.release(spec, data=failed)
     assert "private" not in "".join(traceback.format_exception(told.value))
 

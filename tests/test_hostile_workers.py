@@ -189,7 +189,7 @@ def hostile(tmp_path_factory):
 
 
 ROUTES = {
-    "result": "is not the bytes", "error": "gave up on a task", "type": "task failed",
+    "result": "is not the bytes", "error": "task was given up", "type": "task failed",
     "place": "a place that is unknown here",
     "answer": "is not the bytes", "failing answer": "cannot say what it runs",
     "uncaught answer": "cannot say what it runs", "warn": None, "forwarded": None,
@@ -227,7 +227,7 @@ def test_a_hostile_worker_runs_nothing_in_doctor(hostile, route):
 
 SAYING = {
     "none": None,
-    "stream": "gave up on a task|scheduler is gone",
+    "stream": "task was given up|scheduler is gone",
     "greeting": "does not answer as one of",
 }
 

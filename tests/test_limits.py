@@ -10,9 +10,8 @@ import pytest
 from strategies import density_plan
 
 from dbern.bernstein.kernels import KERNELS, Gaussian, kernel_of
-from dbern.certificate import lower_bound, strongest_bound
 from dbern.strategies import limits
-from dbern.strategies.limits import packings, sites, tensor_steps
+from dbern.strategies.limits import lower_bound, packings, sites, strongest_bound, tensor_steps
 
 
 @pytest.mark.parametrize("name", KERNELS)

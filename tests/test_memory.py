@@ -23,7 +23,7 @@ from dbern.errors import EnvironmentRefusedError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import Cost
 from dbern.synopsis.evaluate import Polynomial
-from dbern.system import memory_limit
+from dbern.system import cpu_count, memory_limit
 
 _RELEASE = """
 import json, os, re, sys
@@ -177,6 +177,16 @@ def test_workers_are_asked_what_they_offer(client):
         workers.check_memory(client, replace(cost, thread_bytes=11))
 
 
+def test_threads_of_the_releasing_process_need_what_workers_do(monkeypatch):
+    cost = Cost(1, 1, 1, worker_bytes=50 << 20, thread_bytes=10 << 20, client_bytes=60 << 20)
+    for count, needed in ((1, 60), (2, 60), (4, 80)):
+        monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: needed << 20)
+        workers.check_memory(workers.Threads(count), cost)
+        monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: (needed << 20) - 1)
+        with pytest.raises(EnvironmentRefusedError, match=f"up to {needed} MiB there"):
+            workers.check_memory(workers.Threads(count), cost)
+
+
 @pytest.mark.slow
 def test_a_releasing_process_that_is_too_small_is_refused_before_any_read(
     project, client, monkeypatch
@@ -219,6 +229,26 @@ def test_the_least_limit_of_nested_control_groups_counts(tmp_path, own, files, l
     expected = machine if limit is None else limit
     assert memory_limit(tmp_path / "self", tmp_path / "mount") == expected
     assert machine > 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "count"),
+    [("0::/\n", {"cpu.max": "100000 100000"}, 1),
+     ("0::/\n", {"cpu.max": "50000 100000"}, 1),
+     ("0::/a\n", {"a/cpu.max": "max 100000", "cpu.max": "100001 100000"}, 2),
+     ("3:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "300000",
+                             "cpu/a/cpu.cfs_period_us": "100000"}, 3),
+     ("3:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+     ("3:memory:/\n", {"cpu/cpu.max": "100000 100000", "cpu.max": "1 1"}, None),
+     ("0::/\n", {"cpu.max": "100000 0"}, None)],
+)  # fmt: skip
+def test_the_least_quota_of_nested_control_groups_counts(tmp_path, monkeypatch, own, files, count):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    (tmp_path / "self").write_text(own)
+    for name, content in files.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(f"{content}\n")
+    assert cpu_count(tmp_path / "self", tmp_path / "mount") == (count or 64)
 
 
 def test_odd_files_of_control_groups_are_no_limits(tmp_path):

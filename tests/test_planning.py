@@ -22,7 +22,13 @@ from dbern.certificate import Promises, printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.planning import planner, predicted
-from dbern.planning.choose import candidates, chosen
+from dbern.planning.choose import (
+    _PLAIN_RESOLUTIONS,
+    _SPECTRAL_RESOLUTIONS,
+    _fitting_bins,
+    candidates,
+    chosen,
+)
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
@@ -168,6 +174,47 @@ def test_a_bandwidth_beyond_all_scales_is_refused_with_the_axis_and_its_unit():
     narrow = sections(data={"bounds": YEAR, "n": 9}, target={"bandwidth": [1e-6]})
     with pytest.raises(SpecError, match=r"Write one of 0\.0365 to 3\.65e\+06 for when \(days\)$"):
         ReleaseSpec(**narrow)
+
+
+def _refused(bandwidths, kernel):
+    """The message, if any, of the steps that refuse narrow kernels: no search is made."""
+    names = "stuvw"[: len(bandwidths)]
+    content = sections(
+        data={"bounds": {name: [0.0, 10.0] for name in names}, "n": 10**6},
+        target={"bandwidth": bandwidths, "kernel": kernel},
+        mechanism={"k": None, "h": None, "noise": "auto"},
+    )
+    spec = ReleaseSpec(**content)
+    problem = problem_of(spec.components[0], Settings.of(spec, 10**6, 1))
+    try:
+        for resolutions in (_PLAIN_RESOLUTIONS[:3], _SPECTRAL_RESOLUTIONS):
+            problem.lattices(resolutions)
+        _fitting_bins(problem)
+    except SpecError as error:
+        with pytest.raises(SpecError, match=re.escape(str(error)[:30])):
+            plan_files(spec, ())
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("bandwidths", "kernel"),
+    [
+        ([0.003], "gaussian"),
+        ([0.004, 3.0], "gaussian"),
+        ([0.01, 0.03, 0.05], "gaussian"),
+        ([0.004, 0.1, 0.1], "gaussian"),
+        ([0.03, 0.03, 0.03], "triangle"),
+        ([0.05] * 4, "gaussian"),
+        ([0.1, 0.2, 0.1, 0.2, 0.1], "laplace"),
+    ],
+)
+def test_a_refusal_of_narrow_bandwidths_names_the_least_that_fit(bandwidths, kernel):
+    refused = _refused(bandwidths, kernel)
+    named = json.loads(re.search(r"Write at least (\[.*?\])", refused)[1])
+    assert _refused(named, kernel) == ""
+    least = [max(own, 0.98 * one) for own, one in zip(bandwidths, named, strict=True)]
+    assert _refused(least, kernel)
 
 
 def test_tasks_are_shared_out_evenly():
@@ -324,7 +371,7 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
     text = one.explain()
     assert "any database empty: a constant is never off by more than" in text
     assert "write a larger epsilon" in text
-    assert ": no more than of a constant" in text
+    assert ": empty, a constant does better" in text
     assert not _promised().empty
     response = {"response": {"column": "r", "bounds": [0.0, 40_000.0]}}
     told = _promised(data=response, target={"kind": "nadaraya-watson"})
@@ -350,7 +397,7 @@ def test_a_promise_beyond_the_response_is_called_empty_and_names_no_key_of_other
     one = plan_files(ReleaseSpec(**given), ())
     assert one.certificate.total > 4
     said = dict(one.promises.lines())["any database"]
-    assert said.startswith("empty: half of the response's range is 4; go by what")
+    assert said.startswith("empty: half of the response's range is 4; write method = ")
     assert not any(key in said for key in ("bandwidth", "kernels", "certified"))
 
 

@@ -260,18 +260,21 @@ def test_inspect_shows_types_uses_and_what_differs(project, run):
     ran = run("inspect", "data", "--json")
     found = json.loads(ran.out)
     columns = {column.pop("name"): column for column in found["columns"]}
-    numeric, listed = "axis, response", "label, group, filter"
+    numeric, listed = "axis, response", "category, label, group, filter"
     assert columns == {
         "trip.start.x": {"types": ["decimal128(30, 2)"], "use": numeric},
         "when": {"types": ["timestamp[us, tz=UTC]"], "use": numeric},
         "status": {"types": ["string"], "use": listed},
         "extra": {"types": ["int64"],
-                  "use": "none: missing in 1 files, such as data/day=2026-01-02/part.parquet"},
+                  "use": "none: missing in 1 file, such as data/day=2026-01-02/part.parquet"},
         "day": {"types": ["folder"], "use": f"{numeric}, {listed}"},
     }  # fmt: skip
     assert [file["row_groups"] for file in found["files"]] == [2, 2]
     assert "rows" not in found["files"][0]
     assert "120 rows" in run("inspect", "data", "--rows").out
+    assert run("inspect", "data/day=2026-01-01/part.parquet").out.startswith(
+        "data/day=2026-01-01/part.parquet: 1 file, 2 row groups\n"
+    )
     assert " rows" not in run("inspect", "data").out
     (project.folder / "data" / "bad.parquet").write_bytes(b"37.4219983")
     ran = run("inspect", "data")

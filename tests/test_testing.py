@@ -15,7 +15,7 @@ from dbern.counting.kernel_sums import KernelSum, WeightedSum
 from dbern.data.domain import Column
 from dbern.strategies.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
-from dbern.testing import adversarial, search
+from dbern.testing import _adversarial, search
 
 DENSITY = {
     "data": {"bounds": {"x": [0.0, 10.0]}},
@@ -153,7 +153,7 @@ def test_records_are_at_every_edge():
         target={"kind": "naive-bayes", "bandwidth": [0.2, 0.2]},
         budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "d"},
     )  # fmt: skip
-    records = adversarial(spec.records)
+    records = _adversarial(spec.records)
     assert len(records) <= 250
     for name, low, high in (("x", 0.0, 1.0), ("y", 2.0, 4.0)):
         found = {record[name] for record in records}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 
@@ -21,8 +22,10 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tuning import NAME, Told, _refinement, _told_by, best_of
 from dbern.privacy.mechanism import privatize
+from dbern.releasing import choosing
 from dbern.strategies.bins import DEGREES, bin_matrix
 from dbern.synopsis import metadata
+from dbern.synopsis.writer import SynopsisWriter
 
 AXES = "xyz"
 QUICK = {"k": 20, "h": 8, "noise": "binned-laplace", "tune": "0.1"}
@@ -245,8 +248,32 @@ def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
 
 def test_a_share_that_tells_nothing_is_warned_of(one):
     warning = "WARNING: tune = 1e-06 tells nothing: the noise of the number alone is more"
-    assert any(note.startswith(warning) for note in planned(tune="1e-6")[1].notes)
+    told = planned(tune="1e-6")[1]
+    assert any(note.startswith(warning) for note in told.notes)
+    assert told.explain().startswith("WARNING      tune = 1e-06 tells nothing")
+    assert "WARNING" in told._repr_html_()
     assert not any("WARNING" in note for note in one[1].notes)
+
+
+def test_a_plan_warns_of_bins_that_promise_any_database_less():
+    """How many times; the plan's own are released alone where the promise is aimed at."""
+    given = {
+        "n": 200_000,
+        "bandwidth": 0.1,
+        "tune": "0.02",
+        "k": "auto",
+        "h": "auto",
+        "noise": "auto",
+    }
+    plan = planned(**given)[1]
+    own, *others = (each for each in plan.components if not each.promise)
+    times = plan.certificate.total / own.certificate.total
+    assert times > 2
+    assert f"promised {times:.2g} times what {own.name} promises" in plan.explain().split("\n")[0]
+    assert any(each.certificate.total == plan.certificate.total for each in others)
+    certified = planned(**given, objective="certified")[1]
+    assert "any database is promised" not in certified.explain()
+    assert certified.certificate.total < own.certificate.total * 1.01
 
 
 @pytest.mark.parametrize(("axes", "told", "best"), [
@@ -299,6 +326,28 @@ def test_bins_that_crowded_records_call_for_are_released(one):
     crowded, spread = np.full(1000, 0.437), np.linspace(0, 1, 1000)
     assert preference(*one, [crowded]) == "density_crowded"
     assert preference(*one, [spread]) == "density"
+
+
+def test_a_run_that_would_choose_other_bins_publishes_those_chosen_first(
+    project, client, monkeypatch
+):
+    """Two choices of what was charged for once would tell twice of the records."""
+    mechanism = {"k": 24, "h": 16, "noise": "binned-laplace", "tune": "0.5"}
+    spec = project.spec(
+        mechanism=mechanism, target={"bandwidth": [200.0]},
+        data__bounds={"x": [-1000.0, 1000.0], "y": None},
+    )  # fmt: skip
+
+    def stop(*_arguments):
+        raise KeyboardInterrupt
+
+    for write, best in ((stop, 1), (SynopsisWriter.write, 0)):
+        monkeypatch.setattr(SynopsisWriter, "write", write)
+        monkeypatch.setattr(choosing, "best_of", lambda *_told, best=best: best)
+        with nullcontext() if best == 0 else pytest.raises(KeyboardInterrupt):
+            dbern.release(spec, client=client)
+    told_of = dbern.open(spec.output).metadata["components"][-1]
+    assert (told_of["arrays"], told_of["promise"]["of"]) == (["promise_crowded"], ["density"])
 
 
 @pytest.mark.slow

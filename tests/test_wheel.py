@@ -68,8 +68,8 @@ def test_the_wheel_is_versioned_and_holds_every_file(wheel):
     assert held == kept
 
 
-def environment(folder: Path, python: str) -> Path:
-    run(python, "-m", "venv", folder)
+def environment(folder: Path, python: str, *options: str) -> Path:
+    run(python, "-m", "venv", *options, folder)
     return folder / "bin"
 
 
@@ -85,8 +85,9 @@ def check(bin_: Path, folder: Path) -> None:
 
 
 def test_it_works_on_this_python_beside_the_same_packages(wheel, tmp_path):
-    bin_ = environment(tmp_path / "clean", sys.executable)
-    run(bin_ / "python", "-m", "pip", "install", "-q", "--no-deps", wheel)
+    bin_ = environment(tmp_path / "clean", sys.executable, "--without-pip")
+    pip = [sys.executable, "-m", "pip", "--python", bin_ / "python"]
+    run(*pip, "install", "-q", "--no-deps", wheel)
     site = run(bin_ / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
     packages = [path for path in sys.path if Path(path).name == "site-packages"]
     (Path(site.strip()) / "packages.pth").write_text("\n".join(packages))

@@ -12,7 +12,7 @@ from dbern.bernstein.pieces import Pieces
 def evaluate_pieces(
     pieces: Pieces, points: np.ndarray, low: Sequence[float], high: Sequence[float]
 ) -> np.ndarray:
-    """What ``dbern.synopsis.compiled.evaluate_pieces`` does, straight from `Pieces`."""
+    """What ``dbern.synopsis.evaluate._evaluate_pieces`` does, straight from `Pieces`."""
     inside = ((points >= low) & (points <= high)).all(axis=1)
     unit = (points[inside] - low) / (np.array(high) - low)
     halves = np.array(pieces.cells) // 2

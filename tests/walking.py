@@ -1,7 +1,8 @@
-"""Which files of the package a thing passes on its way; run as ``python -m walking WALK``.
+"""Which files of the package a thing passes on its way; run as ``python -m walking``.
 
 A file counts where a function of it ran: bodies of modules and classes do not count, and all
-modules are imported before. A walk ends with a line of JSON: the files' names.
+modules are imported before. Each walk is one of a fork of the process that imported them, and ends
+with a line of JSON: its name and the files'.
 
 `plan`
     Files run by ``dbern plan`` of a density.
@@ -23,6 +24,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import multiprocessing
 import sys
 import tempfile
 import threading
@@ -53,10 +55,14 @@ Event = Callable[[str, FrameType, Any], None]
 
 def of_the_package(code: CodeType) -> bool:
     """Whether it is a function's, of a file of the package."""
-    import dbern
+    return bool(code.co_flags & CO_OPTIMIZED) and code.co_filename.startswith(_inside())
 
-    inside = str(Path(str(dbern.__file__)).parent)
-    return bool(code.co_flags & CO_OPTIMIZED) and code.co_filename.startswith(inside)
+
+@functools.cache
+def _inside() -> str:
+    import dbern  # once its draws are intercepted
+
+    return str(Path(str(dbern.__file__)).parent)
 
 
 @contextmanager
@@ -281,12 +287,22 @@ WALKS = {
 }
 
 
-def main() -> None:
-    intercept()
+def walked(name: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made).resolve()
         write(folder / "data")
-        print(json.dumps(sorted(WALKS[sys.argv[1]](folder))))
+        print(json.dumps([name, sorted(WALKS[name](folder))]), flush=True)
+
+
+def main() -> None:
+    intercept()
+    fork = multiprocessing.get_context("fork")
+    for name in sys.argv[1:] or WALKS:
+        process = fork.Process(target=walked, args=(name,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(f"the walk of {name} failed")
 
 
 if __name__ == "__main__":

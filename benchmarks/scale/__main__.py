@@ -1,7 +1,7 @@
 """``make scale`` measures and draws docs/scaling.md; with an option it is one release.
 
-``--rows 100000000`` has many rows, ``--files 100000`` many files, and ``--files 30 --groups 10000``
-many row groups.
+``--rows 100000000`` has many rows, ``--rows 100000 --axes 3 --k 463`` 10^8 coefficients,
+``--files 100000`` many files, and ``--files 30 --groups 10000`` many row groups.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ def told(run: Run, scanning: float) -> str:
     return "\n".join(lines)
 
 
-def large(rows: int, folder: Path, workers: int, noise: str) -> Run:
-    """One release of two columns on processes; the files stay, what is released does not."""
-    data, warming = folder / f"rows-{rows}", folder / "rows-100000"
-    write_files(data, rows, 2)
-    write_files(warming, 100_000, 2)
+def large(rows: int, folder: Path, workers: int, noise: str, axes: int = 2, k: int = 100) -> Run:
+    """One release on processes; the files stay, what is released does not."""
+    kind = "rows" if axes == 2 else f"axes-{axes}"
+    data, warming = folder / f"{kind}-{rows}", folder / f"{kind}-100000"
+    write_files(data, rows, axes)
+    write_files(warming, 100_000, axes)
     work = Path(tempfile.mkdtemp(dir=folder))
     try:
         with cluster(workers) as client:
-            measure(client, warming, work, 2, 100, noise)  # workers import and compile
-            run = measure(client, data, work, 2, 100, noise)
+            measure(client, warming, work, axes, min(k, 100), noise)  # workers import and compile
+            run = measure(client, data, work, axes, k, noise)
     finally:
         shutil.rmtree(work)
     print(told(run, scan(data)))
@@ -59,12 +60,15 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1, help="with --files: row groups of each")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--noise", default="laplace")
+    parser.add_argument("--axes", type=int, default=2, help="with --rows, as --k")
+    parser.add_argument("--k", type=int, default=100)
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.files:
         print(many(given.files, given.groups, given.folder.resolve()))
     elif given.rows:
-        large(given.rows, given.folder.resolve(), given.workers, given.noise)
+        folder = given.folder.resolve()
+        large(given.rows, folder, given.workers, given.noise, given.axes, given.k)
     else:
         draw(given.folder.resolve())
 

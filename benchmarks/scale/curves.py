@@ -13,7 +13,7 @@ from timing import with_blocks
 
 from dbern.cluster.graph import add_up, share_out
 from dbern.planning.planner import footers, plan
-from dbern.planning.plans import TASK_ROWS, WRITERS
+from dbern.planning.plans import TASK_ROWS
 from dbern.planning.spec import ReleaseSpec
 from dbern.system import silent
 from scale.runs import Run, cluster, measure, write_files
@@ -91,7 +91,6 @@ def costs_of(runs: Runs, folder: Path) -> Costs:
         stage=slope(lambda run: run.releasing[1]),
         publish=slope(lambda run: run.releasing[2]),
         task_rows=TASK_ROWS,
-        writers=WRITERS,
         state_bytes=large.state_bytes,
     )
 

@@ -31,8 +31,8 @@ class Costs:
         Of a worker to count a row; of the releasing process for a task and for a file.
     contract, stage, publish : float
         Of a coefficient: on a worker, in the releasing process before the charge, and after it.
-    task_rows, writers : int
-        Rows of one task at most, and threads that add noise and write.
+    task_rows : int
+        Rows of one task at most.
     state_bytes : int
         Of a partial sum.
     """
@@ -44,7 +44,6 @@ class Costs:
     stage: float
     publish: float
     task_rows: int
-    writers: int
     state_bytes: int
 
 
@@ -76,7 +75,7 @@ def stages(costs: Costs, rows: int, coefficients: int, workers: int) -> list[Sta
         Stage("contraction", coefficients * costs.contract / workers, parallel=True),
         Stage("center on the network", 8 * coefficients / NETWORK, parallel=False),
         Stage("staging the center", coefficients * costs.stage, parallel=False),
-        Stage("noise and writing", coefficients * costs.publish / costs.writers, parallel=False),
+        Stage("noise and writing", coefficients * costs.publish, parallel=False),
     ]
 
 

@@ -323,15 +323,8 @@ def on_others(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
 # --- Uniform B-splines on the unit interval
 
 
-def cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
-    """Each position's cell, and its offset in it, from -1 to 1; single IEEE operations.
-
-    Examples
-    --------
-    >>> cell, offset = cell_of(np.array([0.0, 0.5, 1.0]), 2)
-    >>> cell.tolist(), offset.tolist()
-    ([0, 1, 1], [-1.0, -1.0, 1.0])
-    """
+def _cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
+    """Each position's cell, and its offset in it, from -1 to 1; single IEEE operations."""
     scaled = positions * cells
     cell = np.minimum(scaled.astype(np.int64), cells - 1)
     return cell, 2.0 * (scaled - cell) - 1.0
@@ -368,7 +361,7 @@ def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
     >>> bin_matrix(np.array([0.25]), cells=2, degree=1).tolist()
     [[0.5, 0.5, 0.0]]
     """
-    cell, offset = cell_of(positions, cells)
+    cell, offset = _cell_of(positions, cells)
     values = np.zeros((len(positions), cells + degree))
     for r, weight in enumerate(local_weights(offset, degree)):
         values[np.arange(len(positions)), cell + r] = weight
@@ -393,7 +386,7 @@ def bin_products(
     >>> of_bins.tolist(), of_values.tolist()
     ([[0.625, 0.375], [0.375, 0.625]], [[1.5], [2.5]])
     """
-    cell, offset = cell_of(positions, cells)
+    cell, offset = _cell_of(positions, cells)
     weights = np.stack(local_weights(offset, degree), axis=1)
     of_bins = np.zeros((cells + degree, cells + degree))
     of_values = np.zeros((cells + degree, len(values)))

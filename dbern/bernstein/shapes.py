@@ -73,7 +73,7 @@ def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, f
     k = bernstein.shape[axis] - 1
     fitting = _MOST_VALUES // (bernstein.size // (k + 1)) - 1
     degree = max(k, min(_RAISED * k, MOST_K, fitting))
-    matrix = raised_degree(k, degree)
+    matrix = _raised_degree(k, degree)
     raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
     found = sign * isotonic(sign * raised, axis)
     return found, most_moved(polynomial_range(found - raised), float(np.abs(raised).max()))
@@ -98,7 +98,7 @@ def isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
     return np.asarray((highest + lowest) / 2)
 
 
-def raised_degree(k: int, degree: int) -> FloatArray:
+def _raised_degree(k: int, degree: int) -> FloatArray:
     """What takes coefficients of degree k to those of the same polynomial at a higher degree.
 
     ``b_{j,k} = sum_v C(k,j) C(K-k,v-j) / C(K,v) b_{v,K}``: each row is a law on the columns.
@@ -106,11 +106,6 @@ def raised_degree(k: int, degree: int) -> FloatArray:
     Returns
     -------
     array (degree + 1, k + 1)
-
-    Examples
-    --------
-    >>> raised_degree(1, 2).round(12).tolist()
-    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
     """
     v, j = np.arange(degree + 1)[:, None], np.arange(k + 1)
     possible = (v >= j) & (v - j <= degree - k)

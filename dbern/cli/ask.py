@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dbern.cli.output import common, report
+from dbern.cli.output import common
 from dbern.cli.synopses import SYNOPSIS
 from dbern.errors import SpecError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dbern.data.domain import Axis, Domain
-    from dbern.synopsis.questions.answer import Answer
+    from dbern.synopsis.questions.asking import Answer
     from dbern.synopsis.questions.distribution import Distribution
 
 _COLUMNS = ("question", "region", "group", "quantile", "place", "value", "low", "high")
@@ -96,14 +96,12 @@ def ask(
     beta: str,
     as_csv: bool,
     as_json: bool,
-    quiet: bool,
-) -> None:
+) -> tuple[Any, str] | None:
     """Ask what the rows are like: shares, counts, quantiles, densities.
 
     Each answer has an interval. All of them hold at once with probability 1 - beta, for the rows
     that were released; nothing is read but the synopsis, as often as you like.
     """
-    del quiet
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
@@ -130,31 +128,25 @@ def ask(
     whole = confidence(beta)
     with distribution.confidence(beta) as together:
         answers = itertools.chain.from_iterable(one(together, whole / len(asked)) for one in asked)
-        _print(answers, beta, as_csv=as_csv, as_json=as_json)
-
-
-def _print(
-    answers: Iterator[tuple[_Names, Answer]], beta: str, *, as_csv: bool, as_json: bool
-) -> None:
-    if as_csv:
-        for place, (names, answer) in enumerate(answers):
-            table = _table(names, answer)
-            places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
-            table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
-            table.to_csv(sys.stdout, index=False, header=place == 0)
-        return
-    found = list(answers)
-    content = [
-        {
-            "question": answer.question,
-            "target": answer.target,
-            "interval": answer.interval,
-            "answers": _table(names, answer).drop(columns="question").to_dict("records"),
-        }
-        for names, answer in found
-    ]
+        if as_csv:
+            _print(answers)
+            return None
+        found = list(answers)
     text = "\n".join(str(answer) for _, answer in found)
-    report({"beta": beta, "questions": content}, text, as_json=as_json)
+    return {"beta": beta, "questions": [_content(*one) for one in found]}, text
+
+
+def _content(names: _Names, answer: Answer) -> dict[str, Any]:
+    facts = {key: getattr(answer, key) for key in ("question", "target", "interval")}
+    return facts | {"answers": _table(names, answer).drop(columns="question").to_dict("records")}
+
+
+def _print(answers: Iterator[tuple[_Names, Answer]]) -> None:
+    for place, (names, answer) in enumerate(answers):
+        table = _table(names, answer)
+        places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
+        table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
+        table.to_csv(sys.stdout, index=False, header=place == 0)
 
 
 def _table(names: _Names, answer: Answer) -> pd.DataFrame:
@@ -344,7 +336,7 @@ def _read_boxes(region: Any, domain: Domain) -> None:
 
 
 def _read_polygons(region: Any, domain: Domain) -> None:
-    from dbern.synopsis.questions.polygons import polygons_of
+    from dbern.synopsis.questions.regions import polygons_of
 
     polygons_of(region, domain)
 

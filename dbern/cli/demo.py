@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, report, shown_progress
+from dbern.cli.output import common, shown_progress
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ dataset = "city"
     help="Where everything goes; an earlier demo's folder is replaced, no other.",
 )
 @common
-def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
+def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     """Release a generated city's trips beside the truth."""
     import numpy as np
 
@@ -119,7 +119,7 @@ def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
         f"picture: {picture}\n"
         f"next: dbern show {out.url}, or dbern report {out.url}"
     )
-    report(content, text, as_json=as_json)
+    return content, text
 
 
 def _begin(folder: Path) -> None:

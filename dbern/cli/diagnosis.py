@@ -39,7 +39,7 @@ from dbern.ledger.ledger import backend_of
 from dbern.ledger.postgres import SECRET, SECRET_FILE, STAGING, secret_of
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.values import period_of
-from dbern.system import is_url, memory_limit
+from dbern.system import counted, is_url, memory_limit
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -53,23 +53,12 @@ SKEW_SECONDS = 60
 
 Where = TypeVar("Where", Path, str)
 State = Literal["good", "warn", "mend"]
+"""``warn``: works, and should be changed; ``mend``: must be changed before a release."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at.
-
-    Attributes
-    ----------
-    what : str
-        What was looked at.
-    state : str
-        "good"; "warn": works, and should be changed; "mend": must be changed before a release.
-    found : str
-        What is there.
-    mend : str
-        What to do about it; empty where it is good.
-    """
+    """One thing that was looked at, what is there, and what to do about it where it is not good."""
 
     what: str
     state: State
@@ -113,20 +102,17 @@ def installation() -> list[Finding]:
     'python'
     """
     python = platform.python_version()
+    needed = [line for line in requires("dbern") or () if ";" not in line]
     old = sys.version_info < (3, 11)
     return [
         Finding("python", "mend", python, "install Python 3.11 or newer")
         if old
         else Finding("python", "good", python),
         Finding("dbern", "good", version("dbern")),
-        *(_package(*match.groups()) for match in map(_REQUIREMENT.match, _requirements()) if match),
+        *(_package(*one.groups()) for one in map(_REQUIREMENT.match, needed) if one),
         _clock(),
         Finding("memory", "good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"),
     ]
-
-
-def _requirements() -> list[str]:
-    return [line for line in requires("dbern") or () if ";" not in line]
 
 
 def _package(name: str, least: str) -> Finding:
@@ -240,13 +226,13 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     A budget by period is paid from in the period that the clock says. Clocks of several hosts
     differ a little: a short step that ends in the same periods is told, and is no warning.
     """
-    times = (line.at for line in log)
-    steps = [_Step(entry, *pair) for entry, pair in enumerate(pairwise(times), 2) if _back(*pair)]
+    pairs = enumerate(pairwise(line.at for line in log), 2)
+    steps = [step for step in (_Step(entry, *pair) for entry, pair in pairs) if step.seconds > 0]
     if not steps:
-        return Finding("ledger's clock", "good", f"never set back in {len(log)} log entries")
+        return Finding("ledger's clock", "good", f"never set back in {_entries(log)}")
     longest = max(step.seconds for step in steps)
     again = list(dict.fromkeys(one for step in steps for one in _reopened(step, accounts)))
-    told = f"set back at {len(steps)} places of the log"
+    told = f"set back at {counted(len(steps), 'place')} of the log"
     if not again and longest <= SKEW_SECONDS:
         found = f"{told}, by at most {longest:.0f} s, within the same periods"
         return Finding("ledger's clock", "good", found)
@@ -258,8 +244,8 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     )  # fmt: skip
 
 
-def _back(before: str, after: str) -> bool:
-    return datetime.fromisoformat(after) < datetime.fromisoformat(before)
+def _entries(log: Sequence[AuditLine]) -> str:
+    return counted(len(log), "log entry", "log entries")
 
 
 def _reopened(step: _Step, accounts: Sequence[DatasetStatus]) -> Iterator[str]:
@@ -304,16 +290,12 @@ def ledger(url: str) -> list[Finding]:
     folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
     return [
         _private("ledger file", path, 0o600),
-        *(_private(folder.suffix[1:], folder, 0o700) for folder in folders if _present(folder)),
+        *(_private(one.suffix[1:], one, 0o700) for one in folders if os.path.lexists(one)),
         *_content(url),
         *_locks(path),
         _place(path),
         _repository(path),
     ]
-
-
-def _present(path: Path) -> bool:
-    return path.is_symlink() or path.exists()
 
 
 def _private(what: str, path: Path, mode: int) -> Finding:
@@ -339,7 +321,7 @@ def _content(url: str) -> list[Finding]:
         found = f"its last entry is of the future ({log[-1].at})"
         content = Finding("ledger content", "mend", found, "set the system's clock")
     else:
-        found = f"{len(accounts)} accounts, {len(log)} log entries"
+        found = f"{counted(len(accounts), 'account')}, {_entries(log)}"
         content = Finding("ledger content", "good", found)
     return [content, _clock_of_log(log, accounts)]
 

@@ -12,10 +12,11 @@ from uuid import uuid4
 
 import click
 
-from dbern.cli.output import common, report, shown_progress
+from dbern.cli.output import common, parsed, shown_progress
 
 if TYPE_CHECKING:
     from dbern.ledger import DatasetStatus, ReleaseRow
+    from dbern.privacy.budget import Budget
 
 _LEDGER = click.option(
     "--ledger",
@@ -30,35 +31,23 @@ _WHO_DECIDES = (
 )
 
 
-def _percentage(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> Fraction | None:
-    del context, parameter
-    if value is None:
-        return None
+def _percentage(value: str) -> Fraction:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
     if found is None:
         raise click.BadParameter("write a percentage of what was granted, as 20%")
     return Fraction(found[1]) / 100
 
 
-def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    del context, parameter
+def _name(value: str) -> str:
     unprintable = {"Cc", "Cs"}  # control characters, and what is no UTF-8
-    if value is not None and (not value.strip() or unprintable & set(map(category, value))):
+    if not value.strip() or unprintable & set(map(category, value)):
         raise click.BadParameter(
             "must not be empty, nor hold control characters or anything but UTF-8"
         )
     return value
 
 
-_DATASET = click.option(
-    "--dataset", required=True, callback=_name, metavar="NAME", help="Whose budget it is."
-)
-
-
-def _amount(context: click.Context, parameter: click.Parameter, value: str) -> Fraction:
-    del context, parameter
+def _amount(value: str) -> Fraction:
     from dbern.errors import SpecError
     from dbern.privacy.budget import exact
 
@@ -69,6 +58,12 @@ def _amount(context: click.Context, parameter: click.Parameter, value: str) -> F
         raise click.BadParameter(message) from None
 
 
+_TEXT, _DECIMAL = parsed(_name), parsed(_amount)
+_DATASET = click.option(
+    "--dataset", required=True, callback=_TEXT, metavar="NAME", help="Whose budget it is."
+)
+
+
 @click.group()
 def ledger() -> None:
     """Keep the budgets: init, grant, charge, status and more."""
@@ -77,29 +72,25 @@ def ledger() -> None:
 @ledger.command()
 @_LEDGER
 @common
-def init(url: str, as_json: bool, quiet: bool) -> None:
+def init(url: str) -> tuple[Any, str]:
     """Create a ledger. An existing ledger is left as it is."""
-    del quiet
     from dbern.ledger import BudgetLedger
 
     created = BudgetLedger.create(url)
-    report(
-        {"ledger": url, "created": created},
-        f"{url} {'created' if created else 'is there already; left as it is'}",
-        as_json=as_json,
-    )
+    text = f"{url} {'created' if created else 'is there already; left as it is'}"
+    return {"ledger": url, "created": created}, text
 
 
 @ledger.command()
 @_LEDGER
 @_DATASET
 @click.option(
-    "--epsilon", required=True, callback=_amount, metavar='"3.0"', help="Exact decimal to add."
+    "--epsilon", required=True, callback=_DECIMAL, metavar='"3.0"', help="Exact decimal to add."
 )
 @click.option(
     "--delta",
     default="0",
-    callback=_amount,
+    callback=_DECIMAL,
     metavar='"0"',
     help="Exact decimal to add; zcdp needs one above 0.",
 )
@@ -133,9 +124,8 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
 @common
 def grant(
     url: str, dataset: str, epsilon: Fraction, delta: Fraction, neighbors: str | None,
-    unit: str | None, accountant: str | None, period: str | None, random_dp: bool | None,
-    as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    unit: str | None, **terms: Any,
+) -> tuple[Any, str]:  # fmt: skip
     """Add budget to a dataset's account. It cannot be taken back.
 
     The first grant fixes neighbors, unit, accountant, period and random DP for good. In zcdp each
@@ -144,48 +134,42 @@ def grant(
     for a large one. With a period the promise is the granted budget for each period, and so m times
     it for m.
     """
-    del quiet
     from dbern.ledger import BudgetLedger
-    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+    from dbern.privacy.budget import Neighbors, PrivacyUnit
 
-    added = Budget(epsilon, delta)  # one may be 0
-    if added.delta >= 1:
-        raise click.BadParameter("must be below 1", param_hint="--delta")
+    added = _budget(epsilon, delta)  # one may be 0
+    terms["neighbors"] = Neighbors(neighbors) if neighbors else None
+    terms["unit"] = PrivacyUnit.parse(unit) if unit else None
     with BudgetLedger.open(url) as opened:
-        opened.grant(
-            dataset,
-            added,
-            neighbors=Neighbors(neighbors) if neighbors else None,
-            unit=PrivacyUnit.parse(unit) if unit else None,
-            accountant=accountant,
-            period=period,
-            random_dp=random_dp,
-        )
-        account = _account(opened.status(dataset)[0])
-    report(
-        account,
-        f"{dataset}: {added} added; granted in all {account['granted']}, "
-        f"remaining {account['remaining']}",
-        as_json=as_json,
-    )
+        account = _account(opened.grant(dataset, added, **terms))
+    amounts = f"granted in all {account['granted']}, remaining {account['remaining']}"
+    return account, f"{dataset}: {added} added; {amounts}"
+
+
+def _budget(epsilon: Fraction, delta: Fraction) -> Budget:
+    from dbern.privacy.budget import Budget
+
+    if delta >= 1:
+        raise click.BadParameter("must be below 1", param_hint="--delta")
+    return Budget(epsilon, delta)
 
 
 @ledger.command()
 @_LEDGER
 @_DATASET
 @click.option(
-    "--epsilon", required=True, callback=_amount, metavar='"0.2"', help="Exact decimal to charge."
+    "--epsilon", required=True, callback=_DECIMAL, metavar='"0.2"', help="Exact decimal to charge."
 )
-@click.option("--delta", default="0", callback=_amount, metavar='"0"', help="The charge's delta.")
+@click.option("--delta", default="0", callback=_DECIMAL, metavar='"0"', help="The charge's delta.")
 @click.option(
     "--rho",
-    callback=lambda *given: given[2] and _amount(*given),
+    callback=_DECIMAL,
     metavar='"0.02"',
     help="Its zCDP, which a zcdp account counts; of a pure epsilon it follows.",
 )
-@click.option("--note", required=True, callback=_name, metavar="TEXT", help="What was released.")
+@click.option("--note", required=True, callback=_TEXT, metavar="TEXT", help="What was released.")
 @click.option(
-    "--name", callback=_name, metavar="NAME", help="Charge once under it.  [default: a new one]"
+    "--name", callback=_TEXT, metavar="NAME", help="Charge once under it.  [default: a new one]"
 )
 @click.option(
     "--neighbors",
@@ -200,21 +184,18 @@ def grant(
 @common
 def charge(
     url: str, dataset: str, epsilon: Fraction, delta: Fraction, rho: Fraction | None, note: str,
-    name: str | None, neighbors: str, unit: str, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    name: str | None, neighbors: str, unit: str,
+) -> tuple[Any, str]:  # fmt: skip
     """Charge what another tool releases of a dataset. Run it before that tool does.
 
     The charge is for good. Under a --name it is made once, however often the command is run;
     without one, each run charges again. Exit code 3 where the budget does not cover it: then do
     not release.
     """
-    del quiet
     from dbern.ledger import BudgetLedger, Request
-    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+    from dbern.privacy.budget import Neighbors, PrivacyUnit
 
-    cost = Budget(epsilon, delta)
-    if cost.delta >= 1:
-        raise click.BadParameter("must be below 1", param_hint="--delta")
+    cost = _budget(epsilon, delta)
     chosen = name or f"charge-{uuid4().hex[:12]}"
     terms = Neighbors(neighbors), PrivacyUnit.parse(unit)
     request = Request(dataset, chosen, cost, *terms, rho=rho)
@@ -224,26 +205,22 @@ def charge(
         account = _account(opened.status(dataset)[0])
     again = known is not None and known.release_id == held.release_id
     text = "was charged before; nothing was charged again" if again else "charged"
-    report(
-        {"dataset": dataset, "name": chosen, "charge": str(cost), "note": note,
-         "charged": not again, "remaining": account["remaining"]},
-        f"{chosen}: {cost} {text}; {dataset} has {account['remaining']} left",
-        as_json=as_json,
-    )  # fmt: skip
+    content = {"dataset": dataset, "name": chosen, "charge": str(cost), "note": note,
+               "charged": not again, "remaining": account["remaining"]}  # fmt: skip
+    return content, f"{chosen}: {cost} {text}; {dataset} has {account['remaining']} left"
 
 
 @ledger.command()
 @_LEDGER
 @_DATASET
 @common
-def events(url: str, dataset: str, as_json: bool, quiet: bool) -> None:
+def events(url: str, dataset: str) -> None:
     """Print a dataset's charges as events of dp_accounting, in JSON.
 
     One ComposedDpEvent of all charges that stand. Of a pure epsilon under replaced records it is a
     randomized response, else what the rho says; a charge with a delta and no rho is unsupported,
     and makes every accountant refuse.
     """
-    del as_json, quiet  # it is JSON in any case
     from dbern.ledger import BudgetLedger
 
     with BudgetLedger.open(url, read_only=True) as opened:
@@ -253,25 +230,23 @@ def events(url: str, dataset: str, as_json: bool, quiet: bool) -> None:
 
 @ledger.command()
 @_LEDGER
-@click.option("--dataset", callback=_name, metavar="NAME", help="Only this one.")
+@click.option("--dataset", callback=_TEXT, metavar="NAME", help="Only this one.")
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @click.option(
     "--warn-below",
     "least",
-    callback=_percentage,
+    callback=parsed(_percentage),
     metavar="20%",
     help="Exit with 3 where less than this of what was granted (in this period) remains.",
 )
 @common
 def status(
-    url: str, dataset: str | None, with_log: bool, least: Fraction | None, as_json: bool,
-    quiet: bool,
-) -> int:  # fmt: skip
+    url: str, dataset: str | None, with_log: bool, least: Fraction | None
+) -> tuple[Any, str, int]:
     """Show what was granted and spent, on what, and what remains.
 
     For alerts, --warn-below ends with exit code 3 and names the datasets that run low.
     """
-    del quiet
     from dbern.ledger import BudgetLedger
 
     with BudgetLedger.open(url, read_only=True) as opened:
@@ -290,18 +265,17 @@ def status(
         **({"low": low} if least is not None else {}),
         **({"log": log} if with_log else {}),
     }
-    report(content, "\n".join([*lines, *map(_log_line, log)]), as_json=as_json)
-    return _BUDGET if low else 0
+    return content, "\n".join([*lines, *map(_log_line, log)]), _BUDGET if low else 0
 
 
 @ledger.command()
 @_LEDGER
 @_DATASET
 @click.option(
-    "--name", required=True, callback=_name, metavar="RELEASE", help="The release to give up."
+    "--name", required=True, callback=_TEXT, metavar="RELEASE", help="The release to give up."
 )
 @common
-def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> None:
+def abandon(url: str, dataset: str, name: str, quiet: bool) -> tuple[Any, str]:
     """Give a release up. It is refunded if no record was read; else its charge stands."""
     from dbern.ledger import BudgetLedger
     from dbern.releasing.run import abandon as give_up
@@ -314,7 +288,7 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
         if given_up.refunded
         else f"the charge of {charge} stands: records may have been read"
     )
-    report({"name": name, "refunded": given_up.refunded}, f"{name}: {text}", as_json=as_json)
+    return {"name": name, "refunded": given_up.refunded}, f"{name}: {text}"
 
 
 @ledger.command()
@@ -326,20 +300,18 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
     help="Declare that the ledger was restored. Without FOLDER it does no more.",
 )
 @click.option(
-    "--dataset", callback=_name, metavar="NAME", help="Who pays, whatever a synopsis says."
+    "--dataset", callback=_TEXT, metavar="NAME", help="Who pays, whatever a synopsis says."
 )
 @click.option("--more", is_flag=True, help="More folders follow: spending stays blocked.")
 @common
 def reconcile(
-    url: str, places: tuple[str, ...], restored: bool, dataset: str | None, more: bool,
-    as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    url: str, places: tuple[str, ...], restored: bool, dataset: str | None, more: bool
+) -> tuple[Any, str]:
     """Charge published synopses that a restored ledger forgot.
 
     Each FOLDER is a synopsis or is searched for some. Name every folder where synopses of this
     ledger were published: one that is left out is never charged. Spending is allowed again after.
     """
-    del quiet
     from dbern.ledger import BudgetLedger, Reconciled
     from dbern.releasing.reconcile import reconcile as account_for
 
@@ -368,7 +340,7 @@ def reconcile(
         "foreign": [one.output for one in done.foreign],
         "reconcile": pending,
     }  # fmt: skip
-    report(content, "\n".join(lines), as_json=as_json)
+    return content, "\n".join(lines)
 
 
 def _account(status: Any) -> dict[str, Any]:
@@ -389,8 +361,9 @@ def _account(status: Any) -> dict[str, Any]:
         **{key: str(amount) for key, amount in amounts.items()},
         "remaining_share": float(status.remaining_share),
         **({"period": status.period, "renewed": status.terms.period} if status.period else {}),
-        **({"zcdp": {key: _exact(amount) for key, amount in amounts.items()}}
-           if status.accountant == "zcdp" else {}),
+        **({"zcdp": {key: {part: decimal_text(getattr(amount, part))
+                           for part in ("rho", "epsilon", "delta")}
+                     for key, amount in amounts.items()}} if status.accountant == "zcdp" else {}),
         "releases": [
             {"name": row.name, "state": str(row.state), "charge": str(row.charge),
              "rho": None if row.rho is None else decimal_text(row.rho),
@@ -400,12 +373,6 @@ def _account(status: Any) -> dict[str, Any]:
             for row in status.releases
         ],
     }  # fmt: skip
-
-
-def _exact(amount: Any) -> dict[str, str]:
-    from dbern.privacy.budget import decimal_text
-
-    return {key: decimal_text(getattr(amount, key)) for key in ("rho", "epsilon", "delta")}
 
 
 def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:

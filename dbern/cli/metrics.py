@@ -8,6 +8,7 @@ How long a stage took may depend on records and is in the private run record: it
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dbern.cli.due import DAYS, due
-from dbern.cli.output import common, imports_noted, report, tell
+from dbern.cli.output import common, imports_noted, parsed, tell
 from dbern.cli.synopses import write_whole
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.system import version
 
 if TYPE_CHECKING:
-    from dbern.ledger import BudgetLedger, DatasetStatus
+    from dbern.ledger import BudgetLedger, DatasetStatus, ReleaseRow
 
 _HELP = {
     "info": "The version that measured this.",
@@ -65,33 +66,15 @@ class Schedule(NamedTuple):
     last: int
 
 
-def _schedules(
-    context: click.Context, parameter: click.Parameter, values: Sequence[str]
-) -> list[Schedule]:
-    """Read ``SPEC:day:7``."""
-    del context, parameter
-    found = []
-    for value in values:
-        path, every, last = [*value.rsplit(":", 2), "", ""][:3]
-        if (
-            not path
-            or every not in DAYS
-            or not last.isascii()
-            or not last.isdigit()
-            or int(last) < 1
-        ):
-            raise click.BadParameter("write a spec, what a partition is, and how many: SPEC:day:7")
-        found.append(Schedule(path, every, int(last)))
-    return found
+def _schedule(value: str) -> Schedule:
+    found = re.fullmatch(rf"(.+):({'|'.join(DAYS)}):0*([1-9][0-9]*)", value, re.DOTALL)
+    if found is None:
+        raise click.BadParameter("write a spec, what a partition is, and how many: SPEC:day:7")
+    return Schedule(found[1], found[2], int(found[3]))
 
 
-def _address(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> tuple[str, int] | None:
+def _address(value: str) -> tuple[str, int]:
     """Read ``PORT``, of this machine alone, or ``HOST:PORT``."""
-    del context, parameter
-    if value is None:
-        return None
     host, _, port = value.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise click.BadParameter("write a port, as 9464, or an address and a port")
@@ -104,7 +87,7 @@ def _address(
     "--due",
     "schedules",
     multiple=True,
-    callback=_schedules,
+    callback=parsed(lambda values: [*map(_schedule, values)]),
     metavar="SPEC:day|week:N",
     help="Count which of the last N partitions are not published. May be repeated.",
 )
@@ -123,7 +106,7 @@ def _address(
 )
 @click.option(
     "--listen",
-    callback=_address,
+    callback=parsed(_address),
     metavar="[HOST:]PORT",
     help="Answer GET /metrics until Ctrl-C, on this machine alone unless a HOST is written.",
 )
@@ -136,7 +119,7 @@ def _address(
 def metrics(
     url: str, schedules: list[Schedule], certificates: Sequence[str], textfile: Path | None,
     listen: tuple[str, int] | None, private: bool, as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+) -> tuple[Any, str]:  # fmt: skip
     """Print public facts of a ledger for Prometheus.
 
     Run it by a timer with --textfile, or let it run with --listen. It changes nothing. Specs of
@@ -161,7 +144,7 @@ def metrics(
     if textfile is not None:
         write_whole(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
         text = f"wrote {textfile}"
-    report({"metrics": [one._asdict() for one in found]}, text.rstrip(), as_json=as_json)
+    return {"metrics": [one._asdict() for one in found]}, text.rstrip()
 
 
 def samples(
@@ -211,19 +194,20 @@ def _account(status: DatasetStatus) -> Iterator[Sample]:
     states = Counter(str(one.state) for one in status.releases)
     for state in (*_UNFINISHED, "committed", "abandoned", "refunded"):
         yield Sample("releases", states[state], {**whose, "state": state})
-    published = [one for one in status.releases if one.state == "committed" and one.note is None]
-    if published:
-        newest = max(_seconds(one.created) for one in published)
-        yield Sample("newest_publication_timestamp_seconds", newest, whose)
+    if newest := _newest(status):
+        yield Sample("newest_publication_timestamp_seconds", _seconds(newest.created), whose)
     unfinished = [_seconds(one.created) for one in status.releases if one.state in _UNFINISHED]
     if unfinished:
         yield Sample("oldest_unfinished_timestamp_seconds", min(unfinished), whose)
 
 
+def _newest(status: DatasetStatus) -> ReleaseRow | None:
+    published = (one for one in status.releases if one.state == "committed" and one.note is None)
+    return max(published, key=lambda one: _seconds(one.created), default=None)
+
+
 def _durations(opened: BudgetLedger, status: DatasetStatus) -> Iterator[Sample]:
-    published = [one for one in status.releases if one.state == "committed" and one.note is None]
-    if published:
-        newest = max(published, key=lambda one: _seconds(one.created))
+    if newest := _newest(status):
         path, seconds = opened.run_record(newest.release_id).path, Counter[str]()
         lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
         for facts in map(json.loads, lines):  # of all runs of the release
@@ -283,13 +267,7 @@ def _escaped(value: str) -> str:
 
 
 def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> HTTPServer:
-    """Listen at an address, to answer ``GET /metrics`` with what is measured then.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where nobody can listen there.
-    """
+    """Listen at an address, to answer ``GET /metrics`` with what is measured then."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _SECONDS

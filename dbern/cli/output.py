@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any, TypeVar, cast
+from functools import wraps
+from inspect import signature
+from typing import IO, Any, cast
 
 import click
 
@@ -79,27 +81,35 @@ class JsonLines(logging.Handler):
 
 _LINE_SECONDS = 5.0
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
+def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]:
+    """Add the options that every command has, and print what it returns.
 
-def common(command: _Command) -> _Command:
-    """Add the options that every command has."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout."),
-        click.option("--quiet", is_flag=True, help="Print results and errors only."),
-    ):
-        command = option(command)
-    return command
-
-
-def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
-    """Print a result as one JSON object or as text.
-
-    Raises
-    ------
-    DbernError
-        Where it cannot be printed; what the command did stays done.
+    A command returns its result as JSON values and as text, and may return an exit code
+    after them. It is given `quiet` or `as_json` where it has a parameter of that name.
     """
+    wanted = signature(command).parameters
+
+    @click.option("--quiet", is_flag=True, help="Print results and errors only.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+    @wraps(command)
+    def printed(quiet: bool, as_json: bool, **given: Any) -> int:
+        asked = {"quiet": quiet, "as_json": as_json}
+        given |= {name: value for name, value in asked.items() if name in wanted}
+        content, text, *code = command(**given) or (None, "")
+        if content is not None:
+            _report(content, text, as_json=as_json)
+        return code[0] if code else 0
+
+    return printed
+
+
+def parsed(read: Callable[[str], Any]) -> Callable[..., Any]:
+    """Return a click callback that reads an option's text, where it is given."""
+    return lambda _context, _parameter, value: None if value is None else read(value)
+
+
+def _report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
     try:
         click.echo(json.dumps(content, indent=1) if as_json else printable(text, keep="\n\t"))
     except BrokenPipeError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, imports_noted, log_format, report, shown_progress
+from dbern.cli.output import common, imports_noted, log_format, shown_progress
 
 if TYPE_CHECKING:
     from dbern.planning.tradeoffs import Aim
@@ -45,7 +45,7 @@ def plan(
     about: Aim,
     as_json: bool,
     quiet: bool,
-) -> None:
+) -> tuple[Any, str]:
     """Show what a release would do and cost. It reads no record and charges nothing.
 
     A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
@@ -64,20 +64,17 @@ def plan(
         resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
         if table:
             options = tradeoff(spec)
-            content = {"options": [vars(option) for option in options]}
-            report(content, _table(options), as_json=as_json)
-            return
+            return {"options": [vars(option) for option in options]}, _table(options)
         if target_error is None:
             planned = make_plan(spec)
-            report(_content(planned), planned.explain(), as_json=as_json)
-            return
+            return _content(planned), planned.explain()
         with shown_progress(quiet) as progress:
             epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
     advice = f'write epsilon = "{decimal_text(epsilon)}"'
     if about == "any-database" and planned.on_lattice:
         advice += ' and objective = "certified"'
-    text = f"{advice}\n{planned.explain()}"
-    report({"epsilon": decimal_text(epsilon), "plan": _content(planned)}, text, as_json=as_json)
+    content = {"epsilon": decimal_text(epsilon), "plan": _content(planned)}
+    return content, f"{advice}\n{planned.explain()}"
 
 
 def _content(planned: Any) -> dict[str, Any]:
@@ -133,7 +130,7 @@ def release(
     log_format: str,
     as_json: bool,
     quiet: bool,
-) -> None:
+) -> tuple[Any, str]:
     """Publish a release and charge it once. Run it again to go on after any interruption.
 
     A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
@@ -149,13 +146,6 @@ def release(
         out = publish(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
         )
-    guarantee = out.guarantee
-    content = {
-        "url": out.url,
-        "name": spec.release.name,
-        "charge": str(out.charge),
-        "guarantee": str(guarantee),
-        "notes": list(out.notes),
-    }
-    lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {guarantee}"]
-    report(content, "\n".join(lines), as_json=as_json)
+    facts = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}
+    lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {out.guarantee}"]
+    return {"url": out.url, "name": spec.release.name, **facts}, "\n".join(lines)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, report
+from dbern.cli.output import common
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
@@ -53,17 +53,10 @@ _MOST_ASKED = 6  # axes; options give more
 
 
 class Answers:
-    """Options, and on a terminal questions for those that were left out or are wrong.
+    """Options by name, and questions for those that are None or wrong, where there is a terminal.
 
-    Parameters
-    ----------
-    given : dict
-        Options by name, None for those that were left out.
-    asks : bool
-        Whether there is someone to ask: then a wrong answer is asked for again, with what is wrong
-        with it, and all others stay. Otherwise it is refused.
-    folder : Path
-        Where the spec goes.
+    With `asks` a wrong answer is asked for again, with what is wrong with it, and all others stay.
+    Otherwise it is refused. The spec goes into `folder`.
     """
 
     def __init__(self, given: dict[str, Any], *, asks: bool, folder: Path) -> None:
@@ -93,10 +86,7 @@ class Answers:
         """Ask for the kind of the target, which there must be."""
         from dbern.targets import learner_of
 
-        def put(kind: str) -> None:
-            learner_of(kind)
-
-        return self._answer("kind", question, default, put)
+        return self._answer("kind", question, default, learner_of)
 
     def needs(self, learner: type[Learner], role: str) -> bool:
         """Whether the learner itself refuses records without a label, response or group."""
@@ -107,9 +97,8 @@ class Answers:
             Axis(column, *bounds_of(pair, f"data.bounds.{column}"))
             for column, pair in self.bounds.items()
         )
-        made, domain = learner(**parameters), Domain(tuple(axes))
         try:
-            made.components(RecordSchema(domain))
+            learner(**parameters).components(RecordSchema(Domain(tuple(axes))))
         except SpecError as error:
             return str(error).startswith(f"data.{role}:")
         return False
@@ -217,7 +206,7 @@ class Answers:
         key: str,
         question: str,
         default: str | None,
-        put: Callable[[str], None],
+        put: Callable[[str], object],
         given: str | None = None,
     ) -> str:
         """One answer, put into the spec; it is asked for until nothing is wrong with it."""
@@ -347,7 +336,6 @@ def _toml_value(key: str, text: str) -> Any:
 
 # --- dbern init
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\
 # A release of dbern. Every value in this file must be public knowledge, chosen without looking at
 # the records: the guarantee covers what is released, not a choice made after plotting the data.
@@ -385,7 +373,7 @@ _HEAD = """\
 @click.option("--ledger", default="sqlite:///ledger.db", show_default=True, metavar="URL")
 @click.option("--dataset", metavar="NAME", help="The account that pays.")
 @common
-def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
+def init(spec_path: Path, as_json: bool, **given: Any) -> tuple[Any, str]:
     """Write a commented spec, asking for what no option gives.
 
     On a terminal it asks again for an answer that is wrong. Reads no data and overwrites no file.
@@ -393,7 +381,6 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
     """
-    del quiet
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
@@ -417,7 +404,7 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
         f"dbern release {spec_path}",
     ]
     lines = [f"wrote {spec_path}; read it, then:", *(f"  {line}" for line in following)]
-    report({"spec": str(spec_path), "next": following}, "\n".join(lines), as_json=as_json)
+    return {"spec": str(spec_path), "next": following}, "\n".join(lines)
 
 
 def terminal() -> bool:
@@ -431,6 +418,7 @@ def _pair(limits: list[Bound]) -> str:
 
 
 def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
+    from dbern.data.inspection import toml_key
     from dbern.targets import kinds, learner_of
 
     name = answers("release", "name", "Name of the release", path.stem)
@@ -465,7 +453,7 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
         '# outside = "drop"  # a value outside its bounds: the row counts nothing; or "clamp"',
         "",
         "[data.bounds]  # one line per axis; public limits, never the data's own extremes",
-        *(f"{_key(column)} = {_pair(limits)}" for column, limits in axes.items()),
+        *(f"{toml_key(column)} = {_pair(limits)}" for column, limits in axes.items()),
         "",
         *(_role(role, data[role]) for role in ROLES if role in data),
         *_target(learner, kind, settings),
@@ -518,15 +506,11 @@ def _target(learner: type[Learner], kind: str, settings: dict[str, str]) -> list
     for key, value in settings.items():
         field = learner.model_fields.get(key)
         why = f"  # as in: {field.description}" if field and field.description else ""
-        lines.append(f"{_key(key)} = {value}{why}")
+        lines.append(f"{key} = {value}{why}")
     for key, field in learner.model_fields.items():
         if key not in settings and isinstance(field.default, str | float | int):
             lines.append(f"# {key} = {json.dumps(field.default)}")
     return [*lines, ""]
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name)
 
 
 # --- dbern inspect: the schema of a source, and a spec begun from it
@@ -543,9 +527,8 @@ def _key(name: str) -> str:
     help="Write a spec in which you fill in every public choice.",
 )
 @common
-def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
+def inspect(source: str, rows: bool, spec_path: str | None) -> tuple[Any, str]:
     """Show columns and types of Parquet files. It never shows a value or a statistic."""
-    del quiet
     from dbern.data.inspection import inspect_source, write_skeleton
 
     found = inspect_source(source)
@@ -553,7 +536,7 @@ def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet
     if spec_path is not None:
         write_skeleton(found, Path(spec_path))
         text += f"\nbegan {spec_path}: choose what its TODOs name, then dbern plan {spec_path}"
-    report(found.to_dict(rows=rows), text, as_json=as_json)
+    return found.to_dict(rows=rows), text
 
 
 # --- dbern target: which functions of the data there are
@@ -566,18 +549,19 @@ def target() -> None:
 
 @target.command("list")
 @common
-def list_targets(as_json: bool, quiet: bool) -> None:
+def list_targets() -> tuple[Any, str]:
     """Show every learner with a line of description, and its keys."""
-    del quiet
     from dbern.targets import kinds
 
     found = [_described(kind) for kind in kinds()]
     lines = []
     for one in found:
         lines.append(f"{one['kind']:<26}{one['summary']}")
-        lines += [f"    {key['key']:<22}{_key_line(key)}" for key in one["keys"]]
+        for key in one["keys"]:
+            free = "" if key["required"] else "  [may be left out]"
+            lines.append(f"    {key['key']:<22}{key['write']}{free}")
         lines += [f"    [data.{role}]" for role in one["reads"]]
-    report({"targets": found}, "\n".join(lines), as_json=as_json)
+    return {"targets": found}, "\n".join(lines)
 
 
 def _described(kind: str) -> dict[str, Any]:
@@ -601,10 +585,6 @@ def _described(kind: str) -> dict[str, Any]:
     return {"kind": kind, "summary": summary, "keys": keys, "reads": list(learner.uses)}
 
 
-def _key_line(key: dict[str, Any]) -> str:
-    return f"{key['write']}{'' if key['required'] else '  [may be left out]'}"
-
-
 # --- dbern doctor: does this installation hold what a release relies on
 
 
@@ -619,8 +599,8 @@ _ENVIRONMENT = 4
 )
 @common
 def doctor(
-    url: str | None, scheduler: str | None, output: str | None, as_json: bool, quiet: bool
-) -> int:
+    url: str | None, scheduler: str | None, output: str | None, quiet: bool
+) -> tuple[Any, str, int]:
     """Check an installation and say how to mend it.
 
     Reads no record and spends no budget. Checks versions and the clock, and what you name: a
@@ -648,5 +628,4 @@ def doctor(
     warned = sum(finding.state == "warn" for finding in findings)
     lines.append(f"{broken} to mend, {warned} warned, {len(findings) - broken - warned} good")
     content = {"ok": not broken, "findings": [vars(finding) for finding in findings]}
-    report(content, "\n".join(lines), as_json=as_json)
-    return _ENVIRONMENT if broken else 0
+    return content, "\n".join(lines), _ENVIRONMENT if broken else 0

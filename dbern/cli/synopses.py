@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, report, shown_progress
+from dbern.cli.output import common, parsed, shown_progress
 from dbern.errors import EnvironmentRefusedError, printable
+from dbern.system import counted
 
 if TYPE_CHECKING:
     from dbern.combination import Answer
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
 # --- dbern query, dbern show and dbern verify
 
 
-def _order(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> int | str | None:
-    del context, parameter
-    if value is None or value == "auto":
+def _order(value: str) -> int | str:
+    if value == "auto":
         return value
     if not (value.isdigit() and int(value) > 0):
         raise click.BadParameter('write an integer of at least 1, or "auto"')
@@ -52,7 +50,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
 @click.option(
     "--h",
     "order",
-    callback=_order,
+    callback=parsed(_order),
     metavar="H",
     help='Order of the operator, or "auto"; any choice is free.',
 )
@@ -79,9 +77,8 @@ def query(
     order: int | str | None,
     shapes: tuple[str, ...],
     probabilities: bool,
-    as_json: bool,
     quiet: bool,
-) -> None:
+) -> tuple[Any, str]:
     """Answer every row of a Parquet file, in its order.
 
     SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. ANSWERS has all columns of QUERIES, then
@@ -93,8 +90,7 @@ def query(
 
     if once and is_there(answers):
         there = {"answers": answers, "already": True, "rows": None}
-        report(there, f"{answers} is there already", as_json=as_json)
-        return
+        return there, f"{answers} is there already"
     synopsis = open_synopsis(synopsis_path)
     if shapes:
         synopsis = synopsis.shaped(*shapes)
@@ -102,12 +98,9 @@ def query(
     with shown_progress(quiet) as progress:
         rows = answer(synopsis, queries, answers, h=order, asked=asked, progress=progress)
     done = synopsis.metadata.get("post_processing", [])
-    text = f"answered {rows} rows in {answers}"
-    report(
-        {"rows": rows, "answers": answers, "already": False, "post_processing": done},
-        f"{text} ({', '.join(done)})" if done else text,
-        as_json=as_json,
-    )
+    text = f"answered {counted(rows, 'row')} in {answers}"
+    content = {"rows": rows, "answers": answers, "already": False, "post_processing": done}
+    return content, f"{text} ({', '.join(done)})" if done else text
 
 
 _PLACES = 49  # an axis, to find the largest released value
@@ -116,7 +109,7 @@ _PLACES = 49  # an axis, to find the largest released value
 @click.command()
 @SYNOPSIS
 @common
-def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
+def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
     from dbern.reporting.html import signed_by
     from dbern.reporting.pictures import picture_of
@@ -131,8 +124,7 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     if not (quiet or as_json):
         text += f"\n\n{drawing(synopsis)}"
     told = {key: getattr(promises, key) for key in ("expected", "these_data", "any_database")}
-    content = {**synopsis.metadata, "signers": list(signers), "promises": told}
-    report(content, text, as_json=as_json)
+    return {**synopsis.metadata, "signers": list(signers), "promises": told}, text
 
 
 @click.command()
@@ -146,13 +138,12 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     "repeated.",
 )
 @common
-def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
     """Check every byte of a synopsis, and who signed it.
 
     Ends with exit code 5 where a byte differs from the manifest. Without --trusted it lists the
     keys that signed, and cannot tell whose they are.
     """
-    del quiet
     from dbern.reporting.html import signed_by
     from dbern.synopsis.reader import open_synopsis
     from dbern.synopsis.signatures import fingerprint, public_key_of
@@ -163,7 +154,7 @@ def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: b
     signers = [{"fingerprint": one, "trusted": trusts} for one, trusts in known.items()]
     lines = [signed_by(one, trusted=trusts) for one, trusts in known.items()] or [signed_by(None)]
     text = "\n".join([f"{count} objects are as released", *lines])
-    report({"objects": count, "ok": True, "signers": signers}, text, as_json=as_json)
+    return {"objects": count, "ok": True, "signers": signers}, text
 
 
 def _described(facts: dict[str, Any]) -> str:
@@ -193,7 +184,7 @@ def _described(facts: dict[str, Any]) -> str:
     for one in facts["components"]:
         name = " ".join(one["arrays"])
         entries = one.get("entries")
-        lines[name] = f"{len(entries)} numbers" if entries else f"k {one['k']}, h {one['h']}"
+        lines[name] = counted(len(entries), "number") if entries else f"k {one['k']}, h {one['h']}"
         if "promise" in one:
             whose = " ".join(one["promise"]["of"])
             used = one["promise"]["factor"] > 0
@@ -237,21 +228,20 @@ PASSPHRASE = "DBERN_SIGNING_PASSPHRASE"  # noqa: S105 -- the variable's name
     help="Ed25519 private key (PKCS #8, PEM), from: openssl genpkey -algorithm ed25519.",
 )
 @common
-def sign(synopsis_path: str, key: str, as_json: bool, quiet: bool) -> None:
+def sign(synopsis_path: str, key: str) -> tuple[Any, str]:
     """Sign a synopsis, so that others can tell that it is yours.
 
     Checks every byte, then writes a signature beside the manifest. Publish the public key: openssl
     pkey -in PRIVATE.pem -pubout. An encrypted key's passphrase is asked for, or read from
     DBERN_SIGNING_PASSPHRASE.
     """
-    del quiet
     from dbern.data.storage import place_at
     from dbern.synopsis.signatures import private_key_of
     from dbern.synopsis.store import ReleasedStore
 
     private = private_key_of(key, _passphrase)
     signer = ReleasedStore(place_at(synopsis_path)).sign(private)
-    report({"signer": signer}, f"signed by {signer}", as_json=as_json)
+    return {"signer": signer}, f"signed by {signer}"
 
 
 def _passphrase() -> str:
@@ -281,33 +271,36 @@ def _passphrase() -> str:
 )
 @common
 def write_report(
-    synopsis_path: str | None,
-    url: str | None,
-    dataset: str | None,
-    out: Path | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+    synopsis_path: str | None, url: str | None, dataset: str | None, out: Path | None
+) -> tuple[Any, str]:
     """Write one HTML file about a synopsis or about budgets.
 
     The file holds everything it shows. It opens offline.
     """
-    del quiet
     if (synopsis_path is None) == (url is None):
         raise click.UsageError("write either a SYNOPSIS or --ledger URL")
     if dataset is not None and url is None:
         raise click.UsageError("--dataset: write --ledger URL with it")
     if url is not None:
-        page, target = _budgets(url, dataset), out or Path("budgets.html")
+        from dbern.ledger import BudgetLedger
+        from dbern.reporting.budgets import ledger_page
+
+        with BudgetLedger.open(url, read_only=True) as opened:
+            accounts, log = opened.status(dataset), opened.log(dataset)
+            page = ledger_page(accounts, log, pending=opened.is_pending())
+        target = out or Path("budgets.html")
     else:
-        page, name = _synopsis(str(synopsis_path)), Path(str(synopsis_path)).resolve().stem
-        target = out or Path(f"{name}.html")
+        from dbern.reporting.html import synopsis_page
+        from dbern.synopsis.reader import open_synopsis
+
+        page = synopsis_page(open_synopsis(str(synopsis_path)))
+        target = out or Path(f"{Path(str(synopsis_path)).resolve().stem}.html")
     write_whole(target, page, "--out")
-    report({"report": str(target)}, f"wrote {target}", as_json=as_json)
+    return {"report": str(target)}, f"wrote {target}"
 
 
 @click.command()
-@click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
+@SYNOPSIS
 @click.option(
     "--out",
     metavar="FILE.yaml",
@@ -315,7 +308,7 @@ def write_report(
     help="File to write; one that exists is replaced.  [default: stdout]",
 )
 @common
-def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> None:
+def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]:
     """Describe a release in the form of the DP deployments registry.
 
     Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
@@ -328,23 +321,7 @@ def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> 
         write_whole(out, as_yaml(content), "--out")
     if not quiet:
         click.echo(f"fill in: {', '.join(blanks(content))}", err=True)
-    text = as_yaml(content).rstrip() if out is None else f"wrote {out}"
-    report(content, text, as_json=as_json)
-
-
-def _synopsis(path: str) -> str:
-    from dbern.reporting.html import synopsis_page
-    from dbern.synopsis.reader import open_synopsis
-
-    return synopsis_page(open_synopsis(path))
-
-
-def _budgets(url: str, dataset: str | None) -> str:
-    from dbern.ledger import BudgetLedger
-    from dbern.reporting.budgets import ledger_page
-
-    with BudgetLedger.open(url, read_only=True) as opened:
-        return ledger_page(opened.status(dataset), opened.log(dataset), pending=opened.is_pending())
+    return content, as_yaml(content).rstrip() if out is None else f"wrote {out}"
 
 
 def write_whole(target: Path, text: str, option: str, mode: int | None = None) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import platform
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any, Self
 
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.planning.plans import Cost
-from dbern.system import Progress, dict_of, memory_limit, silent, version
+from dbern.system import Progress, cpu_count, dict_of, memory_limit, silent, version
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -80,6 +83,7 @@ _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 
 _ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
 _LOOK_SECONDS = 0.2
+_LARGE = "distributed.admin.large-graph-warning-threshold"
 _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 
@@ -105,8 +109,12 @@ def threads(client: Any) -> int:
 
 
 def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
-    """Return the future of a task."""
-    with scheduler_there(client):
+    """Return the future of a task; its size is the plan's, and nothing that a user could change."""
+    if type(client) is Threads:
+        return client.submit(task, *arguments)
+    import dask
+
+    with scheduler_there(client), dask.config.set({_LARGE: sys.maxsize}):
         return client.submit(task, *arguments, pure=False)
 
 
@@ -122,6 +130,8 @@ def computed(client: Any, task: Callable[[Any], Any], argument: Any) -> Any:
 
 def at_work(client: Any) -> bool:
     """Return whether a worker takes tasks or is at one; one short of memory only ends its own."""
+    if type(client) is Threads:
+        return True
     if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
         return False
     with scheduler_there(client):
@@ -135,16 +145,19 @@ def at_work(client: Any) -> bool:
 
 def check_memory(client: Any, cost: Cost) -> None:
     """Refuse workers, or a releasing process, that may use less memory than the plan says."""
-    _check_own_memory(cost)
+    if type(client) is Threads:  # which are the worker
+        _check_own_memory(max(cost.client_bytes, cost.memory(threads(client))))
+        return
+    _check_own_memory(cost.client_bytes)
     for worker, told in answers(client, _say_offer).items():
-        offered, threads = told.get("memory"), told.get("threads")
-        if type(offered) is not int or type(threads) is not int:
+        offered, together = told.get("memory"), told.get("threads")
+        if type(offered) is not int or type(together) is not int:
             raise unlike(worker)
-        needed = cost.memory(threads)
+        needed = cost.memory(together)
         if 0 < offered < needed:
             raise EnvironmentRefusedError(
                 f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
-                f"{-(-needed // 2**20)} MiB with {threads} threads. Start workers with a larger "
+                f"{-(-needed // 2**20)} MiB with {together} threads. Start workers with a larger "
                 "--memory-limit or fewer --nthreads, write a smaller mechanism.k, or write the "
                 "data in fewer and larger files and row groups."
             )
@@ -156,13 +169,13 @@ def _say_offer(dask_worker: Any) -> bytes:
     return said({"memory": memory, "threads": dask_worker.state.nthreads})
 
 
-def _check_own_memory(cost: Cost) -> None:
+def _check_own_memory(needed: int) -> None:
     """Check this process alike; what others use is not asked, for it changes by the minute."""
     offered = memory_limit()
-    if offered < cost.client_bytes:
+    if offered < needed:
         raise EnvironmentRefusedError(
             f"The releasing process may use {offered >> 20} MiB and the plan takes up to "
-            f"{-(-cost.client_bytes // 2**20)} MiB there. Raise the limit that it is started with "
+            f"{-(-needed // 2**20)} MiB there. Raise the limit that it is started with "
             "(its container's, its service's or ulimit's), release from a larger machine, write a "
             "smaller mechanism.k, or write the data in fewer and larger files and row groups."
         )
@@ -258,48 +271,158 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
 _CONNECT_SECONDS = 10
 
 
-def _no_race(record: logging.LogRecord) -> bool:
-    # Ctrl-C before the loop has begun what its caller waits for: distributed means to cancel what
-    # is not there yet, and its loop would log that beside our one sentence.
-    kind, error, _ = record.exc_info or (None, None, None)
-    return kind is not NameError or getattr(error, "name", None) != "future"
+class _Task(Future[Any]):
+    """A future of a thread of this process, with the little of distributed's that is asked for."""
+
+    @property
+    def key(self) -> _Task:
+        return self
+
+    @property
+    def status(self) -> str:
+        if not self.done():
+            return "pending"
+        return "finished" if self.exception() is None else "error"
+
+
+class Threads:
+    """Threads of this process in place of a cluster and its client.
+
+    Decoding and counting release the interpreter's lock, so threads use all cores. They end with
+    the process, whatever they are at: Ctrl-C waits for none.
+
+    Parameters
+    ----------
+    count : int
+        How many.
+
+    Examples
+    --------
+    >>> with Threads(2) as threads:
+    ...     total = threads.submit(sum, [threads.submit(abs, -1), threads.submit(abs, 2)])
+    ...     print(total.result())
+    3
+    """
+
+    status = "running"
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._waiting = SimpleQueue[Callable[[], None] | None]()
+
+    def __enter__(self) -> Self:
+        for _ in range(self._count):
+            Thread(target=self._work, name="dbern", daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        del raised
+        with suppress(Empty):
+            while True:
+                self._waiting.get_nowait()
+        for _ in range(self._count):
+            self._waiting.put(None)
+
+    def nthreads(self) -> dict[str, int]:
+        """Return how many threads there are, like a cluster of one worker."""
+        return {"this process": self._count}
+
+    def submit(self, task: Callable[..., Any], *arguments: object, pure: bool = False) -> _Task:
+        """Return the future of a task; futures among its arguments, and in lists, are resolved.
+
+        None is `pure`: each is run.
+        """
+        del pure
+        future = _Task()
+        self._waiting.put(partial(_run, future, task, arguments))
+        return future
+
+    def compute(self, delayed: Any) -> _Task:
+        """Return the future of what a Dask graph computes, in one thread."""
+        return self.submit(partial(delayed.compute, scheduler="synchronous"))
+
+    def _work(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            run()
+            del run  # with partial sums, while there is nothing to do
+
+
+def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        future.set_result(task(*map(_resolved, arguments)))
+    except BaseException as error:  # noqa: BLE001 -- whoever waits for the future gets it
+        future.set_exception(error)
+
+
+def _resolved(argument: Any) -> Any:
+    """Return what a future came to: what a task needs was submitted before, so a thread has it."""
+    if type(argument) is list:
+        return [_resolved(one) for one in argument]
+    return argument.result() if type(argument) is _Task else argument
+
+
+class _Arriving:
+    """Tasks of threads as they finish, like distributed's `as_completed`."""
+
+    def __init__(self) -> None:
+        self.thread_condition = Condition()
+        self._ready = SimpleQueue[_Task]()
+        self._count = 0
+
+    def add(self, task: _Task) -> None:
+        self._count += 1
+        task.add_done_callback(self._put)
+
+    def _put(self, task: Any) -> None:
+        with self.thread_condition:
+            self._ready.put(task)
+            self.thread_condition.notify()
+
+    def has_ready(self) -> bool:
+        return not self._ready.empty()
+
+    def is_empty(self) -> bool:
+        return self._count == 0
+
+    def __next__(self) -> _Task:
+        self._count -= 1
+        return self._ready.get()
+
+
+def arriving(client: Any) -> Any:
+    """Return what tasks are added to, to come out of it as they finish."""
+    if type(client) is Threads:
+        return _Arriving()
+    from distributed import as_completed
+
+    return as_completed(loop=client.loop)
 
 
 @contextmanager
 def cluster(
     address: str | None = None, wait: float = WAIT_SECONDS, progress: Progress = silent
-) -> Iterator[Client]:
-    """Connect to a running scheduler, or start one worker of threads in this process.
+) -> Iterator[Any]:
+    """Connect to a running scheduler, or start threads in this process.
 
-    Decoding and counting release the interpreter's lock, so threads use all cores and a small
-    release does not wait for processes to start. `wait`: seconds that workers have to come.
+    A small release does not wait for processes to start. `wait`: seconds that workers have to come.
 
     Raises
     ------
     EnvironmentRefusedError
         Where no scheduler answers, no worker comes, or one runs other versions.
     """
+    if address is None:
+        with Threads(cpu_count()) as threads:
+            yield threads
+        return
     import dask
     import distributed  # noqa: F401 -- brings its defaults: set before them, ours would end them
 
-    logging.getLogger("tornado.application").addFilter(_no_race)
     memory = "distributed.worker.memory"
-    settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
-    if address is None:
-        # What else this process holds, a notebook's tables say, would pause its worker for ever.
-        settings[f"{memory}.pause"] = False
-        # A worker in this process is there while the process is: nobody waits for its heartbeats.
-        settings["distributed.scheduler.worker-ttl"] = None
-        # Nobody looks at where its threads are, a hundred times a second.
-        settings["distributed.worker.profile.enabled"] = False
-    with dask.config.set(settings):
-        if address is None:
-            with _local() as client:
-                yield client
-            return
-        with _reached(address) as client:
-            check_workers(client, wait, progress)
-            yield client
+    settings = {f"{memory}.target": False, f"{memory}.spill": False}
+    with dask.config.set(settings), _reached(address) as client:
+        check_workers(client, wait, progress)
+        yield client
 
 
 @contextmanager
@@ -330,33 +453,3 @@ def _reached(address: str, security: Security | None = None) -> Client:
             f"No scheduler answers at {address} ({type(error).__name__}). Start one with `dask "
             "scheduler`, write its address as tls://host:8786, or leave out --scheduler."
         ) from None
-
-
-@contextmanager
-def _local() -> Iterator[Client]:
-    import dask
-    from distributed import Client, LocalCluster, Security, Worker
-
-    def without_pages(*where: Any, **options: Any) -> Worker:
-        return Worker(*where, **{**options, "dashboard": False})
-
-    with (
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=dask.system.CPU_COUNT,
-            processes=False,
-            # No byte leaves the process, whatever the configuration asks of clusters.
-            security=Security(require_encryption=False, tls_ca_file=None),
-            # Without these, HTTP is served on every interface even with no dashboard. An address
-            # for a worker would have it serve one wherever bokeh is installed, which reports need.
-            worker_class=without_pages,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-            worker_dashboard_address="127.0.0.1:0",
-        ) as local,
-        Client(local) as client,
-    ):
-        # One that is under way when the cluster closes would be logged as an error.
-        (worker,) = local.workers.values()
-        client.loop.add_callback(worker.periodic_callbacks["heartbeat"].stop)
-        yield client

@@ -2,7 +2,7 @@
 
 Tasks return codes instead of raising, because the scheduler logs a failing task's arguments and
 ships exception text. No key, and nothing derived from one, is an argument of a task that leaves
-this process: what needs a key is counted on a cluster of its own, in the process.
+this process: what needs a key is counted by threads of this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.cluster.connection import at_work, computed, scheduler_there, submitted, threads
+from dbern.cluster.connection import (
+    arriving,
+    at_work,
+    computed,
+    scheduler_there,
+    submitted,
+    threads,
+)
 from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
 from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading
 from dbern.data.parquet import FileFacts, UnreadableFileError, each, file_facts, footer_tag
@@ -241,6 +248,29 @@ def _tagged(file: FileFacts, salt: bytes) -> str:
     return tag
 
 
+def refuse_shared_steps(partitions: Sequence[Any]) -> None:
+    """Refuse partitions of a Dask frame with a common step, which may run again for each of them.
+
+    Run twice, a shuffle by a random column gives a row to two partitions and another to none: one
+    record would move more than the noise is calibrated to.
+    """
+    from dask.core import get_dependencies
+
+    graph = dict(partitions[0].dask)  # of all partitions
+    whose = dict[Any, int]()
+    for number, one in enumerate(partitions):
+        waiting = {one.key}
+        while waiting:
+            step = waiting.pop()
+            if whose.setdefault(step, number) != number:
+                raise SpecError(
+                    "data: partitions of this Dask frame share steps, as after a shuffle, a sort "
+                    "or a merge, which may give other rows each time that they run. Give "
+                    "data.persist(), or write Parquet files and name them in data.source."
+                )
+            waiting |= get_dependencies(graph, step)
+
+
 def add_up(
     client: Client,
     counters: Counters,
@@ -255,8 +285,6 @@ def add_up(
     Partial sums are merged eight at a time as soon as they are there, and tasks are submitted a
     few ahead of the workers, so neither records nor partial sums pile up anywhere.
     """
-    from distributed import as_completed
-
     window = _AHEAD * max(1, threads(client))
     work: list[Callable[[], Future]] = [
         partial(submitted, client, count, counters, task, salt, index)
@@ -267,7 +295,7 @@ def add_up(
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    done, active = 0, as_completed(loop=client.loop)
+    done, active = 0, arriving(client)
 
     def submit(depth: int, start: Callable[[], Future]) -> None:
         future = start()
@@ -312,13 +340,11 @@ def centers(
         from files that had changed under the same footers. Or where what a worker sent is not what
         the plan expects.
     """
-    from distributed import as_completed
-
     window = _AHEAD * max(1, threads(client))
     waiting = iter(pieces)
     piece_of: dict[str, Piece] = {}
     origins: set[str] = set()
-    active = as_completed(loop=client.loop)
+    active = arriving(client)
 
     def submit(piece: Piece, noise: Noise) -> None:
         future = submitted(client, sent, total, counters, piece, noise, salt)
@@ -381,7 +407,8 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
             yield future
             last_seen = time.monotonic()  # whoever took it may have taken its time
             continue
-        time.sleep(pause)
+        with active.thread_condition:  # a notice between the look and the wait is seen late
+            active.thread_condition.wait(pause)
         pause = min(1.2 * pause, _POLL_LATER)
         now = time.monotonic()
         if now - looked < _LOOK_SECONDS:
@@ -399,6 +426,6 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
 def _given_up(future: Future, status: str) -> ReleaseError:
     kind = type(future.exception()).__name__ if status == "error" else status
     return ReleaseError(
-        f"The cluster gave up on a task ({kind}). Bring its workers back and run the same "
-        "command again."
+        f"A task was given up ({kind}). Bring back workers that are gone, and run the same command "
+        "again."
     )

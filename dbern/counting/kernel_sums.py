@@ -67,7 +67,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -93,6 +93,7 @@ from dbern.errors import SpecError
 from dbern.strategies.base import AxisStrategy, Bound, LatticeMapStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import BinnedStrategy
+from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
 
 # --- Public rules from a record to an output and a weight
@@ -635,15 +636,22 @@ class KernelSumAccumulator(RecordAccumulator):
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
+        order, k = self.sketch.order, self.strategy.lattice.k
+        axes = zip(self.kernels, k, self.sketch.axes, strict=True)
         tables = [
             mapped_table(
-                chebyshev_table(kernel, self.strategy.lattice.k[axis], cells, self.sketch.order),
-                self.strategy.matrix(axis),
+                _TABLES((*axis, order), partial(chebyshev_table, *axis, order)),
+                self.strategy.matrix(number),
             )
-            for axis, (kernel, cells) in enumerate(zip(self.kernels, self.sketch.axes, strict=True))
+            for number, axis in enumerate(axes)
         ]
         tables[0] = tables[0][:, slab.start : slab.stop]
-        return contract(self.sketch, state[:, output], tables) / self.n
+        values = contract(self.sketch, state[:, output], tables)
+        values /= self.n
+        return values
 
+
+_TABLES = LRUCache[FloatArray](most=16 << 20, size=lambda table: table.nbytes)
+"""Tables that one slab after another is contracted with: each task has counters of its own."""
 
 SumAccumulator: TypeAlias = BinnedSumAccumulator | KernelSumAccumulator

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.cgutils import for_range, get_or_insert_function
+from numba.core.cgutils import for_range
 from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
@@ -29,6 +29,9 @@ _BLOCK = 128  # records: what is known of them stays in a core's first cache
 _MANY_TERMS, _CACHE_BYTES = 256, 1 << 22  # from here on it pays to put a batch in order
 _PADDING = 8  # rows of factors a power of two apart would take the same places of a cache
 _ABREAST = 8  # numbers of a vector: a record's B-splines of an axis, and zeros
+_MOST_BITS = 50  # of which rounding, below, is exact
+_ROUNDING = 1.5 * 2.0**52  # with it added, what is below 2^51 is rounded to even, as by rint
+_ROUNDED = int(np.float64(_ROUNDING).view(np.int64))  # and is as many more than these bits
 _SPREAD_BYTES = 1 << 20  # of sums that lie apart: about a core's second cache
 
 _COLUMN = types.Array(types.float64, 1, "C", readonly=True)
@@ -151,7 +154,7 @@ def _run_moments(dimensions: int) -> Callable[..., None]:
             counts: Any, indices: Any, places: Any, sizes: Any, edges: Any, unit: Any, order: Any,
             ) -> None:  # fmt: skip
         places_of = np.empty(block, np.uint64)  # signed ones would be checked for their sign
-        offset, whole = np.empty(block), np.empty(block, np.int64)
+        offset, rounded = np.empty(block), np.empty(block)
         factors = np.empty((dimensions, order + 1, width))
         products = np.empty((dimensions, width))
         for first in range(0, len(columns[0]), block):
@@ -176,7 +179,7 @@ def _run_moments(dimensions: int) -> Callable[..., None]:
                 for further in range(axis, last):
                     _multiply(factors[further, indices[n, further]], products, further)
                 factor = factors[last, indices[n, last]]
-                _add(state[np.uint64(places[n]) :], place, products[last], factor, whole)
+                _add(state[np.uint64(places[n]) :], place, products[last], factor, rounded)
 
     return run
 
@@ -270,12 +273,13 @@ def _multiply(factor: Any, products: Any, axis: Any) -> None:
 
 
 @inlined
-def _add(sums: Any, place: Any, product: Any, factor: Any, whole: Any) -> None:
+def _add(sums: Any, place: Any, product: Any, factor: Any, rounded: Any) -> None:
     """Round the products and add them; two loops, because only the first may run abreast."""
     for i in range(len(place)):
-        whole[i] = np.int64(np.rint(product[i] * factor[i]))
+        rounded[i] = product[i] * factor[i] + _ROUNDING
+    bits = rounded.view(np.int64)
     for i in range(len(place)):
-        sums[place[i]] += whole[i]
+        sums[place[i]] += bits[i] - _ROUNDED
 
 
 # --- B-splines: a vector at a time
@@ -378,7 +382,8 @@ def _add_abreast(_typing: Any, sums: Any, begin: Any, starts: Any, outer: Any, o
                  factors: Any, at: Any, count: Any) -> Any:  # fmt: skip
     """Add ``int64(rint(outer[of + n] * factors[at + r]))``, eight r, to the sums of start n.
 
-    The compiler does not find vectors here: it cannot know that arrays never overlap.
+    The compiler does not find vectors here: it cannot know that arrays never overlap. Nor has every
+    processor an instruction that makes integers of a vector; the bits of a sum are there on all.
     """
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -387,14 +392,14 @@ def _add_abreast(_typing: Any, sums: Any, begin: Any, starts: Any, outer: Any, o
         )
         begin, of, at, count = (given[n] for n in (1, 4, 6, 7))
         weights = builder.load(_vector(builder, factors, at), align=8)
-        rint = get_or_insert_function(
-            builder.module, ir.FunctionType(_NUMBERS, [_NUMBERS]), f"llvm.rint.v{_ABREAST}f64"
-        )
+        rounding = ir.Constant(_NUMBERS, [_ROUNDING] * _ABREAST)
+        rounded = ir.Constant(_WORDS, [_ROUNDED] * _ABREAST)
         with for_range(builder, count) as loop:
             scale = builder.load(builder.gep(outer, [builder.add(of, loop.index)]))
             start = builder.load(builder.gep(starts, [loop.index]))
             product = builder.fmul(_splat(builder, scale), weights)
-            whole = builder.fptosi(builder.call(rint, [product]), _WORDS)
+            bits = builder.bitcast(builder.fadd(product, rounding), _WORDS)
+            whole = builder.sub(bits, rounded)
             place = _vector(builder, sums, builder.add(begin, start), _WORDS)
             builder.store(builder.add(builder.load(place, align=8), whole), place, align=8)
         return context.get_dummy_value()
@@ -468,7 +473,7 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     require_inside(state, rows, terms)  # the loops check nothing
     if len(rows.columns[0]) == 0:
         return
-    if terms.splines and terms.order >= _ABREAST:
+    if terms.bits > _MOST_BITS or (terms.splines and terms.order >= _ABREAST):
         add_slowly(state, rows, terms)
         return
     if len(terms.indices) >= _MANY_TERMS and state.nbytes > _CACHE_BYTES:

@@ -84,6 +84,9 @@ class Measurement:
         Axes and constant feature of the linear functions whose weights these are, if any.
     outputs : int
         How many functions; one record moves them together as `sensitivity` says.
+    extent : (float, float), optional
+        The least and the largest value of an output, in data units; None where no more is known
+        than its bias says.
     fraction : Fraction
         Of the release's budget: what the noise that is added to its values spends.
     spent : Fraction
@@ -143,6 +146,7 @@ class Measurement:
     entries: tuple[str, ...] = ()
     features: tuple[float, ...] | None = None
     outputs: int = 1
+    extent: tuple[float, float] | None = None
     fraction: Fraction = WHOLE
     spent: Fraction = Fraction(0)
     unit: float = 1.0
@@ -182,6 +186,12 @@ class Measurement:
     def unsigned(self) -> bool:
         """Whether it is a sum of kernels, and no weight is negative."""
         return self.counted_in == self.name
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest value of an output, in data units; infinite if not known."""
+        top = self.unit * getattr(self.bias, "highest", math.inf)
+        return self.extent or (0.0 if self.unsigned else -top, top)
 
     @property
     def approximation(self) -> Approximation:

@@ -289,6 +289,9 @@ def _table_error(kernel: Kernel, cells: Cells, order: int) -> float:
     return OUTWARD * (ulps * UNIT_ROUNDOFF * kernel.peak + 2 * shift + alias)
 
 
+_CACHED_ENTRIES = 1 << 16
+
+
 def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArray]) -> FloatArray:
     """``sum_a sum_j prod_i c_{a_i}(v_i, j_i) state[a, j] / 2^bits`` for the tables' v.
 
@@ -308,13 +311,26 @@ def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArra
         for index, moment in zip(sketch.indices, state, strict=True)
     }
     for table in tables:  # each step replaces the first cell axis by a last lattice axis
-        reduced: dict[tuple[int, ...], FloatArray] = {}
-        for index, values in partial.items():
-            term = np.tensordot(values, table[index[0]], axes=(0, 1))
-            rest = index[1:]
-            reduced[rest] = reduced[rest] + term if rest in reduced else term
-        partial = reduced
+        terms: dict[tuple[int, ...], list[FloatArray]] = {}
+        for index, values in partial.items():  # C order: of each rest the degrees from 0 up
+            terms.setdefault(index[1:], []).append(values)
+        partial = {rest: _summed(values, table) for rest, values in terms.items()}
     return partial[()]
+
+
+def _summed(values: Sequence[FloatArray], table: FloatArray) -> FloatArray:
+    """``sum_a sum_j values_a[j] table[a, :, j]``, degree by degree: see `contraction_error`."""
+    flat, width = [one.reshape(len(one), -1) for one in values], table.shape[1]
+    total = np.empty((flat[0].shape[1], width))
+    height = min(len(total), 64 * max(1, _CACHED_ENTRIES // (64 * width)))  # whole tiles of BLAS
+    term = np.empty((height, width))
+    for first in range(0, len(total), height):
+        rows = slice(first, first + height)
+        here = total[rows]
+        np.matmul(flat[0][:, rows].T, table[0].T, out=here)
+        for one, degree in zip(flat[1:], table[1:], strict=False):
+            here += np.matmul(one[:, rows].T, degree.T, out=term[: len(here)])
+    return total.reshape(*values[0].shape[1:], width)
 
 
 def mapped_table(table: FloatArray, matrix: FloatArray | None) -> FloatArray:

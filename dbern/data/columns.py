@@ -60,7 +60,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 def _can_hold(kind: pa.DataType, column: Column) -> bool:
     plain, values = plain_type(kind), column.categories
     fits = (
-        (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
+        (pa.types.is_boolean(plain) and all(type(v) is bool for v in values))
         or (pa.types.is_integer(plain) and all(type(v) is int for v in values))
         or (is_text(plain) and all(isinstance(v, str) for v in values))
     )

@@ -38,27 +38,13 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class Frame:
-    """The columns of a table that a spec reads.
+    """The columns of a table that a spec reads."""
 
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Of these columns alone.
-    others : tuple of str
-        Names of the columns that it does not read.
-    count : callable
-        How many rows there are; None where only reading would tell.
-    read : callable
-        Record batches of that schema; of some tables only once.
-    partitions : tuple of dask.delayed.Delayed
-        Of a Dask frame, which is not read here.
-    """
-
-    schema: pa.Schema
-    others: tuple[str, ...]
-    count: Callable[[], int | None]
-    read: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)
-    partitions: tuple[Any, ...] = ()
+    schema: pa.Schema  # of these columns alone
+    others: tuple[str, ...]  # columns that it does not read
+    count: Callable[[], int | None]  # of rows; None where only reading would tell
+    read: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)  # of some tables only once
+    partitions: tuple[Any, ...] = ()  # delayed, of a Dask frame, which is not read here
 
     @property
     def facts(self) -> tuple[FileFacts, ...]:

@@ -18,52 +18,26 @@ import pyarrow as pa
 from dbern.data.columns import is_number, is_text, is_time, plain_type
 from dbern.data.parquet import FileFacts, discover, each, folder_values, leaves, opened
 from dbern.errors import SpecError
-from dbern.system import is_url
+from dbern.system import counted, is_url
 
 # --- What a person may do with the columns of files, by their schemas alone
 
 
 @dataclass(frozen=True)
 class FoundColumn:
-    """A column of a file or of its folders, by its schema alone.
+    """A column of a file or of its folders, by its schema alone."""
 
-    Attributes
-    ----------
-    name : str
-        Of nested ones with dots.
-    kind : str
-        Its type, or "folder".
-    bounds : "numbers", "times" or ""
-        What its bounds are where it is an axis or a response; empty where it cannot be one.
-    listed : bool
-        Whether its values can be listed, for a label, a group or a filter.
-    """
-
-    name: str
-    kind: str
-    bounds: str
-    listed: bool
+    name: str  # of nested ones with dots
+    kind: str  # its type, or "folder"
+    bounds: str  # as an axis or a response, "numbers" or "times"; empty where it cannot be one
+    listed: bool  # whether its values can be, for a category, label, group or filter
 
 
-def _read_schemas(
-    files: Sequence[str],
-) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
-    """Return what the footers of the files say: no value, no statistic.
-
-    Raises
-    ------
-    SpecError
-        For a file that is not Parquet.
-    """
-    return tuple(each(_found, files))
-
-
-def _found(path: str) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
+def _found(path: str) -> tuple[FileFacts, dict[str, FoundColumn]]:
     facts, schema = opened(path)
+    folders = (FoundColumn(name, "folder", "numbers", True) for name in folder_values(path))
     inside = {name: _column(name, kind) for name, kind in leaves(schema)}
-    names = [name for name in folder_values(path) if name not in inside]
-    folders = [FoundColumn(name, "folder", "numbers", listed=True) for name in names]
-    return facts, (*inside.values(), *folders)
+    return facts, inside | {one.name: one for one in folders if one.name not in inside}
 
 
 def _column(name: str, kind: pa.DataType) -> FoundColumn:
@@ -81,19 +55,11 @@ _SHOWN_FILES = 10
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column of some of the files.
-
-    Attributes
-    ----------
-    kinds : tuple of FoundColumn
-        Once for each type that it has, in the order of the files.
-    missing : tuple of str
-        Paths of the files without it.
-    """
+    """A column of some of the files."""
 
     name: str
-    kinds: tuple[FoundColumn, ...]
-    missing: tuple[str, ...]
+    kinds: tuple[FoundColumn, ...]  # once for each type that it has, in the order of the files
+    missing: tuple[str, ...]  # paths of the files without it
 
     @property
     def bounds(self) -> str:
@@ -103,17 +69,17 @@ class SourceColumn:
 
     @property
     def listed(self) -> bool:
-        """Whether it can be a label, a group or a filter."""
+        """Whether it can be an axis of categories, a label, a group or a filter."""
         return all(found.listed for found in self.kinds) and not self.missing
 
     @property
     def use(self) -> str:
         """What a spec can use it for."""
         if self.missing:
-            return f"none: missing in {len(self.missing)} files, such as {self.missing[0]}"
-        roles = (["axis", "response"] if self.bounds else []) + (
-            ["label", "group", "filter"] if self.listed else []
-        )
+            files = counted(len(self.missing), "file")
+            return f"none: missing in {files}, such as {self.missing[0]}"
+        roles = ["axis", "response"] if self.bounds else []
+        roles += ["category", "label", "group", "filter"] if self.listed else []
         return ", ".join(roles) or "none: write it as another type"
 
 
@@ -146,13 +112,11 @@ class Source:
 
     def explain(self, *, rows: bool = False) -> str:
         """Return the same as text."""
-        groups = sum(len(file.row_groups) for file in self.files)
-        counts = [f"{len(self.files)} files", f"{groups} row groups"]
-        if rows:
-            counts.append(f"{sum(file.rows for file in self.files)} rows")
-        lines = [f"{self.source}: {', '.join(counts)}"]
-        lines += [f"  {_described(file, rows)}" for file in self.files[:_SHOWN_FILES]]
-        if len(self.files) > _SHOWN_FILES:
+        files = counted(len(self.files), "file")
+        lines = [f"{self.source}: {files}, {_counts(self.files, rows)}"]
+        shown = self.files[:_SHOWN_FILES]
+        lines += [f"  {file.path}: {_counts([file], rows)}" for file in shown]
+        if len(self.files) > len(shown):
             lines.append(f"  and {len(self.files) - _SHOWN_FILES} more; --json lists all")
         table = [
             (column.name, " or ".join(found.kind for found in column.kinds), column.use)
@@ -188,12 +152,13 @@ class Source:
             if column.bounds:
                 of = "two dates or two times" if column.bounds == "times" else "two numbers"
                 kind = column.kinds[0].kind
-                yield f"# TODO {_key(column.name)} = [low, high]  # {of}; {kind}"
+                yield f"# TODO {toml_key(column.name)} = [low, high]  # {of}; {kind}"
         listed = [_text(column.name) for column in self.columns if column.listed]
         if listed:
             yield "\n# For learners that use them: [data.label] with column and classes,"
-            yield "# [data.group] with column and values. Which rows count: [data.filter] with"
-            yield "# column and values. These columns can be listed:"
+            yield "# [data.group] with column and values, and axes of categories among the bounds,"
+            yield "# NAME = { values = [..] }. Which rows count: [data.filter] with column and"
+            yield "# values. These columns can be listed:"
             yield f"# {', '.join(listed)}"
         yield "\n[target]"
         yield '# TODO kind      = "kernel-density"'
@@ -213,19 +178,13 @@ def inspect_source(source: str) -> Source:
     SpecError
         Where there are no files, or one is not Parquet.
     """
-    found = _read_schemas(discover(source))
-    names = dict.fromkeys(column.name for _, columns in found for column in columns)
-    return Source(source, tuple(facts for facts, _ in found), tuple(_gathered(found, names)))
-
-
-def _gathered(
-    found: tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...], names: dict[str, None]
-) -> Iterator[SourceColumn]:
-    by_file = [(facts, {column.name: column for column in columns}) for facts, columns in found]
-    for name in names:
-        kinds = dict.fromkeys(columns[name] for _, columns in by_file if name in columns)
-        missing = tuple(facts.path for facts, columns in by_file if name not in columns)
-        yield SourceColumn(name, tuple(kinds), missing)
+    found = list(each(_found, discover(source)))
+    columns = []
+    for name in dict.fromkeys(name for _, inside in found for name in inside):
+        kinds = dict.fromkeys(inside[name] for _, inside in found if name in inside)
+        missing = tuple(facts.path for facts, inside in found if name not in inside)
+        columns.append(SourceColumn(name, tuple(kinds), missing))
+    return Source(source, tuple(facts for facts, _ in found), tuple(columns))
 
 
 def write_skeleton(source: Source, path: Path) -> None:
@@ -240,12 +199,13 @@ def write_skeleton(source: Source, path: Path) -> None:
         raise SpecError(f"--spec: {path} cannot be written ({why}). Write another path.") from None
 
 
-def _described(file: FileFacts, rows: bool) -> str:
-    text = f"{file.path}: {len(file.row_groups)} row groups"
-    return f"{text}, {file.rows} rows" if rows else text
+def _counts(files: Sequence[FileFacts], rows: bool) -> str:
+    text = counted(sum(len(file.row_groups) for file in files), "row group")
+    return f"{text}, {counted(sum(file.rows for file in files), 'row')}" if rows else text
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """Return a name as a key of TOML, in quotes where it needs them."""
     return name if _BARE.fullmatch(name) else _text(name)
 
 

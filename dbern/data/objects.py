@@ -36,29 +36,14 @@ _REGION = "us-east-1"
 
 
 class Settings(NamedTuple):
-    """Which store, and how to speak to it.
+    """Which store, and how to speak to it."""
 
-    Attributes
-    ----------
-    server : str
-        Its address; empty for Amazon's.
-    region : str
-        Its region.
-    authority : str
-        A file of certificates to trust; empty for the system's.
-    credentials, profile : str
-        A file of credentials, and which of them; empty where the environment or the identity of
-        the machine gives them.
-    changed : tuple of int
-        When the two files were last changed: whoever keeps a client makes another one then.
-    """
-
-    server: str
+    server: str  # its address; empty for Amazon's
     region: str
-    authority: str
-    credentials: str
-    profile: str
-    changed: tuple[int, int]
+    authority: str  # a file of certificates to trust; empty for the system's
+    credentials: str  # a file; empty where the environment or the identity of the machine has them
+    profile: str  # which of them
+    changed: tuple[int, int]  # when the two files were: whoever keeps a client makes another then
 
 
 def settings() -> Settings:
@@ -327,7 +312,7 @@ def matching(url: str) -> list[str]:
     return [f"{place}/{name}" for name in names if _matches(name.split("/"), pattern)]
 
 
-def identity(url: str) -> tuple[int, str]:
+def identity(url: str) -> tuple[int, bytes]:
     """Return the size of an object and its entity tag, which changes with its content.
 
     The tag may be a hash of the records: it is private.
@@ -337,7 +322,7 @@ def identity(url: str) -> tuple[int, str]:
     bucket, key = _parts(url)
     with _told():
         found = obstore.head(_client(bucket, settings()), key)
-    return found["size"], found["e_tag"] or ""
+    return found["size"], (found["e_tag"] or "").encode()
 
 
 def open_file(url: str) -> Any:
@@ -405,10 +390,7 @@ def _client(bucket: str, given: Settings) -> Any:
             "timeout": timedelta(seconds=_TIMEOUT_SECONDS),
             **({"root_certificate": certificates} if certificates else {}),
         },
-        retry_config={
-            "max_retries": _RETRIES,
-            "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
-        },
+        retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
     )
 
 

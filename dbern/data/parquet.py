@@ -188,24 +188,12 @@ class UnreadableFileError(Exception):
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a Parquet footer says about a file, statistics left unread.
+    """What a Parquet footer says about a file, statistics left unread."""
 
-    Attributes
-    ----------
-    path : str
-        Absolute path, or URL.
-    size : int
-        Bytes.
-    row_groups : tuple of int
-        Rows of each row group.
-    columns : int
-        That the footer describes for each row group; 0 where that is not known.
-    """
-
-    path: str
-    size: int
-    row_groups: tuple[int, ...]
-    columns: int = field(default=0, compare=False)
+    path: str  # absolute, or a URL
+    size: int  # in bytes
+    row_groups: tuple[int, ...]  # rows of each
+    columns: int = field(default=0, compare=False)  # of each row group; 0 where it is not known
 
     @property
     def rows(self) -> int:
@@ -384,13 +372,8 @@ def footer_tag(path: str, salt: bytes) -> str:
         Where the file cannot be opened.
     """
     with _failures_told(path):
-        size, content = _object_tag(path) if is_url(path) else _file_tag(path)
+        size, content = identity(path) if is_url(path) else _file_tag(path)
     return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
-
-
-def _object_tag(url: str) -> tuple[int, bytes]:
-    size, tag = identity(url)
-    return size, tag.encode()
 
 
 def _file_tag(path: str) -> tuple[int, bytes]:
@@ -508,38 +491,29 @@ class Stream:
         return max(1, BATCH_ROWS * TEXT_BYTES // longest)
 
 
-def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
-    return np.full((rows, *np.shape(value)), value)
-
-
 def records_of(
     batch: pa.RecordBatch, columns: Sequence[Column], only: Column | None, path: str = ""
 ) -> dict[str, FloatArray]:
     """Return the columns of a batch as floats; those that it has not are what folders say."""
     inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
-    return _records(
-        {
-            column: as_floats(_leaf(batch, inside[column.name]), column)
-            if column.name in inside
-            else _repeated(of_text(folder_values(path)[column.name], column), len(batch))
-            for column in columns
-        },
-        only,
-    )
+    values = {}
+    for column in columns:
+        if column.name in inside:
+            values[column] = as_floats(_leaf(batch, inside[column.name]), column)
+        else:
+            said = of_text(folder_values(path)[column.name], column)
+            values[column] = np.full((len(batch), *np.shape(said)), said)
+    named = {column.name: floats for column, floats in values.items() if column != only}
+    if only is None:
+        return named
+    out = np.isnan(values[only])
+    return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
 
 
 def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
     """Return a column of a batch, null where what it is nested in is."""
     values = batch.column(parts[0])
     return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
-
-
-def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
-    named = {column.name: floats for column, floats in values.items() if column != only}
-    if only is None:
-        return named
-    out = np.isnan(values[only])
-    return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
 
 
 def read_batches(

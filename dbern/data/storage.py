@@ -43,15 +43,7 @@ def is_object_name(name: str) -> bool:
 
 
 def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
-    """Yield the content of a plain file below a folder, block by block.
-
-    Raises
-    ------
-    IntegrityError
-        Where it has more than `most` bytes, is no plain file, or is behind a link.
-    OSError
-        Where it is not there, or cannot be read.
-    """
+    """Yield a plain file's content, of `most` bytes at most, that is behind no link."""
     handle = _open(root, name)
     try:
         left = os.fstat(handle).st_size
@@ -65,13 +57,7 @@ def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
 
 
 def _names_below(root: Path) -> Iterator[str]:
-    """Yield the names of everything below a folder but folders; links are not followed.
-
-    Raises
-    ------
-    OSError
-        Where a folder cannot be read.
-    """
+    """Yield the names of everything below a folder but folders; links are not followed."""
     for folder, folders, files in os.walk(root, onerror=_raise):
         for name in folders + files:
             path = Path(folder, name)
@@ -260,6 +246,29 @@ class Folder:
     def _beside(self, release_id: str, what: str) -> Path:
         """Return a hidden sibling that belongs to this release alone."""
         return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
+
+
+class Memory(Folder):
+    """Objects in memory, by name, to be read only; readers check digests as they do on a disk."""
+
+    def __init__(self, objects: Mapping[str, bytes]) -> None:
+        super().__init__(Path("memory"))
+        self._objects = objects
+
+    def exists(self) -> bool:
+        """Return whether anything is there."""
+        return True
+
+    def parts(self, name: str, most: int = MOST_METADATA) -> Iterator[bytes]:
+        """Yield one object, whatever the most that may be read: it is in memory already."""
+        del most
+        if name not in self._objects:
+            raise FileNotFoundError(name)
+        yield self._objects[name]
+
+    def names(self) -> list[str]:
+        """Return the sorted names of everything but the manifest."""
+        return sorted(name for name in self._objects if name != MANIFEST)
 
 
 class Bucket:

@@ -109,6 +109,12 @@ class _Released(RiskModel, ABC):
         return OUTWARD * self.n * self.weight_sensitivity / self.unit
 
     @property
+    def _norm(self) -> float:
+        """Bound that of the mean of the minimizers, concave in a shard's weight."""
+        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
+        return self.risk.norm(total)
+
+    @property
     @abstractmethod
     def function_sensitivity(self) -> float:
         """n times a function's sensitivity at one point."""
@@ -157,9 +163,8 @@ class RiskMinimizer(_Released):
 
     @cached_property
     def bias(self) -> Approximation:
-        """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
-        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
-        norm = self.risk.norm(total) / self.unit
+        """The space's, for the norm of the mean of the minimizers."""
+        norm = self._norm / self.unit
         return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
 
     @property
@@ -207,7 +212,11 @@ class LinearFunctions(_Released):
     def measurement(self) -> Measurement:
         """Return it as a measurement: before n is known, one that only says so."""
         features = self.space.dimensions, self.space.kernel.constant
-        return replace(super().measurement(), entries=self.entries, features=features)
+        found = replace(super().measurement(), entries=self.entries, features=features)
+        if not self.n:
+            return found
+        highest = OUTWARD * self._norm * self.space.bound  # by Cauchy and Schwarz
+        return replace(found, extent=(-highest, highest))
 
     @property
     def entries(self) -> tuple[str, ...]:

@@ -331,6 +331,12 @@ class PerturbedRisk:
         """``a n``."""
         return OUTWARD * self.weight * self.n
 
+    @property
+    def undisturbed(self) -> float:
+        """Bound ``|W|`` of the minimizer without b, by ``J(W) <= J(0)`` and by its gradient."""
+        pulled = self.total * self.loss.slope * self.norm
+        return OUTWARD * min(pulled, math.sqrt(2 * self.total * self.loss.at_zero))
+
     @cached_property
     def radius(self) -> float:
         """B: no minimizer is larger, but for b beyond what has probability exp(-64).

@@ -193,8 +193,10 @@ class PerturbedFunctions:
     def measurement(self) -> Measurement:
         """Return it as a measurement, whose fraction pays for what is added at the end."""
         one = self.model.measurement()
+        highest = OUTWARD * self.radius * self.risk.norm * self.risk.undisturbed
         return replace(
             one,
+            extent=(-highest, highest),
             sensitivity=self.sensitivity,
             accumulator=lambda strategy, n, tolerance: PerturbedAccumulator(self, strategy),  # noqa: ARG005
             function_sensitivity=OUTWARD * math.sqrt(self.risk.features) * self._moved,

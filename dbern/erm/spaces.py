@@ -140,7 +140,7 @@ class Space(ABC):
 
 @dataclass(frozen=True)
 class ProjectedGaussian:
-    """``phi(x) . phi(y)`` for points of the unit cube; use `project_gaussian`.
+    """``phi(x) . phi(y)`` for points of the unit cube; use `on_lattice`.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class ProjectedGaussian:
 
     Examples
     --------
-    >>> kernel = project_gaussian([0.3], k=[20], rank=[8])
+    >>> kernel = ProjectedGaussian.on_lattice([0.3], k=[20], rank=[8])
     >>> kernel.features(np.array([[0.5], [0.6]])).shape
     (2, 8)
     >>> bool(abs(kernel(np.array([[0.5]]), np.array([[0.6]])) - np.exp(-1 / 18)) < 1e-5)
@@ -161,6 +161,22 @@ class ProjectedGaussian:
 
     scales: tuple[float, ...]
     spectra: tuple[AxisSpectrum, ...] = ()
+
+    @classmethod
+    def on_lattice(
+        cls, scales: Sequence[float], k: Sequence[int], rank: Sequence[int]
+    ) -> ProjectedGaussian:
+        """Return the kernel on the leading eigenvectors of each axis's k + 1 lattice points.
+
+        Examples
+        --------
+        >>> cut_at = lambda d: ProjectedGaussian.on_lattice([0.3, 0.3], [20, 20], [d, d]).cut
+        >>> cut_at(10) < 1e-2 * cut_at(6)
+        True
+        """
+        axes = zip(scales, k, rank, strict=True)
+        spectra = tuple(axis_spectrum(densities.Gaussian(b), n, d, 0.5) for b, n, d in axes)
+        return cls(tuple(scales), spectra)
 
     @cached_property
     def _maps(self) -> tuple[FloatArray, ...]:
@@ -266,22 +282,6 @@ class ProjectedGaussian:
         total = risk.most_weight
         amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
         return OUTWARD * total * risk.slope * self.cut * amplified
-
-
-def project_gaussian(
-    scales: Sequence[float], k: Sequence[int], rank: Sequence[int]
-) -> ProjectedGaussian:
-    """Return the Gaussian kernel on the leading eigenvectors of each axis's k + 1 lattice points.
-
-    Examples
-    --------
-    >>> coarse, fine = (project_gaussian([0.3, 0.3], [20, 20], [d, d]) for d in (6, 10))
-    >>> fine.cut < 1e-2 * coarse.cut
-    True
-    """
-    axes = zip(scales, k, rank, strict=True)
-    spectra = tuple(axis_spectrum(densities.Gaussian(b), n, d, 0.5) for b, n, d in axes)
-    return ProjectedGaussian(tuple(scales), spectra)
 
 
 def _peak(bandwidth: float) -> float:
@@ -486,7 +486,7 @@ def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian |
     if min(scales) < _NARROWEST or math.prod(max(1.0, 0.5 / b) for b in scales) > _MOST_FEATURES:
         return None
     k = [max(8, math.ceil(_NODES / scale)) for scale in scales]
-    full = project_gaussian(scales, k, [count + 1 for count in k])
+    full = ProjectedGaussian.on_lattice(scales, k, [count + 1 for count in k])
     for threshold in _THRESHOLDS:
         rank = [sum(mu > threshold * s.levels[0] for mu in s.levels) for s in full.spectra]
         if math.prod(rank) > _MOST_FEATURES:

@@ -47,15 +47,7 @@ def granted_terms(
     period: str | None,
     random_dp: bool | None,
 ) -> Terms:
-    """Return the terms of a grant; the first one fixes them, later ones may leave them out.
-
-    Raises
-    ------
-    BudgetError
-        When they are not those of the first grant.
-    SpecError
-        When the accountant or the period is not available.
-    """
+    """Return the terms of a grant; the first one fixes them, later ones may leave them out."""
     _require_known("accountant", accountant, ACCOUNTANTS)
     _require_known("period", period, PERIODS)
     fixed = rows.terms_of(connection, dataset)
@@ -81,18 +73,10 @@ def dataset_terms(
     charge: Budget | None = None,
     wanted: Terms | None = None,
 ) -> Terms:
-    """Return the terms that the first grant fixed.
+    """Return the terms that the first grant fixed; a refusal advises to grant `charge`, `wanted`.
 
-    Parameters
-    ----------
-    charge, wanted : Budget, Terms, optional
-        What the grant should be that a refusal advises.
-
-    Raises
-    ------
-    BudgetError
-        When nothing was ever granted. It names the ledger's other datasets first: a grant to a
-        misspelt name is a second budget for the same people.
+    It names the ledger's other datasets first: a grant to a misspelt name is a second budget for
+    the same people.
     """
     terms = rows.terms_of(connection, dataset)
     if terms is not None:
@@ -112,13 +96,7 @@ def dataset_terms(
 def account(
     connection: Connection, url: str, dataset: str, at: str, request: Request | None = None
 ) -> DatasetStatus:
-    """Return a dataset's account at a time; `request` is what a refusal advises to grant for.
-
-    Raises
-    ------
-    BudgetError
-        When nothing was ever granted.
-    """
+    """Return a dataset's account at a time; `request` is what a refusal advises to grant for."""
     wanted = None if request is None else Terms(request.neighbors, request.unit)
     charge = None if request is None else request.charge
     terms = dataset_terms(connection, url, dataset, charge, wanted)
@@ -127,8 +105,8 @@ def account(
     history = rows.history(connection, dataset)
 
     def total(counted: Iterable[ReleaseRow]) -> Amount:
-        start = granted - granted
-        return sum((charged_amount(granted, one.charge, one.rho) for one in counted), start=start)
+        amounts = (charged_amount(granted, one.charge, one.rho) for one in counted)
+        return sum(amounts, start=granted - granted)
 
     period = period_of(at, terms.period)
     current: list[ReleaseRow] = []
@@ -261,9 +239,7 @@ def _grant_command(
 def _with_decimals(amounts: str) -> str:
     """Write beside each fraction about how much it is: nobody reads 5/3 at a glance."""
     return re.sub(
-        r"-?\d+/\d+",
-        lambda match: f"{match[0]} (about {float(Fraction(match[0])):.6g})",
-        amounts,
+        r"-?\d+/\d+", lambda match: f"{match[0]} (about {float(Fraction(match[0])):.6g})", amounts
     )
 
 
@@ -301,13 +277,7 @@ class Comparison:
     inputs: tuple[Change, ...]
 
     def require_same(self, url: str) -> None:
-        """Require that the request is the release of its name and may go on.
-
-        Parameters
-        ----------
-        url : str
-            The ledger's, for the command that a refusal names.
-        """
+        """Require that the request is the release of its name, and may go on."""
         title, state = self.reservation.title, self.reservation.state
         if state is State.ABANDONED:
             raise SpecError(
@@ -320,16 +290,18 @@ class Comparison:
                 "published, or choose a new release name, which spends again."
             )
         if self.identity:
+            found = _first([str(change) for change in self.identity])
             raise SpecError(
-                f"{title}: is another release ({_listed(self.identity)}). Undo the change, or "
-                "choose a new release name, which spends again."
+                f"{title}: is another release ({found}). Undo the change, or choose a new release "
+                "name, which spends again."
             )
         if self.inputs and state in PENDING:
             self._refuse_inputs(url)
 
     def _refuse_inputs(self, url: str) -> None:
         what = f"{self.reservation.title}: its input changed"
-        keys = _keys(self.inputs)
+        # The keys alone: a file's compressed size depends on its records.
+        keys = _first([change.key for change in self.inputs])
         abandon = self.reservation.abandon_command(url)
         if self.reservation.state is State.RESERVED:
             raise SpecError(
@@ -350,9 +322,7 @@ def compared(reservation: Reservation, request: Request) -> Comparison:
     identity = changes(reservation.identity, request.identity)
     charge = changes(_charge(reservation.charge), _charge(request.charge))
     return Comparison(
-        reservation,
-        tuple(identity or charge),
-        tuple(changes(reservation.inputs, request.inputs)),
+        reservation, tuple(identity or charge), tuple(changes(reservation.inputs, request.inputs))
     )
 
 
@@ -368,15 +338,6 @@ def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[Change
     ['bounds was in the order x, y, is in the order y, x']
     """
     return _differences(json.loads(rows.json_text(was)), json.loads(rows.json_text(now)), "")
-
-
-def _listed(found: Sequence[Change]) -> str:
-    return _first([str(change) for change in found])
-
-
-def _keys(found: Sequence[Change]) -> str:
-    """Name the changed keys alone: a file's compressed size depends on its records."""
-    return _first([change.key for change in found])
 
 
 def _first(parts: Sequence[str]) -> str:

@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
-from dbern.errors import (
-    BudgetError,
-    EnvironmentRefusedError,
-    IntegrityError,
-    SpecError,
-)
+from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
 from dbern.ledger import accounts, restore, tables
 from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.restore import Backend, writing
-from dbern.ledger.secrets import Point, Spool, Staging
+from dbern.ledger.secrets import Point
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
 from dbern.ledger.underway import ReleaseSecrets
@@ -188,9 +183,10 @@ class BudgetLedger:
 
     def __init__(self, backend: Backend, ledger_id: str) -> None:
         self._backend = backend
-        self._secrets = ReleaseSecrets(backend, ledger_id)
-        self.run_record, self.sweep = self._secrets.run_record, self._secrets.sweep
-        self.left_over = self._secrets.left_over
+        self._secrets = secrets = ReleaseSecrets(backend, ledger_id)
+        self.key, self.staging, self.spool = secrets.key, secrets.staging, secrets.spool
+        self.run_record, self.sweep = secrets.run_record, secrets.sweep
+        self.left_over = secrets.left_over
         self.id = ledger_id
 
     @classmethod
@@ -513,40 +509,6 @@ class BudgetLedger:
             given_up = accounts.recorded(connection, found, changed, found.state.value, after.value)
         self._secrets.destroy(given_up)
         return Abandoned(given_up, refunded)
-
-    def key(self, reservation: Reservation) -> bytes:
-        """Return the release key; it never leaves the releasing process.
-
-        Raises
-        ------
-        IntegrityError
-            When it is missing or damaged: the release can only be abandoned.
-        """
-        return self._secrets.key(reservation)
-
-    def staging(self, reservation: Reservation) -> Staging:
-        """Return where the release's exact center is staged.
-
-        Raises
-        ------
-        IntegrityError
-            When the key is missing.
-        ReleaseError
-            When the directory cannot be made.
-        EnvironmentRefusedError
-            When this process was told no place for it.
-        """
-        return self._secrets.staging(reservation)
-
-    def spool(self, reservation: Reservation) -> Spool:
-        """Return where the rows of a data frame are kept, encrypted, until the release is over.
-
-        Raises
-        ------
-        IntegrityError, EnvironmentRefusedError
-            As `staging`.
-        """
-        return self._secrets.spool(reservation)
 
     def lock(
         self, reservation: Reservation, wait: Callable[[], None] | None = None

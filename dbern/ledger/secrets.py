@@ -20,6 +20,7 @@ import stat
 import struct
 import weakref
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -37,28 +38,15 @@ from dbern.types import Int64Array
 # --- Files that survive a power cut once the call has returned
 
 
-def _write_new(path: Path, content: bytes) -> None:
+def _write_new(path: Path, *content: bytes) -> None:
     """Create `path`, readable by its owner alone, with `content` on the disk; all or nothing.
 
     The directory entry is the caller's to sync (see `sync_directory`).
-
-    Raises
-    ------
-    OSError
-        When the file exists or cannot be written whole; then nothing is left of it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _write_new(Path(folder, "a"), b"secret")
-    ...     oct(Path(folder, "a").stat().st_mode & 0o777)
-    '0o600'
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -282,20 +270,7 @@ class Staging:
             center, and noise of the other's law.
         """
         path, content = self._path(component, block), _encoded(values)
-        if path.exists():
-            self._require_same(component, block, content)
-            return
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, content, _place(component, block))
-        temporary = self.directory / f"{secrets.token_hex(8)}.partial"
-        with _reported(self.directory):
-            _write_new(temporary, sealed)
-            try:
-                new = _link_new(temporary.name, path.name, self._handle)
-            finally:
-                temporary.unlink(missing_ok=True)
-            os.fsync(self._handle)
-        if not new:
+        if path.exists() or not self._written(path, content, _place(component, block)):
             self._require_same(component, block, content)
 
     def get(self, component: str, block: int) -> Int64Array:
@@ -337,12 +312,14 @@ class Staging:
         """
         mac = hmac.new(self._seal_key, _SEAL_FORMAT, hashlib.sha256)
         digests = {}
-        for component in self.components():
-            for block in self.blocks(component):
-                content = self._plaintext(component, block)
-                mac.update(_place(component, block) + struct.pack(">Q", len(content)))
-                mac.update(content)
-                digests[component, block] = hashlib.sha256(content).digest()
+        with ThreadPoolExecutor(1) as beside:  # a block is hashed twice, at the same time
+            for component in self.components():
+                for block in self.blocks(component):
+                    content = self._plaintext(component, block)
+                    digest = beside.submit(hashlib.sha256, content)
+                    mac.update(_place(component, block) + struct.pack(">Q", len(content)))
+                    mac.update(content)
+                    digests[component, block] = digest.result().digest()
         self._verified = digests  # what `get` gives from now on is what was sealed
         return mac.digest()
 
@@ -353,6 +330,16 @@ class Staging:
                 f"The center staged in {self.directory} is not the one that was charged for: no "
                 "noise is drawn. Restore the directory, or abandon the release (the charge stands)."
             )
+
+    def decide(self, what: str, choice: int) -> int:
+        """Note a choice, once and durably, and return the one that was noted first.
+
+        Of arrays that were charged for once, another run must not publish others than this one,
+        whatever has become of the code that chooses.
+        """
+        path, about = self.directory / f"{what}.decided", f"decided: {what}".encode()
+        self._written(path, struct.pack(">Q", choice), about)
+        return int(*struct.unpack(">Q", self._opened(path, about, f"choice of {what}")))
 
     def clear(self) -> None:
         """Begin a new, empty directory, to count again.
@@ -379,19 +366,36 @@ class Staging:
             )
 
     def _plaintext(self, component: str, block: int) -> bytes:
-        where = f"block {block} of {component!r} in {self.directory}"
+        what = f"block {block} of {component!r}"
+        return self._opened(self._path(component, block), _place(component, block), what)
+
+    def _written(self, path: Path, content: bytes, place: bytes) -> bool:
+        """Encrypt and write a new file, durably; return False where one is there, which stays."""
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._cipher.encrypt(nonce, content, place)
+        temporary = self.directory / f"{secrets.token_hex(8)}.partial"
+        with _reported(self.directory):
+            _write_new(temporary, nonce, sealed)
+            try:
+                new = _link_new(temporary.name, path.name, self._handle)
+            finally:
+                temporary.unlink(missing_ok=True)
+            os.fsync(self._handle)
+        return new
+
+    def _opened(self, path: Path, place: bytes, what: str) -> bytes:
+        where = f"{what} in {self.directory}"
         with _reported(self.directory):
             try:
-                sealed = self._path(component, block).read_bytes()
+                sealed = memoryview(path.read_bytes())
             except FileNotFoundError:
                 if not self.directory.is_dir():
                     raise
                 raise IntegrityError(
                     f"The staged {where} is missing. Restore the directory, or abandon the release."
                 ) from None
-        nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
-            return self._cipher.decrypt(nonce, content, _place(component, block))
+            return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
         except (InvalidTag, ValueError):
             raise IntegrityError(
                 f"The staged {where} is damaged or not this release's. Restore the directory, or "
@@ -526,7 +530,7 @@ def _encoded(values: Int64Array) -> bytes:
     if values.dtype != np.int64:
         raise TypeError(f"a center is staged as int64, not {values.dtype}")
     header = struct.pack(f">I{values.ndim}Q", values.ndim, *values.shape)
-    return header + values.astype("<i8", copy=False).tobytes(order="C")
+    return b"".join([header, np.ascontiguousarray(values, dtype="<i8").ravel().data])
 
 
 def _decoded(content: bytes) -> Int64Array:

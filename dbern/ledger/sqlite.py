@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -72,9 +73,7 @@ class SqliteBackend:
         self.url = f"sqlite:///{path}"
         self._keys = KeyFiles(self._beside("keys"))
         self._locks = self._beside("locks")
-        self._read_only = read_only
-        self._busy_timeout = busy_timeout
-        self._engine = self._new_engine()
+        self._engine = _engine(path, read_only, busy_timeout)
 
     def exists(self) -> bool:
         """Return whether there is a file; one that cannot be looked at is for SQLite to refuse."""
@@ -165,8 +164,7 @@ class SqliteBackend:
         return ""
 
     def close(self) -> None:
-        """Close the engine."""
-        self._engine.dispose()
+        """Do nothing: no connection outlives its transaction."""
 
     def _refuse_lost(self) -> None:
         mark = self.high_water_mark("")
@@ -180,40 +178,42 @@ class SqliteBackend:
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
 
-    def _new_engine(self) -> Engine:
-        engine = create_engine(
-            "sqlite://", creator=self._connect, poolclass=NullPool, hide_parameters=True
-        )
-        event.listen(engine, "begin", _begin)
-        return engine
-
-    def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a ledger that is missing is never made by the way. To look, too: what a killed
-        # process left half written is rolled back first. Where nothing can be written SQLite only
-        # reads.
-        connection = sqlite3.connect(
-            f"{self.path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=self._busy_timeout,
-            # SQLAlchemy's "begin" event begins the transactions, not the driver's guesses.
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            pages = connection.execute("PRAGMA page_count").fetchone()[0]
-            for pragma in _LOOKING if self._read_only else _PRAGMAS if pages else (_NEW, *_PRAGMAS):
-                connection.execute(f"PRAGMA {pragma}").close()
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return connection
-
     @contextmanager
     def _refusals(self) -> Iterator[None]:
         try:
             yield
         except DBAPIError as error:
             raise _refusal(self.path, error.orig) from error
+
+
+@lru_cache(maxsize=16)  # an engine keeps what it compiled of statements
+def _engine(path: Path, read_only: bool, busy_timeout: float) -> Engine:
+    connect = partial(_connect, path, read_only, busy_timeout)
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _connect(path: Path, read_only: bool, busy_timeout: float) -> sqlite3.Connection:
+    # mode=rw: a ledger that is missing is never made by the way. To look, too: what a killed
+    # process left half written is rolled back first. Where nothing can be written SQLite only
+    # reads.
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=busy_timeout,
+        # SQLAlchemy's "begin" event begins the transactions, not the driver's guesses.
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        for pragma in _LOOKING if read_only else _PRAGMAS if pages else (_NEW, *_PRAGMAS):
+            connection.execute(f"PRAGMA {pragma}").close()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def _begin(connection: Connection) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     RowMapping,
+    Select,
     String,
     Table,
     Text,
@@ -66,12 +67,12 @@ _MIGRATIONS = {
 
 metadata = MetaData()
 
-meta = Table(
-    "meta",
-    metadata,
-    Column("key", String, primary_key=True),
-    Column("value", String, nullable=False),
-)
+
+def _texts(*names: str) -> list[Column[str]]:
+    return [Column(name, String, nullable=False) for name in names]
+
+
+meta = Table("meta", metadata, Column("key", String, primary_key=True), *_texts("value"))
 """Facts of the ledger as a whole.
 
 `schema`: its version; `ledger_id`: a random, public name; `epoch`: the restore epoch,
@@ -83,11 +84,10 @@ datasets = Table(
     "datasets",
     metadata,
     Column("name", String, primary_key=True),
-    Column("neighbors", String, nullable=False),
+    *_texts("neighbors"),
     Column("unit_column", String),
     Column("unit_max_contributions", Integer, nullable=False),
-    Column("accountant", String, nullable=False),
-    Column("created", String, nullable=False),
+    *_texts("accountant", "created"),
     Column("period", String),
     Column("random_dp", String),  # "allowed", or NULL
 )
@@ -97,9 +97,7 @@ grants = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("dataset", ForeignKey("datasets.name"), nullable=False),
-    Column("epsilon", String, nullable=False),
-    Column("delta", String, nullable=False),
-    Column("created", String, nullable=False),
+    *_texts("epsilon", "delta", "created"),
 )
 
 releases = Table(
@@ -108,41 +106,26 @@ releases = Table(
     Column("id", Integer, primary_key=True),
     Column("release_id", String, nullable=False, unique=True),
     Column("dataset", ForeignKey("datasets.name"), nullable=False),
-    Column("name", String, nullable=False),
-    Column("state", String, nullable=False),
-    Column("epsilon", String, nullable=False),
-    Column("delta", String, nullable=False),
-    Column("identity", Text, nullable=False),
-    Column("inputs", Text, nullable=False),
-    Column("plan", Text, nullable=False),
-    Column("output", String, nullable=False),
+    *_texts("name", "state", "epsilon", "delta"),
+    *(Column(name, Text, nullable=False) for name in ("identity", "inputs", "plan")),
+    *_texts("output"),
     Column("salt", LargeBinary, nullable=False),
     Column("seal", LargeBinary),
     Column("manifest_digest", String),
-    Column("created", String, nullable=False),
+    *_texts("created"),
     Column("rho", String),
     Column("gamma", String),  # of random differential privacy, or NULL
     CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
 )
 
 # One release a name; only a refund frees the name, and the refunded row stays as history.
-_unrefunded = releases.c.state != State.REFUNDED.value
-Index(
-    "one_release_a_name",
-    releases.c.dataset,
-    releases.c.name,
-    unique=True,
-    sqlite_where=_unrefunded,
-    postgresql_where=_unrefunded,
-)
+_one_name = Index("one_release_a_name", releases.c.dataset, releases.c.name, unique=True)
 
 audit = Table(
     "audit",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("at", String, nullable=False),
-    Column("event", String, nullable=False),
-    Column("dataset", String, nullable=False),
+    *_texts("at", "event", "dataset"),
     Column("name", String),
     Column("release_id", String),
     Column("detail", Text, nullable=False),
@@ -175,15 +158,12 @@ def version_of(connection: Connection) -> str | None:
 
 def install(connection: Connection, home: str) -> None:
     """Make the tables and facts of a new ledger."""
+    unrefunded = releases.c.state != State.REFUNDED.value
+    # Here, because to say it of a database imports all that there is for that one.
+    _one_name.dialect_kwargs[f"{connection.dialect.name}_where"] = unrefunded
     metadata.create_all(connection)
-    facts = {
-        "schema": VERSION,
-        "ledger_id": _new_ledger_id(),
-        "epoch": "1",
-        "reconciled": "1",
-        "home": home,
-    }
-    rows = [{"key": key, "value": value} for key, value in facts.items()]
+    facts = {"schema": VERSION, "ledger_id": _new_ledger_id(), "epoch": "1", "reconciled": "1"}
+    rows = [{"key": key, "value": value} for key, value in {**facts, "home": home}.items()]
     connection.execute(meta.insert(), rows)
 
 
@@ -222,6 +202,7 @@ def migrate(connection: Connection) -> bool:
 # --- The ledger's statements
 
 _SALT_BYTES = 32
+_DETAILS = ("identity", "inputs", "plan")  # columns of JSON
 _LONGEST_KEPT = 1000
 
 
@@ -307,17 +288,14 @@ def add_release(
         "name": request.name,
         "state": State.RESERVED.value,
         **amounts,
-        "identity": json_text(request.identity),
-        "inputs": json_text(request.inputs),
-        "plan": json_text(request.plan),
+        **{one: json_text(getattr(request, one)) for one in _DETAILS},
         "output": request.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
         "created": created,
     }
     inserted = connection.execute(releases.insert().values(row).returning(releases))
-    reservation = _reservation(inserted.mappings().one())
     add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
-    return reservation
+    return _reservation(inserted.mappings().one())
 
 
 def add_published(
@@ -332,7 +310,7 @@ def add_published(
         **amount_columns(one.charge),
         "rho": _text(one.rho),
         "gamma": _text(one.gamma),
-        **dict.fromkeys(("identity", "inputs", "plan"), "{}"),
+        **dict.fromkeys(_DETAILS, "{}"),
         "output": one.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
         "manifest_digest": one.manifest_digest,
@@ -368,13 +346,15 @@ def named(connection: Connection, dataset: str, name: str) -> Reservation | None
         releases.c.name == name,
         releases.c.state != State.REFUNDED.value,
     )
-    row = connection.execute(query).mappings().first()
-    return None if row is None else _reservation(row)
+    return _found(connection, query)
 
 
 def identified(connection: Connection, release_id: str) -> Reservation | None:
     """Return the release of an id, whatever its state."""
-    query = select(releases).where(releases.c.release_id == release_id)
+    return _found(connection, select(releases).where(releases.c.release_id == release_id))
+
+
+def _found(connection: Connection, query: Select[Any]) -> Reservation | None:
     row = connection.execute(query).mappings().first()
     return None if row is None else _reservation(row)
 
@@ -485,18 +465,10 @@ def _release_row(row: RowMapping) -> ReleaseRow:
 
 
 def _reservation(row: RowMapping) -> Reservation:
+    plain = ("release_id", "dataset", "name", "output", "salt", "seal", "created")
     return Reservation(
-        release_id=row["release_id"],
-        dataset=row["dataset"],
-        name=row["name"],
+        **{one: row[one] for one in (*plain, "manifest_digest")},
+        **{one: json.loads(row[one]) for one in _DETAILS},
         state=State(row["state"]),
         charge=_amount(row),
-        plan=json.loads(row["plan"]),
-        inputs=json.loads(row["inputs"]),
-        identity=json.loads(row["identity"]),
-        output=row["output"],
-        salt=row["salt"],
-        seal=row["seal"],
-        created=row["created"],
-        manifest_digest=row["manifest_digest"],
     )

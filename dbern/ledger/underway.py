@@ -45,12 +45,12 @@ class ReleaseSecrets:
         self._backend.keys(connection).create(release_id)
 
     def key(self, reservation: Reservation) -> bytes:
-        """Return the release key.
+        """Return the release key, which never leaves the releasing process.
 
         Raises
         ------
         IntegrityError
-            When it is missing or damaged.
+            When it is missing or damaged: the release can only be abandoned.
         """
         with self._backend.read() as connection:
             key = self._backend.keys(connection).read(reservation.release_id)
@@ -59,11 +59,21 @@ class ReleaseSecrets:
         return key
 
     def staging(self, reservation: Reservation) -> Staging:
-        """Return where the exact center is staged."""
+        """Return where the exact center is staged.
+
+        Raises
+        ------
+        IntegrityError
+            When the key is missing.
+        ReleaseError
+            When the directory cannot be made.
+        EnvironmentRefusedError
+            When this process was told no place for it.
+        """
         return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
 
     def spool(self, reservation: Reservation) -> Spool:
-        """Return where the rows of a data frame are kept."""
+        """Return where the rows of a data frame are kept, encrypted; refuses as `staging` does."""
         directory = self._staging_root() / f"{reservation.release_id}.spool"
         return Spool(directory, subkey(self.key(reservation), "spool"))
 

@@ -65,6 +65,11 @@ _CROWDED_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
+_COARSEST_TRIED = 2.0 / 1.25**5  # of many axes
+_EXACTLY = 1e-9  # of a width: what is written as the least is taken, however it is rounded
+_MOST_FACTORS = 20_000  # beyond any bandwidth that a spec takes
+_LEAST_STEPS = 2.0  # of those on the finest lattice: with fewer, most of a bump is missed; kinks
+# miss more, and less slowly, on any lattice: theirs are planned as they are
 
 
 @dataclass(frozen=True)
@@ -154,6 +159,9 @@ class Problem:
         """Lattices worth a look: the given one, or some steps to a deviation on every axis."""
         if self.k is not None:
             return [Lattice(self.k)]
+        needed = max(_LEAST_STEPS / kernel.deviation for kernel in self.kernels)
+        if not self.kinked and needed > self.largest_k * (1 + _EXACTLY):
+            raise self.too_narrow(f"k = {math.ceil(needed)}", self.largest_k, steps=True)
         each = [self._resolved(steps) for steps in resolutions]
         if self.kinked:
             finer = map(self._resolved, _KINKED_RESOLUTIONS)
@@ -167,7 +175,8 @@ class Problem:
             lattices = [Lattice(self._resolved(steps))]
             fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
             if self.many_axes and not self.kinked and steps < _COARSEST and not fitting:
-                raise self.too_narrow(f"{lattices[0].size} lattice points")
+                least = f"{lattices[0].size} lattice points"
+                raise self.too_narrow(least, self.largest_lattice)
         return fitting or lattices[:1]
 
     @property
@@ -175,13 +184,39 @@ class Problem:
         """Whether what is tried must be few, and what fits is the limit."""
         return len(self.kernels) > _FEW_AXES
 
-    def too_narrow(self, least: str) -> SpecError:
-        """The refusal of what would take more than is chosen from."""
-        return SpecError(
-            f"target.bandwidth: too narrow for {len(self.kernels)} axes: at least {least}, more "
-            f"than the {self.largest_lattice} that are chosen from. Write a larger bandwidth, "
-            "fewer axes, or k in [mechanism]"
+    def too_narrow(self, least: str, most: int, *, steps: bool = False) -> SpecError:
+        """The refusal of what would take more points or steps than are chosen from, and a fix."""
+        factors = 1.001 ** np.arange(_MOST_FACTORS)
+        fits = bisect_left(
+            factors, True, hi=_MOST_FACTORS - 1, key=lambda one: self._wider(one)._fits
         )
+        axes, domain = len(self.kernels), self.measurement.domain.axes
+        pairs = zip(self._wider(factors[fits]).kernels, domain, strict=True)
+        widths = ", ".join(_rounded_up(one.bandwidth * axis.width) for one, axis in pairs)
+        wider = f"at least [{widths}]" if self.measurement.oblique is None else "a larger one"
+        others = f"{', fewer axes,' * (axes > 1)} or k in [mechanism]"
+        if steps:  # fewer axes are of no help, nor is a k that is larger
+            others = f", or k = {most} in [mechanism], which misses most of a narrow peak"
+        return SpecError(
+            "target.bandwidth (of machines target.length_scale): too narrow for "
+            f"{axes} ax{'e' if axes > 1 else 'i'}s: at least {least}, more than the {most} that "
+            f"are chosen from. Write {wider}{others}"
+        )
+
+    def _wider(self, factor: float) -> Problem:
+        """The same of wider kernels, of which a lattice resolves each."""
+        least = 0.0 if self.kinked else _LEAST_STEPS / self.largest_k
+        own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
+        kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
+        return replace(self, measurement=replace(self.measurement, kernels=kernels))
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the fewest bins, and points of many axes, are few enough."""
+        bins = min(grid.size for grid in _grids(self)) if self.measurement.binned else 1
+        few = self.kinked or not self.many_axes
+        points = 1 if few else Lattice(self._resolved(_COARSEST_TRIED)).size
+        return max(bins, points) <= self.largest_lattice
 
     def _resolved(self, steps: float) -> tuple[int, ...]:
         most = self.largest_k
@@ -318,6 +353,12 @@ class Problem:
         return known + math.sqrt(rough / self.n)
 
 
+def _rounded_up(width: float) -> str:
+    """Three digits."""
+    digit = 10.0 ** (math.floor(math.log10(width)) - 2)
+    return f"{math.ceil(width / digit * (1 - _EXACTLY)) * digit:.3g}"
+
+
 def _largest_deviation(noise: Covariance, rows: Sequence[FloatArray]) -> float:
     """Over points of a grid, whose axes have these rows of weights."""
     squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
@@ -423,12 +464,11 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     if not problem.measurement.binned:
         return
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
-    fitting = _fitting_bins(problem)
+    lattices, fitting = problem.lattices(_SPECTRAL_RESOLUTIONS), _fitting_bins(problem)
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
     noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
-    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
 
     def fine(lattice: Lattice) -> bool:
         return problem.fitted_error(lattice, order) <= allowed
@@ -470,6 +510,15 @@ class _Grid:
 
 def _fitting_bins(problem: Problem) -> list[_Grid]:
     """By degree and cells a deviation, in order: those that are few enough."""
+    grids = _grids(problem)
+    fitting = [grid for grid in grids if grid.size <= problem.largest_lattice]
+    if not fitting:
+        least = f"{min(grid.size for grid in grids)} bins"
+        raise problem.too_narrow(least, problem.largest_lattice)
+    return sorted(fitting, key=lambda grid: (grid.degree, grid.resolution))
+
+
+def _grids(problem: Problem) -> list[_Grid]:
     kernels, grids = problem.kernels, {}
     for degree, usual in _BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
@@ -477,10 +526,7 @@ def _fitting_bins(problem: Problem) -> list[_Grid]:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))
                 grids[degree, grid.cells] = grid
-    fitting = [grid for grid in grids.values() if grid.size <= problem.largest_lattice]
-    if not fitting:
-        raise problem.too_narrow(f"{min(grid.size for grid in grids.values())} bins")
-    return sorted(fitting, key=lambda grid: (grid.degree, grid.resolution))
+    return list(grids.values())
 
 
 def require_positive_definite(kernels: Sequence[Kernel]) -> None:
@@ -573,7 +619,7 @@ def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
     weighting = problem.family.weighting
     for k in _resolutions(problem, _SPECTRAL[cube.dimensions]):
         lattice, seen = Lattice(k), set()
-        full = _full(cube, lattice, weighting)
+        full = lattice_spectrum(cube, lattice, lattice.size, weighting)
         for threshold in _GRAM_THRESHOLDS:
             rank = max(1, sum(level > threshold * full.levels[0] for level in full.levels))
             if rank not in seen:
@@ -581,11 +627,6 @@ def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
                 strategy = GramStrategy(lattice, full.cut(rank))
                 for h in problem.orders(_GRAM_ORDERS):
                     yield _candidate(problem, cube, strategy, h)
-
-
-@lru_cache(maxsize=4)
-def _full(cube: CubeKernel, lattice: Lattice, weighting: float) -> LatticeSpectrum:
-    return lattice_spectrum(cube, lattice, lattice.size, weighting)
 
 
 def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ...]]:

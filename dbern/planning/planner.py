@@ -12,14 +12,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from dbern.certificate import (
-    Certificate,
-    ErrorModel,
-    LowerBound,
-    combined,
-    strongest_bound,
-    vector_bound,
-)
+from dbern.certificate import Certificate, ErrorModel, combined, vector_bound
 from dbern.combination import Combination
 from dbern.counting.measurement import (
     Measurement,
@@ -59,6 +52,7 @@ from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.system import is_url, one_thread
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way

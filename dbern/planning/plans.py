@@ -30,8 +30,9 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
+from dbern.strategies.bias import mends_of
 from dbern.strategies.bins import MOST_AXES, brackets_of, telescoped
-from dbern.system import html_table
+from dbern.system import counted, html_table
 
 # --- What a release takes, as planned
 
@@ -47,7 +48,7 @@ class Cost:
     thread_bytes : int
         What each further thread adds.
     client_bytes : int
-        Of the releasing process; with a local cluster it is the worker too.
+        Of the releasing process; without a cluster it is the worker too.
     """
 
     rows: int
@@ -267,12 +268,12 @@ class ReleasePlan:
     @property
     def promises(self) -> Promises:
         """Expected error, promise for the data at hand as far as it is known, and for any data."""
-        ahead, sure = self.outlook, self.certificate
+        ahead, sure, one = self.outlook, self.certificate, self.components[0]
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
-        promised = ahead.expected, ahead.these_data, sure.total, sure.beta
         return Promises(
-            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place,
-            kernels=self.on_lattice,
+            ahead.expected, ahead.these_data, sure.total, sure.beta, ahead.unit, largest,
+            ahead.extent, released=False, by_place=ahead.by_place, on_lattice=self.on_lattice,
+            mends=mends_of(one.approximation, "scale" in one.counting, "list_scale" in one.counting)
         )  # fmt: skip
 
     @property
@@ -424,31 +425,33 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    several = len(plan.components) > 1
-    lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
+    several, sure, alarm = len(plan.components) > 1, plan.certificate, "WARNING: "
+    lines = [("WARNING", one.removeprefix(alarm)) for one in plan.notes if one.startswith(alarm)]
+    lines.append(("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"))
     lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
     lines += [
         ("" if i else "records", text) for i, text in enumerate(described(plan.protection, plan.n))
     ]
-    lines += [("", note) for note in plan.notes]
+    lines += [("", note) for note in plan.notes if not note.startswith(alarm)]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
         lines += _component_lines(plan, component)
-    apart = several or plan.certificate != plan.components[0].certificate
-    lines += _certificate_lines(plan) if apart else []
+    _, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
+    whole = ("the function", f"sup error <= {total} {_sure(plan, sure)}")
+    lines += [whole] if several or sure != plan.components[0].certificate else []
     lines += plan.promises.lines()
     asked = plan.outlook.questions.items()
     lines += [("" if i else "questions", told_width(*one, plan.outlook.unit))
               for i, one in enumerate(asked)]  # fmt: skip
     lines += [("", "of evenly spread rows, with probability 0.95")] if asked else []
     cost = plan.cost
-    tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
+    tasks, slabs = counted(cost.tasks, "task"), counted(cost.slabs, "lattice slab")
     memory = (
         f"at most {cost.worker_bytes >> 20} MiB a worker, {cost.thread_bytes >> 20} MiB more for "
         f"each further thread, {cost.client_bytes >> 20} MiB in the releasing process"
     )
-    return [*lines, ("work", tasks), ("memory", memory)]
+    return [*lines, ("work", f"{cost.rows} rows in about {tasks}, {slabs}"), ("memory", memory)]
 
 
 def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[str, str]]:
@@ -504,16 +507,12 @@ def _first_part(approximation: Mapping[str, Any]) -> str:
     return _FIRST_PART.get(approximation["class"], "")
 
 
-def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    sure = plan.certificate
-    _, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
-    return [("the function", f"sup error <= {total} {_sure(plan, sure)}")]
-
-
 def _sure(plan: ReleasePlan, sure: Certificate) -> str:
     """How sure a bound is; and where it is that of the function, whether it is worth anything."""
     empty = plan.promises.empty and sure == plan.certificate
-    return f"with probability {1 - sure.beta:g}" + (": no more than of a constant" if empty else "")
+    return f"with probability {1 - sure.beta:g}" + (
+        ": empty, a constant does better" if empty else ""
+    )
 
 
 def _guarantee(plan: ReleasePlan) -> str:
@@ -573,8 +572,8 @@ def outlook_of(
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     unsigned = all(one.unsigned for one, _ in pairs)
-    top = max(getattr(one.bias, "highest", math.inf) * one.unit for one, _ in pairs)
-    extent = combination.extent((0.0 if unsigned else -top, top) if top < math.inf else None)
+    low, high = zip(*(one.range for one, _ in pairs), strict=True)
+    extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(sums) < len(pairs):
         return Outlook(extent=extent, unit=unit, by_place=combination.kind in BY_PLACE)
     if combination.kind == "ratio":
@@ -680,7 +679,7 @@ def cost(
     reading += batch + counters.gathered_bytes
     listed = _FILE_BYTES * len(files) + _GROUP_BYTES * sum(len(file.row_groups) for file in files)
     # A footer is in memory whole for each thread that reads: those of the plan, later those when
-    # work is shared out, and those of tasks. With a local cluster both processes are one.
+    # work is shared out, and those of tasks. Without a cluster both processes are one.
     footers = sorted(_CHUNK_BYTES * len(file.row_groups) * file.columns for file in files)
     largest = footers[-1] if footers else 0
     listed += sum(footers[-READERS:]) + largest

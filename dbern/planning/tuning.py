@@ -96,6 +96,7 @@ NAME = "promise"
 
 _MOST_SHARE = Fraction(1, 2)
 _WORTH = 1.05  # times the error of other bins: they are to err less by that
+_WIDER = 1.25  # times what the plan's own bins promise any database: from there on a plan warns
 _CROWDS = {"spread": 0.01, "crowded": 1.0}  # of the records, that are taken to be in one place
 _MOST_BINS = 1 << 22  # of the finer ones
 _MOST_NODES = 1 << 24
@@ -151,11 +152,19 @@ def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
         f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
     )
     own, number, *_ = planned
-    names = [one.name for one in planned if not one.promise]
-    if len(names) > 1:
+    offered = [one for one in planned if not one.promise]
+    if len(offered) > 1:
         yield (
-            f"one of {', '.join(names)} is released: which, the released numbers tell. The "
-            "certificate is the largest of theirs, and a release has that of its own"
+            f"one of {', '.join(one.name for one in offered)} is released: which, the released "
+            "numbers tell. The certificate is the largest of theirs, and a release has that of its "
+            "own"
+        )
+    widest = max(offered, key=lambda one: one.certificate.total)
+    times = widest.certificate.total / own.certificate.total
+    if times >= _WIDER:
+        yield (
+            f"WARNING: if {widest.name} is released, any database is promised {times:.2g} times "
+            f'what {own.name} promises. Write objective = "certified", which offers no other bins'
         )
     if number.promise["factor"] * number.noise.scale >= own.certificate.approximation:
         yield (

@@ -79,13 +79,13 @@ def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
     length = digits.ln(digits.divide(ratio, digits.add(Decimal(1), q)))
     length = digits.fma(Decimal(noise.scale), length, Decimal("1e-60"))
     granules = max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
-    return float_above(granules * noise.granularity)
+    return _float_above(granules * noise.granularity)
 
 
 def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> float:
     """What no coefficient's noise reaches, with probability at least ``1 - beta``.
 
-    The union bound of `gaussian_tail_granules`, in the target's unit and rounded
+    The union bound of `_gaussian_tail_granules`, in the target's unit and rounded
     up; parameters and return value are those of `tail`. Accuracy only.
 
     Examples
@@ -94,8 +94,8 @@ def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> fl
     >>> round(gaussian_tail(noise, 21, Fraction(1, 20)), 4)
     3.0642
     """
-    granules = gaussian_tail_granules(noise.sigma, coefficients, beta)
-    return float_above(granules * noise.granularity)
+    granules = _gaussian_tail_granules(noise.sigma, coefficients, beta)
+    return _float_above(granules * noise.granularity)
 
 
 def weighted_tail(
@@ -126,19 +126,19 @@ def gaussian_weighted_tail(
     return np.asarray(noise.sigma * root * math.sqrt(2 * level))
 
 
-def float_above(value: Fraction) -> float:
+def _float_above(value: Fraction) -> float:
     """The least float that is not below `value`.
 
     Examples
     --------
-    >>> float_above(Fraction(1, 10)) == 0.1, float_above(Fraction(1, 3)) > 1 / 3
+    >>> _float_above(Fraction(1, 10)) == 0.1, _float_above(Fraction(1, 3)) > 1 / 3
     (True, True)
     """
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:
+def _gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:
     """An integer m that no coefficient's noise reaches, with probability at least ``1 - beta``.
 
     The least m >= 1 with ``cN min(2, r) e^(-m^2/(2 s^2)) <= beta`` for ``r = .79789 (1/s + s/m)``
@@ -164,7 +164,7 @@ def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int
 
     Examples
     --------
-    >>> gaussian_tail_granules(1000, 1, Fraction(1, 20))
+    >>> _gaussian_tail_granules(1000, 1, Fraction(1, 20))
     2032
     """
     if not 0 < beta < 1 or coefficients < 1:

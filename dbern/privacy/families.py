@@ -68,7 +68,7 @@ class NoiseFamily:
         Of (law, count, beta): what none of so many draws reaches with probability ``1 - beta``.
     node_tail : callable
         Of (law, a, m, level): granules that ``sum_j c_j X_j`` reaches with probability at most
-        ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``: `dbern.certificate.tail_at_nodes`.
+        ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``: it bounds noise at nodes.
     weighted_tail : callable
         The same for many a and m, at once and without a search.
     rho : callable, optional

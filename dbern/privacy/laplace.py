@@ -162,12 +162,15 @@ def _samples(scale: int, stream: KeyStream) -> tuple[UInt64Array, UInt64Array, B
     # Each of the 2s values of H has exactly `share` words below the limit.
     halves = _uniform(stream, BATCH, limit) // np.uint64(share)
     below = (halves & np.uint64(_WORD_MAX - 1)) * np.uint64(share)
-    halves = halves[_decay(stream, below, limit)]
+    # `compress`: a mask as an index takes three times as long.
+    halves = halves.compress(_decay(stream, below, limit))
     residue = halves >> np.uint64(1)
     negative = (halves & np.uint64(1)).astype(np.bool_)
     quotient = _geometric(stream, residue.size)
     keep = ~negative | ((residue | quotient) != 0)
-    return residue[keep], quotient[keep], negative[keep]
+    if keep.all():  # nearly always, where the scale is large
+        return residue, quotient, negative
+    return residue.compress(keep), quotient.compress(keep), negative.compress(keep)
 
 
 def _magnitude(scale: int, residue: UInt64Array, quotient: UInt64Array) -> UInt64Array:
@@ -290,8 +293,8 @@ def _decay(stream: KeyStream, below: UInt64Array, limit: int) -> BoolArray:
     for stage in counting(2):
         if not alive.size:
             break
-        alive = alive[_bernoulli(stream, alive.size, partial(_reciprocal, stage))]
-        alive = alive[_uniform(stream, alive.size, limit) < below[alive]]
+        alive = alive.compress(_bernoulli(stream, alive.size, partial(_reciprocal, stage)))
+        alive = alive.compress(_uniform(stream, alive.size, limit) < below[alive])
         events[alive] = stage % 2 == 0
     return events
 

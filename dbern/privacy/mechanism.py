@@ -115,7 +115,9 @@ def to_grid(values: FloatArray, noise: Noise) -> Int64Array:
     [1, -4]
     """
     with np.errstate(over="ignore", under="ignore"):
-        granules = np.rint(np.ldexp(values, -noise.granularity_exponent))
-    if not (np.abs(granules) < float(MAX_CENTER)).all():
+        granules = values * math.ldexp(1.0, -noise.granularity_exponent)  # normal: `EXPONENTS`
+    np.rint(granules, out=granules)
+    limit = float(MAX_CENTER)
+    if granules.size and not -limit < granules.min() <= granules.max() < limit:  # nor NaN
         raise IntegrityError("noise: a value is not finite or reaches 2**62 granules")
     return granules.astype(np.int64)

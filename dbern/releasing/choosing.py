@@ -63,8 +63,12 @@ def prefer(
     spec: ReleaseSpec,
     plan: ReleasePlan,
     released: Callable[[PlannedMeasurement, str], Int64Array],
+    decide: Callable[[str, int], int],
 ) -> tuple[ReleasePlan, PlannedMeasurement]:
     """Return the plan with the bins that its released numbers prefer, and these as they are staged.
+
+    What is preferred is decided once: the bins were charged for once, and a run that preferred
+    others would publish what the run before it did not.
 
     They are published under the name of the first. Of all bins the numbers are published: that of
     the chosen comes last and tells of them, and of the others' readers learn nothing about these.
@@ -78,7 +82,7 @@ def prefer(
         sizes = int(granules) * one.noise.granularity, one.noise.scale
         missed, unsure = (facts["factor"] * size for size in sizes)
         told.append(Told(facts["noise"], missed, unsure, facts["least"]))
-    best = best_of(len(bins[0].maps), told)
+    best = decide("bins", best_of(len(bins[0].maps), told))
     chosen, shown = replace(bins[best], name=bins[0].name), []
     told_of = {"of": list(chosen.arrays)}
     nothing = {**told_of, "factor": 0.0, "rest": chosen.certificate.approximation}

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.types import Int64Array
+
+_DRAWING = Lock()  # two threads that draw, by short numpy calls, are slower than one
 
 _PROMISED = ("of", "factor", "rest", "bins", "cells", "degree", "noise", "least")
 
@@ -71,7 +74,9 @@ def publish(
     if sum(bool(planned.promise) for planned in plan.components) > 1:
         from dbern.releasing.choosing import prefer
 
-        plan, preferred = prefer(spec, plan, lambda planned, name: noisy(planned, name).whole)
+        plan, preferred = prefer(
+            spec, plan, lambda planned, name: noisy(planned, name).whole, staging.decide
+        )
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
     }
@@ -101,7 +106,8 @@ class _Noisy:
         layout, law = self.planned.strategy.layout, self.planned.noise.law
         arrays = self.planned.arrays
         whose, first = place_of(law, arrays, arrays.index(self.name), layout.size)
-        return privatize(center, first + slab.start * layout.layer, law, self.key, whose)
+        with _DRAWING:
+            return privatize(center, first + slab.start * layout.layer, law, self.key, whose)
 
     @property
     def whole(self) -> Int64Array:
@@ -163,7 +169,8 @@ def _attributes(
     choice: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
-    content, expected = plan.to_dict(), plan.outlook.expected
+    content, expected, extent = plan.to_dict(), plan.outlook.expected, plan.outlook.extent
+    kernels = any(one.kernels for one in spec.components)  # of which a reader has the largest value
     spec = spec_for_rows(spec, plan.n)
     measured = {one.name: one for one in spec.components}
     return {
@@ -195,6 +202,7 @@ def _attributes(
         "unit": str(plan.protection.unit),
         "certificate": content["certificate"],
         **({} if expected is None else {"expected_error": expected}),
+        **({"extent": list(extent)} if extent and not kernels else {}),
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 

@@ -33,7 +33,7 @@ from dbern.cluster.connection import (
     require_address,
     same_cluster,
 )
-from dbern.cluster.graph import Piece, add_up, centers, share_out
+from dbern.cluster.graph import Piece, add_up, centers, refuse_shared_steps, share_out
 from dbern.counting.passes import Counters
 from dbern.data.frames import Frame, write_spool
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
@@ -304,6 +304,8 @@ def _reserve(
         files = footers(spec, frame)
         planned = plan_files(spec, files)
         refuse_passes(spec, planned, frame)
+        if frame and frame.partitions:
+            refuse_shared_steps(frame.partitions)
         request = replace(
             request,
             inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, LEAST_SQUARES, Meaning
+from dbern.combination import BAYES, LEAST_SQUARES, Meaning
 from dbern.data.domain import Axis
 from dbern.errors import needed, printable
 from dbern.reporting.live import left_out, live
@@ -36,35 +36,23 @@ from dbern.reporting.pictures import (
 )
 from dbern.synopsis.reader import Synopsis
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 # --- A guarantee in plain words and in symbols, from the public facts of a release
 
 
-_REPLACED = {
-    "replace-one": "is replaced by any other",
-    "add-or-remove-one": "is added or removed",
-}
+_REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a release promises.
-
-    Parameters
-    ----------
-    name : str
-        Of the definition that it keeps.
-    epsilon, delta : str
-        Exact, as the release states them.
-    rho : str or None
-        The same promise in zCDP, rounded up to three digits; None where none is proved.
-    words : list of str
-        Sentences for those who do not read symbols.
-    """
+    """What a release promises, under the name of its definition, and in words without symbols."""
 
     name: str
-    epsilon: str
+    epsilon: str  # exact, as delta
     delta: str
-    rho: str | None
+    rho: str | None  # of zCDP, rounded up to three digits; None where none is proved
     words: list[str]
 
 
@@ -172,146 +160,7 @@ dbern verify {store}
 dbern show {store}
 dbern query {store} queries.parquet --out answers.parquet"""
 
-_ZARR = """\
-import numpy as np
-import zarr
-from scipy.stats import binom
-
-store = zarr.open_group({store!r}, mode="r")
-facts = dict(store.attrs)
-axes = {{axis["name"]: axis for axis in facts["domain"]["axes"]}}
-point = {{{named}}}
-
-
-def basis(y, k):
-    return binom.pmf(np.arange(k + 1), k, y)
-
-
-def position(name):
-    return (point[name] - axes[name]["low"]) / (axes[name]["high"] - axes[name]["low"])
-
-
-def released(component, name):
-    array = store["components/" + name + "/coefficients"]
-    values = array[...] * array.attrs["scale_factor"]
-    if "entries" in component:
-        return values
-    y = np.array([position(axis) for axis in component["axes"]])
-    if "oblique" in component:
-        rows, low, width = (np.array(component["oblique"][key]) for key in ("rows", "low", "width"))
-        y = np.clip((rows @ y - low) / width, 0, 1)
-    for place, k, h in zip(y, component["k"], component["h"]):
-        defect = np.eye(k + 1) - np.array([basis(j / k, k) for j in range(k + 1)])
-        term = values
-        for _ in range(h - 1):
-            term = np.tensordot(defect, term, axes=1)
-            values = values + term
-        values = np.tensordot(basis(place, k), values, axes=1)
-    return float(values)
-
-
-parts = [released(one, name) for one in facts["components"] for name in one["arrays"]]
-{combined}"""
-
 _WITH_LISTS = "# FORMAT.md says how values follow from what is stored: see combine and domain"
-
-_PROMISED = "del parts[-1]  # it tells of errors\n"
-
-_LINEAR = """\
-y, constant = np.array([position(name) for name in axes]), facts["combine"]["constant"]
-features = np.append(y, constant) if constant else y
-parts = [float(weights @ features) for weights in parts[0].reshape(-1, len(features))]
-"""
-
-_RATIO = """\
-low, high = facts["combine"]["low"], facts["combine"]["high"]
-value = (low + high) / 2
-if parts[1] > 0:
-    value += (high - low) / 2 * parts[0] / parts[1]
-value = min(max(value, low), high)"""
-
-_LEAST_SQUARES = """\
-combine, noise = facts["combine"], facts["components"][0]["noise"]
-D, a, f = len(axes) + 1, combine["weight"], 2 if "products" in combine else 1
-sigma = noise["scale"] * (1 if "gaussian" in noise["kind"] else 2**0.5)
-count = max(parts[0][0], sigma) / a
-sigma, means = sigma / count, parts[0][1 : 1 + D] / np.append(np.ones(D - 1), a) / count
-*m, mean = means = np.clip(means, -1, 1)
-C, T = np.zeros((D, D)), np.full((D, D), sigma**2)
-i, j = np.triu_indices(D)
-C[i, j] = parts[0][1 + D :] / np.where(j == D - 1, f, 1) / count
-C = np.clip(C + np.triu(C, 1).T + np.eye(D) / 2, -1, 1) - np.outer(means, means)
-T[-1] = T[:, -1] = (sigma / f) ** 2
-q = (sigma / np.append(np.ones(D - 1), a)) ** 2
-T = T + np.outer(q, means**2) + np.outer(means**2, q)
-A, t, off = C[:-1, :-1], T[:-1, :-1], ~np.eye(D - 1, dtype=bool)
-size = np.clip(np.diag(A), np.sqrt(np.diag(t)), 1)
-whole = np.logspace(-4, 0, 13)[:, None] * np.outer(size, size)[off] + t[off]
-likely = -(np.log(whole) + A[off] ** 2 / whole) / 2
-likely, share = np.exp(likely - likely.max(axis=0)), np.ones(13)
-for _ in range(25):
-    each = share[:, None] * likely
-    each /= each.sum(axis=0)
-    share = (1 + each.sum(axis=1) / 2) / (13 + off.sum() / 2)
-kept = 1 - t[off] * (each / whole).sum(axis=0)
-A[off], t[off] = kept * A[off], np.sqrt(kept) * t[off]
-values, vectors = np.linalg.eigh(A)
-A, b, w = (vectors * np.maximum(values, 0)) @ vectors.T, C[:-1, -1], np.zeros(D - 1)
-for _ in range(4):
-    k = mean - m @ w
-    own = T[:-1, -1] + t @ w**2 + q[:-1] * k**2
-    middle = q[-1] + q[:-1] @ w**2 + (k * sigma / a) ** 2
-    root = np.linalg.cholesky(np.diag(own) + middle * np.outer(m, m))
-    left, s, right = np.linalg.svd(np.linalg.solve(root, A))
-    seen = left.T @ np.linalg.solve(root, b)
-    most = 4 * max(C[-1, -1], sigma) / max(np.trace(A), sigma)
-    omega = most * np.logspace(-3, 0, 31)[:, None]
-    variance = omega * s**2 + 1
-    likely = -(np.log(variance) + seen**2 / variance).sum(axis=1) / 2
-    share = np.exp(likely - likely.max())
-    w = share / share.sum() @ (omega * s * seen / variance) @ right
-if "ridge" in combine:
-    w = np.linalg.solve(A + combine["ridge"] * np.eye(D - 1), b)
-z, low, high = 2 * np.array([position(name) for name in axes]) - 1, combine["low"], combine["high"]
-value = (low + high) / 2 + (high - low) / 2 * (mean + (z - m) @ w)
-value = min(max(value, low), high)"""
-
-_BAYES = """\
-peaks, floors = facts["combine"]["peaks"], facts["combine"]["floors"]
-scores = []
-classes = len(facts["combine"]["classes"])
-for j, p in enumerate(np.clip(parts[-1], 0, 1)):
-    factors = [parts[i * classes + j] / p if p > 0 else 0 for i in range(len(peaks))]
-    scores.append(p * np.prod(np.clip(factors, floors, peaks)))
-"""
-
-_GAUSSIAN_BAYES = """\
-peaks, floors = np.array(facts["combine"]["peaks"]), np.array(facts["combine"]["floors"])
-y = np.array([position(name) for name in axes]) - 0.5
-scores = []
-centred = "squares" in facts["combine"]
-for p, *moments in parts[0].reshape(len(facts["combine"]["classes"]), -1):
-    m, q = np.reshape(moments, (2, -1))
-    m, q = (m / 2, (q + p / 2) / 4) if centred else (m, q)
-    p = min(max(p, 0), 1)
-    mean, square = (m / p, q / p) if p > 0 else (0 * m, 0 * q)
-    mean = np.clip(mean, -0.5, 0.5)
-    spread = np.sqrt(np.maximum(np.minimum(square, 0.25) - mean**2, floors**2))
-    scores.append(p * np.prod(peaks * floors / spread * np.exp(-((y - mean) ** 2) / 2 / spread**2)))
-"""
-
-_TWO_SCORES = "value = scores[1] - scores[0]"
-_COMBINED = {
-    "linear": "value = parts[0]",
-    "sigmoid": "value = 1 / (1 + np.exp(-parts[0]))",
-    "response": 'value = parts[0] + (facts["combine"]["low"] + facts["combine"]["high"]) / 2',
-    LEAST_SQUARES: _LEAST_SQUARES,
-    "stack": 'value = np.array(parts)  # one for each of facts["combine"]["classes"]',
-    "one-vs-rest": "value = 2 * np.array(parts) - np.sum(parts)",
-    "ratio": _RATIO,
-    KERNEL_BAYES: _BAYES,
-    GAUSSIAN_BAYES: _GAUSSIAN_BAYES,
-}
 
 
 def _recipes(synopsis: Synopsis) -> dict[str, str]:
@@ -322,30 +171,25 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
     """
     store, axes = Path(synopsis.url).name, synopsis.domain.axes
     places = {axis.name: middle(axis) for axis in axes}
-    combine = synopsis.combination
-    combined = _COMBINED[combine.kind]
-    linear = combine.constant is not None and combine.kind != LEAST_SQUARES
-    combined = _LINEAR + combined if linear else combined
-    promised = any("promise" in one for one in synopsis.metadata["components"])
-    combined = _PROMISED + combined if promised else combined
-    if combine.kind in BAYES:
-        combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
+    combine, lists = synopsis.combination, synopsis.domain.lists
+    program = _template("recipe.py.txt").render(
+        store=repr(store),
+        point=repr(places),
+        promised=any("promise" in one for one in synopsis.metadata["components"]),
+        linear=combine.constant is not None and combine.kind != LEAST_SQUARES,
+        kind=combine.kind,
+        scores=len(combine.classes) if combine.kind in BAYES else 0,
+    )
     return {
         "python": _PYTHON.format(
             store=store,
             point=", ".join(map(repr, places.values())),
-            kind=", dtype=object" if synopsis.domain.lists else "",
+            kind=", dtype=object" if lists else "",
             names=", ".join(" ".join(name.split()) for name in places),
             beta=synopsis.metadata["certificate"]["beta"],
         ),
         "shell": _SHELL.format(store=shlex.quote(store)),
-        "zarr": _WITH_LISTS
-        if synopsis.domain.lists or combine.degree is not None
-        else _ZARR.format(
-            store=store,
-            named=", ".join(f"{name!r}: {place!r}" for name, place in places.items()),
-            combined=combined,
-        ),
+        "zarr": _WITH_LISTS if lists or combine.degree is not None else program.rstrip(),
     }
 
 
@@ -394,7 +238,10 @@ def synopsis_page(synopsis: Synopsis) -> str:
             "forms": draw(picture, "release"),
             "alt": described(picture),
             "caption": _caption(synopsis, picture),
-            "legend": _legend(picture),
+            "legend": {
+                "map": {"low": picture.low, "high": picture.high},
+                "regions": {"classes": picture.classes},
+            }.get(picture.kind),
             "single": len(picture.panels) == 1 and picture.kind != "curve",
         },
         domain=[_interval(axis) for axis in synopsis.domain.axes],
@@ -420,20 +267,22 @@ def render(template: str, **values: Any) -> str:
     EnvironmentRefusedError
         Where jinja2 is not installed.
     """
+    return _template(template).render(ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values)
+
+
+def _template(name: str) -> Template:
     with needed(REPORTS):
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),
-        autoescape=True,
+        autoescape=select_autoescape(),  # of HTML
         finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
-    return environment.get_template(template).render(
-        ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values
-    )
+    return environment.get_template(name)
 
 
 def _shown(value: Any) -> Any:
@@ -544,12 +393,6 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     return said
 
 
-def _legend(picture: Picture) -> dict[str, Any] | None:
-    if picture.kind == "map":
-        return {"low": picture.low, "high": picture.high}
-    return {"classes": picture.classes} if picture.kind == "regions" else None
-
-
 def _tints() -> dict[str, list[str]]:
     return {
         scheme: [text(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
@@ -564,21 +407,14 @@ def _interval(axis: Axis) -> dict[str, Any]:
 
 def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:
     total = certificate["total"] or 1.0
-    return {
-        "parts": [
-            {
-                "name": name,
-                "meaning": meaning,
-                "value": certificate[name],
-                "share": 100 * certificate[name] / total,
-            }
-            for name, meaning in _PARTS.items()
-        ],
-        "total": certificate["total"],
-        "sure": f"{100 * (1 - certificate['beta']):g} %",
-        "largest": picture.largest,
-        "lower_bound": certificate["lower_bound"],
-    }
+    parts = [
+        {"name": name, "meaning": meaning, "value": certificate[name]}
+        | {"share": 100 * certificate[name] / total}
+        for name, meaning in _PARTS.items()
+    ]
+    sure = f"{100 * (1 - certificate['beta']):g} %"
+    own = {key: certificate[key] for key in ("total", "lower_bound")}
+    return {"parts": parts, "sure": sure, "largest": picture.largest, **own}
 
 
 def _told(value: Any) -> str:

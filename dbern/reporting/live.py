@@ -20,7 +20,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -30,20 +30,18 @@ import numpy as np
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import needed, printable
 from dbern.reporting.pictures import (
-    MAP,
     MOST_PANELS,
     REPORTS,
     SCHEMES,
     VARIABLES,
-    channels,
     class_colour,
     label,
+    shade,
     text,
 )
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.questions.functionals import least_bandwidth
-from dbern.synopsis.questions.smoothing import density_sides, mass_sides
-from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides
+from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, density_sides, mass_sides
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -73,63 +71,12 @@ _LONGEST = 3.0  # side of a map in true aspect
 _FONT = "system-ui, sans-serif"
 
 
-@dataclass(frozen=True)
-class Live:
-    """What makes a page answer.
+def live(synopsis: Synopsis) -> dict[str, Any] | None:
+    """Return what a page needs to answer its reader, as ``templates/live.html`` names it, or None.
 
-    Attributes
-    ----------
-    library, script : str
-        The plotting library's script, and the page's own.
-    facts : str
-        JSON for the latter, safe inside of HTML.
-    axes : list of dict
-        The ``name`` of each, and the type of ``input`` that its places are written into.
-    places : int
-        Of an axis, along each side of a map.
-    ratio : float
-        Height over width of a figure: of a map in true aspect, where its axes may be compared.
-    unit : str
-        Of a value, in words that follow its name.
-    groups : tuple of str
-    bandwidths : tuple of str
-        What the slider's stops are called.
-    start : int
-        The stop of the release.
-    counts : bool
-        Whether it tells shares of the rows.
-    response : bool
-        Whether it is a regression.
-    shows : tuple of str
-        What its pictures can be of: "density", "share" of a group, "likeliest" group, "response".
-    """
-
-    library: str
-    script: str
-    facts: str
-    axes: list[dict[str, str]]
-    places: int
-    ratio: float
-    unit: str
-    groups: tuple[str, ...]
-    bandwidths: tuple[str, ...]
-    start: int
-    counts: bool
-    response: bool
-    shows: tuple[str, ...]
-
-    @property
-    def digests(self) -> str:
-        """What alone a browser may run, as its content policy names it."""
-        found = [hashlib.sha256(one.encode()).digest() for one in (self.library, self.script)]
-        return " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in found)
-
-
-def live(synopsis: Synopsis) -> Live | None:
-    """Return what a page needs to answer its reader; None where pictures alone have to do.
-
-    That is where the function is neither a density nor a regression by bins, where its lattice is
-    oblique or its axes do not factor, and where more than `MOST_EMBEDDED` numbers were released.
+    Pictures alone have to do where the function is neither a density nor a regression by bins,
+    where its lattice is oblique or its axes do not factor, and where more than `MOST_EMBEDDED`
+    numbers were released.
 
     Raises
     ------
@@ -149,7 +96,7 @@ def live(synopsis: Synopsis) -> Live | None:
     if not response:
         matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
     counting = None if asked is None else _counting(synopsis, asked, places, arrays)
-    drawn = len(axes) < 3 and not response
+    drawn, steps = len(axes) < 3 and not response, np.linspace(0, 1, _COLOURS)
     facts = {
         "axes": [
             {"name": axis.name, "low": axis.low, "high": axis.high, "scale": _scale(axis)}
@@ -165,26 +112,36 @@ def live(synopsis: Synopsis) -> Live | None:
         "widths": _packed(_widths(synopsis, places), "<f4") if drawn else "",
         "band": 0.0 if response else synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
-        "palettes": {scheme: _palette(scheme) for scheme in SCHEMES},
+        "palettes": {scheme: [*map(text, shade(steps, scheme))] for scheme in SCHEMES},
         "classes": {scheme: _classes(len(parts), scheme) for scheme in SCHEMES},
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
         "document": _document(axes, shows),
     }
-    return Live(
-        library=_library(),
-        script=files("dbern.reporting").joinpath("templates/live.js").read_text(encoding="utf-8"),
-        facts=json.dumps(facts, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-        axes=[{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
-        places=places,
-        ratio=_ratio(axes),
-        unit=synopsis.combination.unit(synopsis.domain.names, density=True),
-        groups=tuple(printable(str(one)) for one in synopsis.classes),
-        bandwidths=tuple(stop["name"] for stop in counting["stops"]) if counting else (),
-        start=counting["start"] if counting else 0,
-        counts=counting is not None,
-        response=response,
-        shows=shows,
-    )
+    return {
+        **_scripts(),
+        "facts": json.dumps(facts, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
+        "places": places,
+        "ratio": _ratio(axes),
+        "unit": synopsis.combination.unit(synopsis.domain.names, density=True),
+        "groups": [printable(str(one)) for one in synopsis.classes],
+        "bandwidths": [stop["name"] for stop in counting["stops"]] if counting else [],
+        "start": counting["start"] if counting else 0,
+        "counts": counting is not None,
+        "response": response,
+        "shows": shows,
+    }
+
+
+def _scripts() -> dict[str, str]:
+    """Return the scripts of the plotting library and of the page: all that a browser may run."""
+    from bokeh.resources import Resources
+
+    library = str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
+    script = files("dbern.reporting").joinpath("templates/live.js").read_text(encoding="utf-8")
+    digests = (hashlib.sha256(one.encode()).digest() for one in (library, script))
+    allowed = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
+    return {"library": library, "script": script, "digests": allowed}
 
 
 def _shows(parts: Sequence[Parted], axes: Sequence[Axis]) -> tuple[str, ...]:
@@ -345,23 +302,10 @@ def _scale(axis: Axis) -> int:
     return 1000 * axis.unit.seconds if axis.unit else 1
 
 
-def _palette(scheme: str) -> list[str]:
-    stops = np.array([channels(colour) for colour in MAP[scheme]])
-    places = np.linspace(0, len(stops) - 1, _COLOURS)
-    parts = [np.interp(places, np.arange(len(stops)), one) for one in stops.T]
-    return [text(colour) for colour in np.stack(parts, axis=-1)]
-
-
 def _classes(count: int, scheme: str) -> list[str]:
     """Of groups that surely are the likeliest, and after them of those that may not be."""
     sure = (True, False)
     return [text(class_colour(one, scheme, sure=each)) for each in sure for one in range(count)]
-
-
-def _library() -> str:
-    from bokeh.resources import Resources
-
-    return str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
 
 
 # --- Figures, which the page's script fills

@@ -52,19 +52,14 @@ CLASSES = ("#b9ad94", "#0f9a96", "#7d80cc", "#d59a3a", "#c96f86", "#7d93a3")
 _SURE, _DOUBTFUL = 0.5, 0.18
 
 
-def channels(colour: str) -> FloatArray:
-    """Return the red, green and blue between 0 and 1.
-
-    Examples
-    --------
-    >>> channels("#ff0033").tolist()
-    [1.0, 0.0, 0.2]
-    """
+def _channels(colour: str) -> FloatArray:
+    """Return red, green and blue between 0 and 1."""
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
-def _shade(values: FloatArray, scheme: str) -> FloatArray:
-    stops = np.array([channels(colour) for colour in MAP[scheme]])
+def shade(values: FloatArray, scheme: str) -> FloatArray:
+    """Return the colours (.., 3) of shares (..) of the way from the least value to the largest."""
+    stops = np.array([_channels(colour) for colour in MAP[scheme]])
     places = np.linspace(0.0, 1.0, len(stops))
     return np.stack([np.interp(values, places, stop) for stop in stops.T], axis=-1)
 
@@ -72,8 +67,8 @@ def _shade(values: FloatArray, scheme: str) -> FloatArray:
 def class_colour(index: int, scheme: str, *, sure: bool = True) -> FloatArray:
     """Return a class's tint on the scheme's paper: text in ink can be read on it."""
     share = _SURE if sure else _DOUBTFUL
-    paper = channels(INK[scheme]["paper"])
-    return share * channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
+    paper = _channels(INK[scheme]["paper"])
+    return share * _channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
 
 
 def text(colour: FloatArray) -> str:
@@ -95,57 +90,27 @@ _THICKNESS = 13  # places along the third axis, of which every other one is a sl
 
 @dataclass(frozen=True)
 class Panel:
-    """One curve or one map on a regular grid.
+    """One curve (n,) or one map (n, m) on a regular grid, in data units; or regions of classes."""
 
-    Parameters
-    ----------
-    title : str
-        Which group, class or slice; empty where there is only one panel.
-    values : array (n,) or (n, m)
-        In data units; of regions, the place of the class in the list of all.
-    low, high : array (n,), optional
-        Ends of the simultaneous band, of a curve.
-    leads : array (n, m, classes), optional
-        Of regions, by how much each class is ahead of the best other; below zero where behind.
-    doubt : float
-        Of regions, the lead up to which the band leaves the class in doubt.
-    """
-
-    title: str
-    values: FloatArray
-    low: FloatArray | None = None
+    title: str  # which group, class or slice; empty where there is only one panel
+    values: FloatArray  # of regions, the place of the class in the list of all
+    low: FloatArray | None = None  # end of a curve's simultaneous band
     high: FloatArray | None = None
-    leads: FloatArray | None = None
-    doubt: float = 0.0
+    leads: FloatArray | None = None  # (n, m, classes), of each class over the best other one
+    doubt: float = 0.0  # the lead up to which the band leaves the class in doubt
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Panels over the same one or two axes.
+    """Panels over the same one or two axes."""
 
-    Parameters
-    ----------
-    kind : "curve", "map" or "regions"
-    axes : tuple of Axis
-        One of a curve, two of a map or regions.
-    panels : tuple of Panel
-    classes : tuple of str
-        Of regions, and of a curve whose side of `threshold` is the class.
-    threshold : float, optional
-        The value above which the second of two classes is decided for.
-    left_out : int
-        How many groups or classes are not drawn.
-    fixed : str
-        Where the axes that are not drawn are fixed; empty where all are drawn or sliced.
-    """
-
-    kind: str
+    kind: str  # "curve", over one axis; "map" or "regions", over two
     axes: tuple[Axis, ...]
     panels: tuple[Panel, ...]
-    classes: tuple[str, ...] = ()
-    threshold: float | None = None
-    left_out: int = 0
-    fixed: str = ""
+    classes: tuple[str, ...] = ()  # of regions, or of a curve's sides of the threshold
+    threshold: float | None = None  # above it the second of two classes is decided for
+    left_out: int = 0  # groups or classes that are not drawn
+    fixed: str = ""  # where the axes that are not drawn are; empty where all are drawn or sliced
 
     @property
     def largest(self) -> float | None:
@@ -414,11 +379,9 @@ def _draw_curves(picture: Picture, form: str, name: str) -> str:
     height = {"wide": 400, "narrow": 290}[form] if count == 1 else 190 * rows
 
     def paint(figure: Figure) -> None:
-        places = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-        for axes, panel in zip(places, picture.panels, strict=False):
+        for _, axes, panel in _panels(figure, picture, rows, columns, shared=True):
             x = _places(axis, len(panel.values))
             axes.grid(axis="y", lw=0.8)
-            axes.patch.set_visible(False)
             axes.set_axisbelow(True)
             if panel.low is not None and panel.high is not None:
                 axes.fill_between(x, panel.low, panel.high, color=VARIABLES["wash"], lw=0)
@@ -427,14 +390,7 @@ def _draw_curves(picture: Picture, form: str, name: str) -> str:
             axes.plot(x, panel.values, color=VARIABLES["accent"], lw=2, solid_capstyle="round")
             axes.set_xlim(x[0], x[-1])
             axes.spines.left.set_visible(False)
-            axes.tick_params(length=0, pad=7)
             _ticks(axes, picture, 5 if form == "narrow" or columns > 1 else 8)
-            axes.set_title(panel.title, parse_math=False)
-        for axes in places[count:]:
-            axes.set_visible(False)
-        for axes in places[max(0, count - columns) : count]:
-            axes.set_xlabel(label(axis), parse_math=False)
-            axes.tick_params(labelbottom=True)
 
     return drawn(f"{name}-{form}", (WIDTHS[form], height), paint)
 
@@ -451,22 +407,11 @@ def _maps(picture: Picture, form: str, name: str) -> str:
     height = min((width / columns - 50) * ratio * rows + 56 * rows, 1400)
 
     def paint(figure: Figure) -> None:
-        places = figure.subplots(rows, columns, squeeze=False).ravel()
-        for place, axes in enumerate(places):
-            if place >= count:
-                axes.set_visible(False)
-                continue
-            panel = picture.panels[place]
+        for place, axes, panel in _panels(figure, picture, rows, columns):
             axes.set_box_aspect(ratio)
             axes.set(xlim=_places(first, 2), ylim=_places(second, 2))
-            axes.patch.set_visible(False)
-            axes.tick_params(length=0, pad=7)
             _ticks(axes, picture, 3 if columns > 1 else 6)
-            for spine in axes.spines.values():
-                spine.set_visible(False)
-            axes.set_title(panel.title, parse_math=False)
-            if place >= count - columns:
-                axes.set_xlabel(label(first), parse_math=False)
+            axes.spines[:].set_visible(False)
             if place % columns == 0:
                 axes.set_ylabel(label(second), parse_math=False)
             _lines(axes, picture, panel)
@@ -476,6 +421,25 @@ def _maps(picture: Picture, form: str, name: str) -> str:
         return "".join(_images(figure, axes, _tints(picture, panel)) for axes, panel in settled)
 
     return drawn(f"{name}-{form}", (width, height), paint, below)
+
+
+def _panels(
+    figure: Figure, picture: Picture, rows: int, columns: int, *, shared: bool = False
+) -> Iterator[tuple[int, Axes, Panel]]:
+    """Yield where each panel is drawn, with its title; those of the last row name their axis."""
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared)
+    places = grid.ravel()
+    count = len(picture.panels)
+    for axes in places[count:]:
+        axes.set_visible(False)
+    for place, (axes, panel) in enumerate(zip(places, picture.panels, strict=False)):
+        axes.patch.set_visible(False)
+        axes.tick_params(length=0, pad=7)
+        axes.set_title(panel.title, parse_math=False)
+        if place >= count - columns:
+            axes.set_xlabel(label(picture.axes[0]), parse_math=False)
+            axes.tick_params(labelbottom=True)
+        yield place, axes, panel
 
 
 def _places(axis: Axis, count: int) -> FloatArray:
@@ -512,13 +476,7 @@ def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
         x, y = _widest_place(inside)
         name = picture.classes[index]
         axes.text(
-            grids[0][x],
-            grids[1][y],
-            name,
-            ha="center",
-            va="center",
-            parse_math=False,
-            clip_on=True,
+            grids[0][x], grids[1][y], name, ha="center", va="center", parse_math=False, clip_on=True
         )
 
 
@@ -534,7 +492,7 @@ def _widest_place(inside: FloatArray) -> tuple[int, int]:
 def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
     if picture.kind == "map":
         spread = (picture.high - picture.low) or 1.0
-        return [_shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
+        return [shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
     leads = np.zeros((*panel.values.shape, 1)) if panel.leads is None else panel.leads
     sure = leads.max(axis=-1) > panel.doubt
     found = []

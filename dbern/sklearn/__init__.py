@@ -11,6 +11,10 @@ All of them take these parameters, besides their own:
   is kept of the charge, and the first fit warns of it.
 - `output`: a folder in which each fit leaves its synopsis; it is in the estimator in any case.
 - `mechanism`: keys of the section ``[mechanism]`` of a spec, such as ``{"k": 20}``.
+- `y_bounds` of a regression: public bounds of y, to which values outside are moved.
+- `classes` of a classifier: all labels that there may be, which are public. A fitted one has them
+  in order, as ``classes_``.
+- `kernel` of an estimator that has one: ``"gaussian"``, or another one of its learner's.
 
 A parameter that is None has the default of its learner. Neighbours are two tables of as many rows
 that differ in one row: their number is public. There is no ``random_state``: noise is keyed, and a

@@ -27,7 +27,7 @@ from dbern.ledger.values import LIVE
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
-from dbern.synopsis.held import held
+from dbern.synopsis.reader import held
 from dbern.targets import Learner
 from dbern.types import FloatArray
 
@@ -225,8 +225,6 @@ class KernelDensity(DensityMixin, Released):
     ----------
     bandwidth : float or sequence of float
         Of all columns or of each, in their units.
-    kernel : str
-        "gaussian", or another one of the learner's.
     outside : str
         "drop": a row outside the bounds is counted in n alone.
 
@@ -296,12 +294,8 @@ class KernelRegressor(_Regressor):
 
     Parameters
     ----------
-    y_bounds : (float, float)
-        Public bounds of the response; values outside are moved to them.
     bandwidth : float or sequence of float
         Of all columns or of each, in their units.
-    kernel : str
-        "gaussian", or another one of the learner's.
 
     Examples
     --------
@@ -321,8 +315,6 @@ class Ridge(_Regressor):
 
     Parameters
     ----------
-    y_bounds : (float, float)
-        Public bounds of the response; values outside are moved to them.
     C : "auto" or float
         The paper's: scikit-learn's alpha is n/C, of columns that their bounds map to [0, 1].
     degree : 1 or 2
@@ -415,8 +407,6 @@ class LogisticRegression(_Probable):
 
     Parameters
     ----------
-    classes : sequence of str, int or bool
-        All labels that there may be, which are public.
     C : float
         The paper's: scikit-learn's C is C/n, of columns that their bounds map to [0, 1].
     constant : float
@@ -424,8 +414,6 @@ class LogisticRegression(_Probable):
 
     Attributes
     ----------
-    classes_ : array
-        The classes in order.
     coef_ : array (1, l) or (classes, l)
     intercept_ : array (1,) or (classes,)
 
@@ -470,18 +458,11 @@ class SVC(_Classifier):
 
     Parameters
     ----------
-    classes : sequence of str, int or bool
-        All labels that there may be, which are public.
     length_scale : float or sequence of float
         s of the kernel ``exp(-|x - y|^2 / (2 s^2))``, of all columns or of each, in their units:
         scikit-learn's gamma is ``1 / (2 s^2)``.
     C : "auto" or float
         The paper's: scikit-learn's C is C/n. "auto", the default, follows from rows and epsilon.
-
-    Attributes
-    ----------
-    classes_ : array
-        The classes in order.
 
     Examples
     --------
@@ -506,15 +487,8 @@ class GaussianNB(_Probable):
 
     Parameters
     ----------
-    classes : sequence of str, int or bool
-        All labels that there may be, which are public.
     std_floor : float or sequence of float
         The least standard deviation of a likelihood, of all columns or of each, in their units.
-
-    Attributes
-    ----------
-    classes_ : array
-        The classes in order.
 
     Examples
     --------
@@ -534,17 +508,8 @@ class KernelNB(_Probable):
 
     Parameters
     ----------
-    classes : sequence of str, int or bool
-        All labels that there may be, which are public.
     bandwidth : float or sequence of float
         Of all columns or of each, in their units.
-    kernel : str
-        "gaussian", or another one of the learner's.
-
-    Attributes
-    ----------
-    classes_ : array
-        The classes in order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The registry of strategies: a new one is its file, a line here, and its candidates."""
+"""Strategies: a new one is a file, a line here, candidates, names, and what a reader demands."""
 
 from __future__ import annotations
 

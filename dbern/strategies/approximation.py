@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -121,7 +121,7 @@ class LinearMap(AxisMap):
 
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
-        lattice = lattice_values(kernel, matrix.shape[1] - 1, t)
+        lattice = _lattice_values(kernel, matrix.shape[1] - 1, t)
         return matrix @ self.synthesis @ self.analysis @ lattice
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
@@ -129,7 +129,7 @@ class LinearMap(AxisMap):
         return translate_error(kernel, k, h, self)
 
 
-def lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
+def _lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
     """Values (k + 1, m) of kernel translates at t (m,) on the lattice."""
     return kernel(np.arange(k + 1)[:, None] / k - t)
 
@@ -142,7 +142,7 @@ def released_translates(
     Rows (n, k + 1) of an order h; shape (n, m).
     """
     if axis is None:
-        return rows @ lattice_values(kernel, rows.shape[1] - 1, t)
+        return rows @ _lattice_values(kernel, rows.shape[1] - 1, t)
     return axis.translates(rows, kernel, t)
 
 
@@ -343,14 +343,34 @@ def _lipschitz_constants(
     """Of E, and of its derivatives (infinite where K' jumps): in y plus in t.
 
     ``p_t(y) = sum_v (b(y) M)_v K(v/k - t)`` has derivatives in t of at most `norm` times the
-    kernel's; in y, see `_derivative_bound`.
+    kernel's; in y, see `_steepest` and `_derivative_bound`.
     """
     step = min(kernel.slope / k, kernel.peak)  # values are from zero to the peak
     sizes = (kernel.peak, step, min(kernel.curvature / k**2, 2 * step))
-    first = kernel.slope * (2 + norm) + _derivative_bound(k, matrix, sizes[:2])
+    in_y = _steepest(kernel, k, matrix) if k > 1 else math.inf
+    if in_y == math.inf or kernel.curvature > 0:
+        in_y = min(in_y, _derivative_bound(k, matrix, sizes[:2]))
+    first = kernel.slope * (2 + norm) + in_y
     if kernel.jumps:
         return first, math.inf
     return first, kernel.curvature * (2 + norm) + _derivative_bound(k, matrix, sizes)
+
+
+def _steepest(kernel: Kernel, k: int, matrix: FloatArray) -> float:
+    """Bound ``sup_{t,y} |p_t'(y)|``.
+
+    ``p_t'(y) = sum_v w_v(y) K(v/k - t)`` is smooth in t but where a v/k - t is a kink. On an
+    interval of length at most 1/k between those it exceeds its end values by at most ``C sum_v
+    |w_v(y)| / 8 k^2``, C the kernel's curvature. At either end it is a polynomial in y, which nodes
+    enclose. By symmetry t in the first half is enough.
+    """
+    series, lattice = Series.of(k - 1, np.diff(matrix, axis=0) * k), np.arange(k + 1) / k
+    sides = (side * kink for kink in kernel.kinks for side in (-1, 1))
+    t = np.unique(np.concatenate([lattice, np.array([0.5]), *(lattice + side for side in sides)]))
+    own = series.coefficients @ _lattice_values(kernel, k, t[(t >= 0.0) & (t <= 0.5)])
+    values, factor = replace(series, coefficients=own).at_nodes(4)
+    between = kernel.curvature * series.norm / (8 * k**2)
+    return 1.001 * (factor * float(np.abs(values).max()) + series.tail * kernel.peak + between)
 
 
 def _derivative_bound(k: int, matrix: FloatArray, sizes: Sequence[float]) -> float:

@@ -1,18 +1,24 @@
 """Bound what a noiseless release misses of a function, at worst over a class of functions.
 
-What a noiseless release misses of a ball of any reproducing kernel's Hilbert space.
-
-``|f(y) - (B f)(y)| = |<f, K_y - P_y>| <= |f| e(y)`` with ``P_y = sum_v a_v(y) K_v``, a the
-weights of the lattice values at y, and ``e(y)^2 = K(y, y) - 2 a.K_v(y) + a'Ga``. Suprema over y:
+*A ball of any kernel's Hilbert space.* ``|f(y) - (B f)(y)| = |<f, K_y - P_y>| <= |f| e(y)`` with
+``P_y = sum_v a_v(y) K_v``, a the weights of the lattice values at y, and ``e(y)^2 = K(y, y) - 2
+a.K_v(y) + a'Ga``. Suprema over y:
 
 - K a polynomial of degree p in each coordinate: e^2 is one of degree ``2 max(k, p)``, which nodes
   enclose (`enclosing_nodes`), axis by axis.
 - ``|K_x - K_y| <= L |x - y|``: e changes along axis i by at most ``L_i + D_i`` a unit, where D_i
   bounds ``dP_y/dy_i = k_i sum_v (c_{v+1} - c_v) b_v``, c the coefficients of P in the Hilbert
   space, a convex combination: ``D_i = k_i max_v |c_{v+1} - c_v|``, or less by nodes, as the square
-  of its norm is a polynomial. So on a box around y it is at
-  most e(y) and half the box's sides times these. Boxes that may exceed the largest value found by
-  more than a twentieth are divided until the work is done; what is left counts as it stands.
+  of its norm is a polynomial. So on a box around y it is at most e at the nearest corner and half
+  the box's sides times these. Boxes that may exceed the largest value found by more than a
+  twentieth are divided until the work is done; what is left counts as it stands.
+- *arc-cosine*: so that slopes need not be small, e^2 is also at most its largest value at the
+  corners and ``sum_i side^2 / 8`` times the most that ``-d_i^2 e^2`` is in the box (interpolation,
+  axis by axis). With ``u = K_y - P_y``, and as ``<K''_y, K_y> = 0`` (`ArcCosine`), ``-d_i^2 e^2 = 2
+  <K''_y, P_y> + 2 <u, P''_y> - 2 |u'|^2 <= 2 sum_v |a_v| K''_y(v) + 2 e |P''_y|``, w_i the axis's
+  width in ``K''_y(v) <= 2 w_i^2 |v - y| / (pi |y|)`` and ``|P''_y| <= k_i (k_i - 1)`` times the
+  largest ``|c_{v+2} - 2 c_{v+1} + c_v|``. Where the sum is ``A + B e``, the box's largest e solves
+  ``e^2 <= top^2 + (A + B e) side^2 / 8``.
 - else, and never more than: ``kappa (1 + lambda)``, lambda the operator's norm.
 
 The paper's three classes of functions, with explicit constants where it has hidden ones.
@@ -33,8 +39,6 @@ With the signs that they have at the largest y, all of these are polynomials of 
 which nodes enclose (`enclosing_nodes`). Over axes ``|f - P_1 .. P_l f| <= sum_i (prod_{j<i} A_j)
 e_i``, e_i the error of axis i alone: one operator at a time, each of norm A_j.
 
-What a noiseless release misses of a function, at worst over a class of functions.
-
 A class is what a plan knows of its target without data: mixtures of kernel translates (densities
 and other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`),
 or declared smoothness (`smoothness`).
@@ -46,10 +50,10 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,7 +63,13 @@ from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial, 
 from dbern.errors import SpecError
 from dbern.strategies.approximation import AxisMap, Maps, lebesgue_constant, translate_error
 from dbern.strategies.base import Lattice
-from dbern.strategies.gram import MOST_POINTS, CubeKernel, LatticeSpectrum, lattice_sup_norm
+from dbern.strategies.gram import (
+    MOST_POINTS,
+    CubeKernel,
+    LatticeSpectrum,
+    analysed_norm,
+    lattice_sup_norm,
+)
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 # --- Classes of functions
@@ -73,9 +83,12 @@ class Approximation(ABC):
     choices : int
         How many classes the release chose it from, by looking at its noisy values: a bound on what
         was chosen is one on all of them at once.
+    mends : tuple of str
+        What of a spec, besides a larger epsilon, makes the bound of its worst member smaller.
     """
 
     choices: int = 1
+    mends: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -100,6 +113,7 @@ _FIRST = {1: 256, 2: 16, 3: 6}  # boxes along an axis to begin with
 _MOST_EVALUATED = 60_000
 _AT_ONCE = 1024
 _TOGETHER = 64  # of which the diagonal of a square is used
+_OF_BALLS = "a smaller target.C", 'objective = "certified"'
 
 
 @dataclass(frozen=True)
@@ -116,6 +130,7 @@ class GramBall(Approximation):
 
     cube: CubeKernel
     radius: float
+    mends = _OF_BALLS
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Bound ``|f| sup_y e(y)``."""
@@ -170,6 +185,7 @@ class StatedBall(Approximation):
     h: tuple[int, ...]
     rank: int
     planned: float
+    mends = _OF_BALLS
 
     @classmethod
     def of(cls, ball: GramBall, k: Sequence[int], h: Sequence[int], maps: Maps) -> StatedBall:
@@ -273,32 +289,67 @@ class Released:
 
     def slopes(self, lipschitz: float) -> list[float]:
         """``L_i + D_i`` of the module, in unit-cube units."""
+        pairs = enumerate(zip(self.cube.width, self.k, strict=True))
+        return [
+            OUTWARD * (lipschitz * width + k * self._largest_step(self._differences(axis, 1)))
+            for axis, (width, k) in pairs
+        ]
+
+    def bends(self) -> float:
+        """B of the module, in unit-cube units."""
+        axes = ((axis, k) for axis, k in enumerate(self.k) if k > 1)
+        steps = (k * (k - 1) * self._largest_step(self._differences(a, 2)) for a, k in axes)
+        return OUTWARD * 2 * sum(steps)
+
+    def folds(self) -> float:
+        """A of the module but for ``1 / |y|``, in unit-cube units; infinite of other kernels."""
+        widths, axes = np.square(self.cube.width), list(zip(self.k, self.h, strict=True))
+        if self.spectrum is None:  # by Cauchy and Schwarz
+            sizes = [lebesgue_constant(*one) for one in axes]
+            seconds = [_absolute_moment(*one, 2) / A for one, A in zip(axes, sizes, strict=True)]
+            apart = math.prod(sizes) * math.sqrt(float(widths @ seconds))
+        else:
+            apart = _operator_norm(self.k, self.h, self.spectrum) * math.sqrt(widths.sum())
+        fold = getattr(self.cube.kernel, "fold", math.inf)
+        return float(OUTWARD * 2 * fold * widths.sum() * apart)
+
+    def least_lengths(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """The least norms of points with the constant, in boxes of the unit cube (m, l)."""
+        ends = self.cube.points(low), self.cube.points(high)
+        least = np.maximum(0.0, np.maximum(ends[0], -ends[1]))
+        constant = getattr(self.cube.kernel, "constant", 0.0)
+        return np.asarray(np.sqrt(np.square(least).sum(axis=1) + constant**2) / OUTWARD)
+
+    def _differences(self, axis: int, order: int) -> FloatArray:
+        """Of the coefficients of P in the Hilbert space, along an axis."""
         coefficients = np.eye(math.prod(k + 1 for k in self.k))
         if self.spectrum is not None:
             coefficients = self.spectrum.synthesis
         values = coefficients.reshape(*(k + 1 for k in self.k), -1)
-        for axis, (k, h) in enumerate(zip(self.k, self.h, strict=True)):
-            values = np.moveaxis(np.tensordot(iterated_matrix(k, h), values, (1, axis)), 0, axis)
-        pairs = enumerate(zip(self.cube.width, self.k, strict=True))
-        return [
-            OUTWARD * (lipschitz * width + k * self._largest_step(np.diff(values, axis=axis)))
-            for axis, (width, k) in pairs
-        ]
+        for one, (k, h) in enumerate(zip(self.k, self.h, strict=True)):
+            values = np.moveaxis(np.tensordot(iterated_matrix(k, h), values, (1, one)), 0, one)
+        return np.asarray(np.diff(values, order, axis=axis))
 
     def _largest_step(self, steps: FloatArray) -> float:
-        """``sup_y |sum_v steps_v b_v(y)|``: at nodes, or of the steps where that is less work."""
-        degrees = [count - 1 for count in steps.shape[:-1]]
-        axes = [enclosing_nodes(2 * max(1, degree), 2) for degree in degrees]
-        factor = math.prod(one for _, one in axes)
-        points = math.prod(len(nodes) for nodes, _ in axes)
-        largest = self._largest_norm(steps)
-        if min(degrees) < 1 or points * steps.shape[-1] ** 2 > _WORK / 2:
+        """``sup_y |sum_v steps_v b_v(y)|``: at nodes of all axes or, if that is less work, of one.
+
+        On axes without nodes a value is a convex combination of the steps.
+        """
+        largest, every = self._largest_norm(steps), tuple(range(steps.ndim - 1))
+        if min(steps.shape[:-1]) < 2:
             return largest
-        values = steps
-        for degree, (nodes, _) in zip(degrees, axes, strict=True):
-            values = np.tensordot(values, bernstein_basis(nodes, degree), (0, 1))
-            values = np.moveaxis(values, len(degrees) - 1, -1)
-        return min(largest, math.sqrt(factor) * self._largest_norm(values))
+        for chosen in (every, *((axis,) for axis in every)):
+            values, factor = steps, 1.0
+            for axis in chosen:
+                degree = steps.shape[axis] - 1
+                nodes, one = enclosing_nodes(2 * degree, 2)
+                found = np.tensordot(bernstein_basis(nodes, degree), values, (1, axis))
+                values, factor = np.moveaxis(found, 0, axis), factor * one
+            if values.size * steps.shape[-1] <= _WORK / 2:
+                largest = min(largest, math.sqrt(factor) * self._largest_norm(values))
+                if chosen == every:
+                    break
+        return largest
 
     def _largest_norm(self, rows: FloatArray) -> float:
         """Of elements of the Hilbert space, in the last axis; float errors are added."""
@@ -333,7 +384,7 @@ def _operator_norm(
         axes = zip(k, h, strict=True)
         return math.prod(lattice_sup_norm([one], [order], np.eye(one + 1)) for one, order in axes)
     if size <= MOST_POINTS // 4:
-        return lattice_sup_norm(k, h, spectrum.synthesis @ spectrum.analysis)
+        return analysed_norm(k, h, spectrum)
     return lattice_sup_norm(k, h, spectrum.synthesis) * float(spectrum.row_sums.max())
 
 
@@ -352,7 +403,7 @@ def _largest_error(
     if isinstance(kernel, Polynomial):
         found = _at_nodes(released, kernel.degree, points)
     elif isinstance(kernel, LipschitzKernel) and kernel.lipschitz < math.inf:
-        found = _in_boxes(released.errors, released.slopes(kernel.lipschitz), points)
+        found = _in_boxes(released, released.slopes(kernel.lipschitz), points)
     else:
         found = trivial
     return min(found, trivial)
@@ -373,27 +424,32 @@ def _at_nodes(released: Released, degree: int, points: int) -> float:
     return OUTWARD * math.sqrt(factor) * largest
 
 
-def _in_boxes(
-    errors: Callable[[FloatArray], FloatArray], slopes: Sequence[float], points: int
-) -> float:
+def _in_boxes(released: Released, slopes: Sequence[float], points: int) -> float:
     """Divide boxes of the unit cube where e may be largest."""
-    axes = len(slopes)
-    side = 1 / _FIRST[axes]
-    steps = (np.arange(_FIRST[axes]) + 0.5) * side
-    centers = np.stack(np.meshgrid(*[steps] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
-    offsets = np.array(list(itertools.product((-0.25, 0.25), repeat=axes)))
+    axes, count = len(slopes), _FIRST[len(slopes)]
+    offsets = np.array(list(itertools.product((0, 1), repeat=axes)))
+    lows = np.stack(np.meshgrid(*[np.arange(count)] * axes, indexing="ij"), -1).reshape(-1, axes)
+    folded, bent = released.folds(), released.bends()
     best, largest = 0.0, 0.0
     while True:
-        values = errors(centers)
-        points -= len(centers)
+        shape = (count + 1,) * axes
+        corners = np.ravel_multi_index(np.moveaxis(lows[:, None, :] + offsets, -1, 0), shape)
+        once, which = np.unique(corners, return_inverse=True)
+        values = released.errors(np.stack(np.unravel_index(once, shape), axis=-1) / count)
+        points -= len(once)
         best = max(best, float(values.max()))
-        bounds = values + sum(slopes) * side / 2
+        tops = values[which.reshape(corners.shape)].max(axis=1)
+        lengths = released.least_lengths(lows / count, (lows + 1) / count)
+        with np.errstate(divide="ignore"):
+            squares = tops**2 + folded / lengths / (8 * count**2)
+        half = bent / (16 * count**2)
+        bounds = np.minimum(half + np.sqrt(half**2 + squares), tops + sum(slopes) / (2 * count))
         open_ = bounds > (1 + _GAP) * best
         largest = max(largest, float(bounds[~open_].max(initial=0.0)))
         if not open_.any() or open_.sum() * len(offsets) > points:
             return OUTWARD * max(largest, float(bounds.max(initial=0.0)))
-        centers = (centers[open_][:, None, :] + offsets * side).reshape(-1, axes)
-        side /= 2
+        lows = (2 * lows[open_][:, None, :] + offsets).reshape(-1, axes)
+        count *= 2
 
 
 # --- The paper's three classes of functions, with explicit constants where it has hidden ones
@@ -439,6 +495,7 @@ class Holder(Approximation):
 
     constant: float
     exponent: float
+    mends = ("another k",)
 
     def __post_init__(self) -> None:
         if not (0 < self.exponent <= 1 and 0 < self.constant < math.inf):
@@ -481,6 +538,7 @@ class Smooth(Approximation):
 
     order: int
     bound: float
+    mends = ("another k",)
 
     def __post_init__(self) -> None:
         if self.order < 1 or not 0 < self.bound < math.inf:
@@ -560,6 +618,7 @@ class KernelMixture(Approximation):
     kernels: tuple[Kernel, ...]
     gap: float = 0.0
     choices: int = 1
+    mends = "wider kernels", 'objective = "certified"'
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
@@ -601,6 +660,17 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
         return StatedBall.from_dict(content)
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
     return KernelMixture(kernels, content.get("gap", 0.0), content.get("choices", 1))
+
+
+def mends_of(content: Mapping[str, Any] | None, perturbed: bool, lists: bool) -> tuple[str, ...]:
+    """Return what to write in a spec so that more is promised of any database.
+
+    `content` is what `to_dict` wrote, nothing of numbers that make a function: where these are of a
+    perturbed objective, weights promise more, and are for axes of numbers.
+    """
+    if content or not perturbed:
+        return "a larger epsilon", *(approximation_of(content).mends if content else ())
+    return () if lists else ('method = "weights" under target',)
 
 
 def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: float) -> float:

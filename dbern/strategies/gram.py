@@ -156,6 +156,7 @@ def _norm(spectrum: LatticeSpectrum, cube: CubeKernel, lattice: Lattice) -> floa
     return OUTWARD * float(min(gershgorin, 1 + apart))
 
 
+@lru_cache(maxsize=4)
 def lattice_spectrum(
     cube: CubeKernel, lattice: Lattice, rank: int, weighting: float = 0.25
 ) -> LatticeSpectrum:
@@ -216,8 +217,7 @@ class GramStrategy(Strategy):
 
     def lattice_norm(self, h: Sequence[int]) -> float:
         """See `Strategy`."""
-        whole = self.spectrum.synthesis @ self.spectrum.analysis
-        return OUTWARD * lattice_sup_norm(self.lattice.k, h, whole)
+        return OUTWARD * analysed_norm(self.lattice.k, tuple(h), self.spectrum)
 
     def released_norm(self, h: Sequence[int]) -> float:
         """See `Strategy`."""
@@ -299,6 +299,12 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
 def _absolute(cube: CubeKernel, points: FloatArray, rows: slice) -> FloatArray:
     """Bounds on the entries of |G|."""
     return np.asarray(np.abs(cube.kernel(points[rows], points)) + cube.error)
+
+
+@lru_cache(maxsize=16)
+def analysed_norm(k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum) -> float:
+    """Bound the sup of what is released of lattice values of at most one."""
+    return lattice_sup_norm(k, h, spectrum.synthesis @ spectrum.analysis)
 
 
 def lattice_sup_norm(k: Sequence[int], h: Sequence[int], matrix: FloatArray) -> float:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -126,3 +127,121 @@ def _inverse_norm(kernel: Kernel, gap: float, count: int) -> float:
     rest = float(np.abs(np.eye(count) - gram @ inverse).sum(axis=1).max())
     rest += count * 1e-11 * norm  # what floats make of G, a kernel's own error, and of the product
     return norm * OUTWARD / (1 - rest) if rest < 0.5 else math.inf
+
+
+# --- The strongest of them, and that of two databases
+
+_DOWNWARD = 2.0**-32  # for rounding
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What no mechanism certifies less than, in data units, and how that is proved.
+
+    Attributes
+    ----------
+    value : float
+        0 where nothing is known.
+    kind : str
+        "two databases" (`lower_bound`), "packing" or "tensor"; empty where nothing is known.
+    """
+
+    value: float = 0.0
+    kind: str = ""
+
+
+def strongest_bound(
+    function_sensitivity: float,
+    epsilon: float,
+    beta: float,
+    n: int,
+    delta: float = 0.0,
+    unit_rows: int = 1,
+    kernels: Sequence[Kernel] = (),
+) -> LowerBound:
+    """The largest lower bound that is known; parameters as of `lower_bound`.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Where F is a sum of their product over records, with weights in [0, 1], on the unit cube:
+        one an axis.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> strongest_bound(1.0, 1.0, 0.05, 5000, kernels=[Gaussian(0.1)]).kind
+    'tensor'
+    """
+    given = (epsilon, beta, n, delta, unit_rows)
+    found = [LowerBound(lower_bound(function_sensitivity, *given), "two databases")]
+    if kernels:
+        found += [
+            LowerBound(lower_bound(function_sensitivity * apart, *given, places), "packing")
+            for places, apart in packings(kernels)
+        ]
+    if kernels and delta == 0:
+        shrunk = (1 - _DOWNWARD) * function_sensitivity / 2
+        found += [
+            LowerBound(
+                shrunk * tensor_steps(count, n // unit_rows, epsilon, beta) / gamma, "tensor"
+            )
+            for count, gamma in sites(kernels)
+        ]
+    best = max(found, key=lambda one: one.value)
+    return best if best.value > 0 else LowerBound()
+
+
+def lower_bound(
+    function_sensitivity: float,
+    epsilon: float,
+    beta: float,
+    n: int,
+    delta: float = 0.0,
+    unit_rows: int = 1,
+    places: int = 1,
+) -> float:
+    """``m S / 2``, rounded down: m the most units that group privacy keeps from being told apart.
+
+    *Two databases.* At most n rows count, so ``floor(n / unit_rows)`` whole units of `unit_rows`
+    rows fit. Let all rows of m of them be at one point in one database, and in the other be null
+    (signed weights: of the opposite sign; added units: not there), all else the same. F is a sum
+    over records of which each attains its bound, so at that point the two values are m S apart: S,
+    `function_sensitivity`, is what all rows of a unit move together.
+
+    *No mechanism tells less.* One that is within less than half of that of both, each with
+    probability ``1 - beta``, has two disjoint events, and by group privacy ``1 - beta <= e^{m eps}
+    beta + delta (e^{m eps} - 1) / (e^eps - 1)``. So for every m for which that fails, ``m S / 2``
+    is a lower bound; with delta 0 these are the m below ``ln((1 - beta) / beta) / epsilon``.
+
+    *Packing.* With M `places` in place of one, S what any two databases are apart, that inequality
+    has M times ``1 - beta`` and delta's part beside it.
+
+    *Never above a constant.* What a row attains is at most the width of F's range over n, so ``m
+    unit_rows <= n`` keeps ``m S / 2`` at most half of that range, which a constant certifies.
+
+    *Rounding.* S comes rounded outward by a few parts in 2^40, and floats add some in 2^52: the
+    logarithm and the result are taken smaller by far more.
+
+    Parameters
+    ----------
+    n : int
+        The public number of rows, or the normalizer.
+    unit_rows : int
+        The most rows of a unit.
+    places : int
+        M.
+
+    Examples
+    --------
+    >>> round(lower_bound(0.5, 1.0, 0.05, 100), 6)
+    0.5
+    >>> lower_bound(0.5, 0.001, 0.05, 100, unit_rows=8) <= 100 // 8 * 0.5 / 2
+    True
+    """
+    # With u = e^{m eps} the condition is linear: u (beta + M d) < M (1 - beta + d).
+    d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0
+    told_apart = math.log(places * (1 - beta + d) / (beta + places * d))
+    reach = (told_apart - _DOWNWARD * (1 + abs(told_apart))) / epsilon
+    units = min(n // unit_rows, max(0, math.ceil(reach) - 1))
+    return (1 - _DOWNWARD) * units * function_sensitivity / 2

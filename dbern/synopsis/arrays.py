@@ -36,7 +36,6 @@ from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import map_of, strategy_of
-from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Lattice, LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation, approximation_of
 from dbern.strategies.bins import AxisBins
@@ -196,11 +195,8 @@ def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
 def smoothed(strategy: Strategy, smoothing: Smoothing) -> Strategy:
     """Return the same release, used at the smoothing's ranks; all its values stay."""
     maps = zip(strategy.maps, smoothing.ranks, strict=False)  # plain: no maps
-    return strategy_of(strategy.lattice, [_used(one, rank) for one, rank in maps])
-
-
-def _used(one: AxisMap, rank: int | None) -> AxisMap:
-    return one if rank is None or rank == one.rank else one.using(rank)
+    used = [one if rank is None or rank == one.rank else one.using(rank) for one, rank in maps]
+    return strategy_of(strategy.lattice, used)
 
 
 def select(
@@ -355,29 +351,24 @@ class ReleasedVector:
         """The numbers, (m,)."""
         return self._store.values(f"components/{self.name}/coefficients")
 
-    def values(self, points: FloatArray, *_how: object) -> FloatArray:
+    def values(self, *_points: object) -> FloatArray:
         """Return the numbers, whatever the points."""
-        del points
         return self.entries
 
-    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """Return the numbers, whatever the grid."""
-        del positions, smoothing
-        return self.entries
+    def on_grid(self, *_positions: object) -> FloatArray:
+        """Return the same, whatever the grid."""
+        return self.values()
 
-    def grid_bytes(self, counts: Sequence[int]) -> int:
+    def grid_bytes(self, *_counts: object) -> int:
         """Return 0: no memory grows with a grid."""
-        del counts
         return 0
 
-    def deviation(self, smoothing: Smoothing) -> float:
+    def deviation(self, *_smoothing: object) -> float:
         """Return the standard deviation of every entry's noise, from public facts alone."""
-        del smoothing
         return _noise(self._facts).deviation
 
-    def smoothing(self, h: Sequence[int]) -> Smoothing:
+    def smoothing(self, *_h: object) -> Smoothing:
         """Return the only smoothing, which does nothing."""
-        del h
         return self.chosen
 
     def bound(
@@ -421,12 +412,23 @@ class ReleasedArray:
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
         self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
-        self.box = _cube(self.axes) if self.oblique else self.domain
+        cube = Domain(tuple(Axis(axis, 0.0, 1.0) for axis in self.axes))
+        self.box = cube if self.oblique else self.domain  # oblique coordinates are in the cube
 
     @property
     def order(self) -> tuple[int, ...]:
         """The order it was released with, per axis."""
         return tuple(self._facts["h"])
+
+    @property
+    def value_unit(self) -> float:
+        """Multiplies unit-cube values to give data units."""
+        return float(self._facts["value_unit"])
+
+    @property
+    def released_error(self) -> float:
+        """Bound on the error of a released value but for its noise, in unit-cube units."""
+        return float(self._facts["errors"]["released"])
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """Return the whole release at an order."""
@@ -552,18 +554,6 @@ class ReleasedArray:
         return getattr(self.strategy, "bins", ())
 
     @property
-    def value_unit(self) -> float:
-        """Multiplies unit-cube values to give data units."""
-        unit: float = self._facts["value_unit"]
-        return unit
-
-    @property
-    def released_error(self) -> float:
-        """Bound on the error of a released value but for its noise, in unit-cube units."""
-        error: float = self._facts["errors"]["released"]
-        return error
-
-    @property
     def counted_in(self) -> str | None:
         """The array whose bins have each of its records with at least as large a weight."""
         names: list[str] | None = self._facts.get("counted_in")
@@ -652,8 +642,3 @@ class ReleasedArray:
 def _noise(facts: Mapping[str, Any]) -> Covariance:
     law = noise_law(facts["noise"]["law"])
     return family_of(law).covariance(law.values).scaled(facts["noise"]["scale"])
-
-
-def _cube(names: Sequence[str]) -> Domain:
-    """The unit cube, which oblique coordinates are in."""
-    return Domain(tuple(Axis(name, 0.0, 1.0) for name in names))

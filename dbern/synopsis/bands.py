@@ -50,6 +50,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -57,11 +58,9 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import (
     Certificate,
-    LowerBound,
     enclose,
     noise_sups,
     quantile_rank,
-    strongest_bound,
     told_error,
 )
 from dbern.combination import Combination
@@ -70,6 +69,7 @@ from dbern.privacy.families import family_of, noise_law
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
+from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import (
     ReleasedArray,
     ReleasedVector,
@@ -370,6 +370,9 @@ def bracketed(
     return found
 
 
+_strongest = lru_cache(maxsize=16)(strongest_bound)  # of public facts: asked for with every band
+
+
 def lower_bound_of(
     facts: Mapping[str, Any], array: ReleasedArray | ReleasedVector, beta: float
 ) -> LowerBound:
@@ -383,7 +386,7 @@ def lower_bound_of(
     unsigned = first.get("counted_in") == first["arrays"] and "oblique" not in first
     kernels = array.kernels if unsigned else ()
     moved = first["sensitivity"]["function"]
-    return strongest_bound(moved, epsilon, beta, n, delta, rows, kernels)
+    return _strongest(moved, epsilon, beta, n, delta, rows, tuple(kernels))
 
 
 def _read(values: FloatArray, brackets: Sequence[AxisBracket], reached: FloatArray) -> FloatArray:

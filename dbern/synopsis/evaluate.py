@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -31,10 +32,10 @@ _SHARE = 1 << 16  # least points that are worth a thread
 class Polynomial:
     """A polynomial over a domain, evaluated the faster way.
 
-    A request of fewer points than `least_resampled` is evaluated by matrix products (`evaluate`). A
-    larger one goes by pieces, whose error is at most 1e-9 of the largest value (`resample`), unless
-    their table would be too large. Which way depends on the size of the request and the lattice
-    alone, so the same request has the same answer.
+    A request of fewer points than `_least_resampled` is evaluated by matrix products (`evaluate`).
+    A larger one goes by pieces, whose error is at most 1e-9 of the largest value (`resample`),
+    unless their table would be too large. Which way depends on the size of the request and the
+    lattice alone, so the same request has the same answer.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class Polynomial:
 
     def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
         """Evaluate points (m, l) in data units, a part of a request of `total`; NaN outside."""
-        large = total >= least_resampled(self.bernstein.shape)
+        large = total >= _least_resampled(self.bernstein.shape)
         pieces = self._pieces() if large else None
         if pieces is None:
             values = np.full(len(points), np.nan)
@@ -60,20 +61,23 @@ class Polynomial:
             unit = np.clip(self._domain.to_unit(points[inside]), 0.0, 1.0)
             values[inside] = evaluate(self.bernstein, unit)
             return values
-        from dbern.synopsis.compiled import evaluate_pieces
-
         low, high = zip(*((axis.low, axis.high) for axis in self._domain.axes), strict=True)
         shares = min(threads, len(points) // _SHARE)
         if shares < 2:
-            return evaluate_pieces(pieces, points, low, high)
+            return _evaluate_pieces(pieces, points, low, high)
         with ThreadPoolExecutor(shares) as pool:
             parts = np.array_split(points, shares)
-            done = pool.map(lambda part: evaluate_pieces(pieces, part, low, high), parts)
+            done = pool.map(lambda part: _evaluate_pieces(pieces, part, low, high), parts)
             return np.concatenate(list(done))
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """Return the polynomial on the product grid of `axes`, positions of the unit interval."""
-        return _evaluate_grid(self.bernstein, axes)
+        """Return the polynomial on the product grid of `axes`, positions of the unit interval.
+
+        In little more memory than that grid.
+        """
+        found = np.empty([len(positions) for positions in axes])
+        _fill(found, self.bernstein, axes, ())
+        return found
 
     def _pieces(self) -> Pieces | None:
         with self._lock:
@@ -82,12 +86,12 @@ class Polynomial:
             return self._resampled[0]
 
 
-def least_resampled(shape: Sequence[int]) -> int:
+def _least_resampled(shape: Sequence[int]) -> int:
     """Return the points of one request from which on it goes by pieces; ``k + 1`` along each axis.
 
     Examples
     --------
-    >>> least_resampled((13,)), least_resampled((201, 201)), least_resampled((201, 201, 201))
+    >>> _least_resampled((13,)), _least_resampled((201, 201)), _least_resampled((201, 201, 201))
     (32768, 3216, 32768)
     """
     if len(shape) > 2:  # whose tables take as long as so many points
@@ -139,13 +143,6 @@ def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     return np.asarray(partial[:, 0])
 
 
-def _evaluate_grid(bernstein: FloatArray, axes: Sequence[FloatArray]) -> FloatArray:
-    """Return the polynomial on the product grid of `axes`, in little more memory than that grid."""
-    found = np.empty([len(positions) for positions in axes])
-    _fill(found, bernstein, axes, ())
-    return found
-
-
 def _fill(
     found: FloatArray, values: FloatArray, axes: Sequence[FloatArray], place: tuple[slice, ...]
 ) -> None:
@@ -165,17 +162,134 @@ def _fill(
             found[(*place, part)] = here
 
 
+# --- Evaluate the pieces of a function at many points: the loops that are compiled, no fastmath
+
+_AT_ONCE = 1 << 14  # points and what is known of them fit the cache of a core
+_CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of its cells
+
+
+def _evaluate_pieces(
+    pieces: Pieces, points: FloatArray, low: Sequence[float], high: Sequence[float]
+) -> FloatArray:
+    """Values at points (m, l) in data units, of a function on the box from `low` to `high`.
+
+    NaN outside the box. The interpreter's lock is not held, so threads may share the work.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.pieces import resample
+    >>> line = resample(np.array([0.0, 0.5, 1.0]))
+    >>> _evaluate_pieces(line, np.array([[5.0], [11.0]]), [0.0], [10.0]).round(9).tolist()
+    [0.5, nan]
+    """
+    points = np.require(points, np.float64, ["C", "A"])
+    bounds = np.array([low, high], dtype=np.float64)
+    halves = np.array(pieces.cells) // 2
+    locate, arrange, run = _machine_code(len(halves), pieces.order)
+    cells, ordered = np.empty((2, min(_AT_ONCE, len(points))), np.int64)
+    offsets = np.empty((len(cells), len(halves)))
+    starts = np.empty(len(pieces.table) + 1 if pieces.table.size > _CACHED_TABLE else 0, np.int64)
+    values = np.full(len(points), np.nan)
+    for first in range(0, len(points), _AT_ONCE):
+        part = points[first : first + _AT_ONCE]
+        locate(part, bounds, halves, cells, offsets)
+        inside = arrange(cells[: len(part)], starts, ordered)
+        run(ordered[:inside], cells, offsets, pieces.table, values[first : first + _AT_ONCE])
+    return values
+
+
+@lru_cache
+def _machine_code(dimensions: int, order: int) -> tuple[Callable[..., Any], ...]:
+    from numba import types  # takes half a second to import
+
+    from dbern.compiling import compiled
+
+    integers, floats = types.int64[::1], types.float64[:, ::1]
+    given = types.Array(types.float64, 2, "C", readonly=True)
+    located = types.void(given, floats, integers, integers, floats)
+    arranged = types.int64(integers, integers, integers)
+    summed = types.void(integers, integers, floats, given, types.float64[::1])
+    run = compiled(_horner(dimensions, order), summed)
+    return compiled(_locate, located), compiled(_arrange, arranged), run
+
+
+def _locate(points: Any, bounds: Any, halves: Any, cells: Any, offsets: Any) -> None:
+    """Each point's cell, -1 outside, and its place in that cell (see `Pieces`)."""
+    for m in range(len(points)):
+        cell = 0
+        for axis in range(len(halves)):
+            x, low, high = points[m, axis], bounds[0, axis], bounds[1, axis]
+            if not low <= x <= high:
+                cell = -1
+                break
+            y = (x - low) / (high - low)
+            half = halves[axis]
+            far = y > 0.5
+            s = np.sqrt(2.0 * (1.0 - y if far else y)) * half
+            index = min(int(s), half - 1)
+            offsets[m, axis] = s - index - 0.5
+            cell = cell * (2 * half) + index + (half if far else 0)
+        cells[m] = cell
+
+
+def _arrange(cells: Any, starts: Any, ordered: Any) -> int:
+    """List the points that lie inside, sorted by cell if `starts` has room; returns how many."""
+    count = 0
+    if len(starts) == 0:
+        for m in range(len(cells)):
+            if cells[m] >= 0:
+                ordered[count] = m
+                count += 1
+        return count
+    starts[:] = 0
+    for cell in cells:
+        if cell >= 0:
+            starts[cell + 1] += 1
+    for cell in range(1, len(starts)):
+        starts[cell] += starts[cell - 1]
+    for m in range(len(cells)):
+        if cells[m] >= 0:
+            ordered[starts[cells[m]]] = m
+            starts[cells[m]] += 1
+            count += 1
+    return count
+
+
+@lru_cache
+def _horner(dimensions: int, order: int) -> Callable[..., None]:
+    """Horner's rule along the first axis, then along each other; both numbers are compiled in."""
+    inner = order ** (dimensions - 1)
+
+    def run(ordered: Any, cells: Any, offsets: Any, table: Any, values: Any) -> None:
+        work = np.empty(inner)
+        for m in ordered:
+            piece = table[cells[m]]
+            t = offsets[m, 0]
+            for j in range(inner):
+                work[j] = piece[(order - 1) * inner + j]
+            for power in range(order - 2, -1, -1):
+                for j in range(inner):
+                    work[j] = work[j] * t + piece[power * inner + j]
+            width = inner
+            for axis in range(1, dimensions):
+                t = offsets[m, axis]
+                width //= order
+                last = (order - 1) * width
+                for power in range(order - 2, -1, -1):
+                    for j in range(width):
+                        work[last + j] = work[last + j] * t + work[power * width + j]
+                for j in range(width):
+                    work[j] = work[last + j]
+            values[m] = work[0]
+
+    return run
+
+
 # --- Which functions have probabilities
 
 
 def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
-    """Refuse a function that leaves no probabilities of its classes.
-
-    Raises
-    ------
-    SpecError
-        Which says what does.
-    """
+    """Refuse a function that leaves no probabilities of its classes, and say what does."""
     if not combination.classes:
         raise SpecError("probabilities: this function has no classes. Ask for its values")
     if combination.log_odds or combination.meaning(target) == "log-odds":

@@ -70,15 +70,8 @@ class Facts(BaseModel):
 def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
     """Read an object's JSON by its model.
 
-    Parameters
-    ----------
-    where, name : str
-        The store and the object, for errors.
-
-    Raises
-    ------
-    IntegrityError
-        Naming the object and the key.
+    `where`, `name`: the store and the object, for errors. Raises IntegrityError naming the object
+    and the key.
     """
     with _BUILDING:  # by itself a deferred build is for one thread
         model.model_rebuild()
@@ -117,7 +110,7 @@ def require(holds: object, why: str) -> None:
         raise ValueError(why)
 
 
-def one_of(names: Collection[str]) -> Callable[[str], str]:
+def _one_of(names: Collection[str]) -> Callable[[str], str]:
     """Refuse what is not listed."""
 
     def listed(name: str) -> str:
@@ -135,10 +128,7 @@ def _plain(name: str) -> str:
 def number(text: str) -> float:
     """Return an exact decimal or fraction as a float.
 
-    Raises
-    ------
-    ValueError
-        For anything else, or what no float holds.
+    Raises ValueError for anything else, or what no float holds.
     """
     return float(made(lambda: float(exact(text, "value"))))
 
@@ -160,6 +150,8 @@ Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_above
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
 Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
 _NotNegative = Annotated[float, Field(ge=0, le=_LARGEST)]
+_Value = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
+_Extent = Annotated[list[_Value], Field(min_length=2, max_length=2)]
 Granule = Annotated[float, Field(ge=1e-305, le=1e150)]  # of which values are up to 2^63
 Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
 Lattice = Annotated[list[Annotated[int, Field(ge=1, le=MOST_K)]], Field(min_length=1)]
@@ -216,7 +208,7 @@ class _TargetFacts(BaseModel):
 
 
 class _CombineFacts(Facts):
-    kind: Annotated[str, AfterValidator(one_of(KINDS))]
+    kind: Annotated[str, AfterValidator(_one_of(KINDS))]
     classes: list[_Category] = ABSENT
     low: float = ABSENT
     high: float = ABSENT
@@ -291,7 +283,7 @@ def _law(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class _NoiseFacts(Facts):
-    kind: Annotated[str, AfterValidator(one_of(_NOISES))]
+    kind: Annotated[str, AfterValidator(_one_of(_NOISES))]
     scale: Positive
     granularity: Granule
     law: Annotated[dict[str, Any], AfterValidator(_law)]
@@ -353,8 +345,8 @@ _MOST_DERIVATIVES = 100
 _MOST_CHOICES = 10_000
 
 
-class _Bump(Facts):
-    name: Annotated[str, AfterValidator(one_of(KERNELS))]
+class _KernelFacts(Facts):
+    name: Annotated[str, AfterValidator(_one_of(KERNELS))]
     bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
 
 
@@ -381,7 +373,7 @@ class _FunctionClass(Facts):
 class _MixtureClass(_FunctionClass):
     family: ClassVar[bool] = True
     name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(alias="class")
-    kernels: list[_Bump]
+    kernels: list[_KernelFacts]
     attained: bool = ABSENT
     gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
     choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
@@ -561,6 +553,7 @@ class Released(Facts):
     random_dp: _RandomFacts = ABSENT
     certificate: _CertificateFacts
     expected_error: _NotNegative = ABSENT
+    extent: _Extent = ABSENT
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
@@ -569,6 +562,8 @@ class Released(Facts):
         within = _LEAST_EPSILON <= epsilon <= _MOST_EPSILON
         require(within, f"epsilon: not from {_LEAST_EPSILON:g} to {_MOST_EPSILON:g}")
         require(0 <= delta < 1, "delta: not from 0 to below 1")
+        ordered = not self.declares("extent") or self.extent[0] < self.extent[1]
+        require(ordered, "extent: the least value is not below the largest")
         names = [name for one in self.components for name in one.arrays]
         require(len(set(names)) == len(names), "components: an array is there twice")
         domain = [axis.name for axis in self.domain.axes]

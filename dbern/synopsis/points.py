@@ -42,12 +42,8 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     """Return the points in memory as an array (m, l) in axis order.
 
     Coordinates of xarray over one dimension are points; over a dimension each they span a grid, of
-    which all points are given, the last coordinate changing fastest.
-
-    Raises
-    ------
-    SpecError
-        For anything else; it does not quote a value.
+    which all points are given, the last coordinate changing fastest. Raises SpecError for anything
+    else; it does not quote a value.
 
     Examples
     --------
@@ -63,10 +59,15 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
             f"points: this is one value of type {type(points).__name__}, not an array. Write a "
             f"list of points, each with {', '.join(domain.names)}"
         )
-    plain = isinstance(points, np.ndarray | list | tuple)
-    if plain and domain.lists:
-        return _of_columns(list(_objects(points, domain).T), domain)
-    array = _array(points, domain) if plain else _stacked(points, domain)
+    if not isinstance(points, np.ndarray | list | tuple):
+        array = _stacked(points, domain)
+    elif domain.lists:
+        found: Any = points if hasattr(points, "dtype") else np.asarray(points, dtype=object)
+        check_shape(found.shape, domain)
+        return _of_columns(list(found.T), domain)
+    else:
+        units = {axis.unit for axis in domain.axes}
+        array = as_numbers(points, units.pop() if len(units) == 1 else None, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
 
@@ -150,23 +151,13 @@ def _columns_of_grid(points: Points, domain: Domain) -> list[Any] | None:
     """The coordinates of a grid, in axis order; None where the points are something else."""
     if not isinstance(points, Mapping) and type(points).__module__.partition(".")[0] != "xarray":
         return None
-    columns = [_named(points, name, domain.names) for name in domain.names]
-    return columns if _spans_grid(columns, domain.names) else None
-
-
-def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
-    """Whether columns are xarray's with a dimension each, not all along one as points are.
-
-    Raises
-    ------
-    SpecError
-        Where they are neither.
-    """
+    names = domain.names
+    columns = [_named(points, name, names) for name in names]
     if not all(hasattr(column, "dims") for column in columns):
-        return False
+        return None
     dims = [tuple(column.dims) for column in columns]
-    if len(dims) > 1 and len(set(dims)) == 1 and len(dims[0]) == 1:
-        return False
+    if len(dims) > 1 and len(set(dims)) == 1 and len(dims[0]) == 1:  # points along one
+        return None
     if len(set(dims)) < len(dims) or any(len(own) != 1 for own in dims):
         found = ", ".join(f"{name} over ({', '.join(map(str, own))})"
                           for name, own in zip(names, dims, strict=True))  # fmt: skip
@@ -174,7 +165,7 @@ def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
             f"the coordinates are {found}. Write each over a dimension of its own for a grid, or "
             'all over one for points, such as dataset.stack(point=["x", "y"])'
         )
-    return True
+    return columns
 
 
 def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
@@ -185,10 +176,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
             f"the coordinates span {count} points, which need {needed >> 20} MiB, and this process "
             f"may use {offered >> 20}. Ask for parts of the grid"
         )
-    places = [
-        _axis_column(column, axis, domain)
-        for column, axis in zip(columns, domain.axes, strict=True)
-    ]
+    places = _axis_columns(columns, domain)
     points = np.empty((*(len(one) for one in places), len(places)))
     for i, one in enumerate(np.ix_(*places)):
         points[..., i] = one
@@ -198,10 +186,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
 def confidence(beta: float | str) -> Fraction:
     """Return one minus a confidence level, exactly as it is written.
 
-    Raises
-    ------
-    SpecError
-        For what is no number between 0 and 1.
+    Raises SpecError for what is no number between 0 and 1.
 
     Examples
     --------
@@ -227,19 +212,8 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
         )
 
 
-def _array(points: Any, domain: Domain) -> FloatArray:
-    units = {axis.unit for axis in domain.axes}
-    return as_numbers(points, next(iter(units)) if len(units) == 1 else None, domain)
-
-
-def _objects(points: Any, domain: Domain) -> Any:
-    found = points if hasattr(points, "dtype") else np.asarray(points, dtype=object)
-    check_shape(found.shape, domain)
-    return found
-
-
-def _is_number(values: Any) -> bool:
-    return getattr(getattr(values, "dtype", None), "kind", "") in tuple("biufc")
+def _axis_columns(columns: Sequence[Any], domain: Domain) -> list[FloatArray]:
+    return [_axis_column(*one, domain) for one in zip(columns, domain.axes, strict=True)]
 
 
 def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
@@ -247,7 +221,8 @@ def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
     if not axis.categories:
         return as_numbers(values, axis.unit, domain)
     places = {value: float(i) for i, value in enumerate(axis.categories)}
-    if {type(value) for value in axis.categories} == {str} and _is_number(values):
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    if {type(value) for value in axis.categories} == {str} and kind in tuple("biufc"):
         raise SpecError(
             f"points: {axis.name} is a list of texts. Write a table with the columns "
             f"{', '.join(domain.names)}, or a list of points with one of the texts in each"
@@ -265,10 +240,7 @@ def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
 def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
     """Return a column as numbers; dates and times in the unit of their axis.
 
-    Raises
-    ------
-    SpecError
-        For what is neither; it does not quote a value.
+    Raises SpecError for what is neither; it does not quote a value.
     """
     ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
     if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
@@ -281,7 +253,8 @@ def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray
         return unit.of_datetimes(found)
     if found.dtype.kind == "U" or any(isinstance(one, date | str) for one in found.flat):
         try:
-            numbers = [_moment(one, unit) for one in found.flat]
+            moments = (moment_of(one) if isinstance(one, str) else one for one in found.flat)
+            numbers = [np.nan if one is None else unit.of(one) for one in moments]
         except (ValueError, AttributeError, TypeError):  # whose text quotes the value
             raise SpecError(
                 "points are not dates or times. Write numpy datetime64 or ISO texts, such as "
@@ -289,12 +262,6 @@ def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray
             ) from None
         return np.array(numbers, dtype=np.float64).reshape(found.shape)
     return _floats(values, domain)
-
-
-def _moment(one: Any, unit: TimeUnit) -> float:
-    if one is None:
-        return np.nan
-    return unit.of(moment_of(one) if isinstance(one, str) else one)
 
 
 def _floats(values: Any, domain: Domain) -> FloatArray:
@@ -328,10 +295,7 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
 
 
 def _of_columns(columns: Sequence[Any], domain: Domain) -> FloatArray:
-    stacked = [
-        _axis_column(column, axis, domain)
-        for column, axis in zip(columns, domain.axes, strict=True)
-    ]
+    stacked = _axis_columns(columns, domain)
     if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
         raise SpecError(f"the columns {', '.join(domain.names)} must be flat and equally long")
     return np.column_stack(stacked)
@@ -349,10 +313,7 @@ def _named(table: Any, name: str, names: Sequence[str]) -> Any:
 def orders(h: Any, domain: Domain) -> dict[str, int]:
     """Return the order of the operator on each axis, from one for all or one for each.
 
-    Raises
-    ------
-    SpecError
-        For what is neither.
+    Raises SpecError for what is neither.
 
     Examples
     --------
@@ -388,7 +349,7 @@ _BLOCK_POINTS = 1 << 16
 """Of a grid, for which several arrays are combined at a time."""
 
 _WORK_BYTES = 64 << 20
-"""What evaluating takes besides what grows with the grid: `_evaluate_grid`, and blocks."""
+"""What evaluating takes besides what grows with the grid: `Polynomial.grid`, and blocks."""
 
 
 def grid_axes(
@@ -459,12 +420,8 @@ def values_on_grid(
     """Evaluate the function on a grid over the domain or a part of it, classes last.
 
     One array is evaluated whole, in little more memory than its values. Several are combined by
-    blocks, unless they are so large that their shards would be read again for each.
-
-    Raises
-    ------
-    SpecError
-        As `grid_axes`.
+    blocks, unless they are so large that their shards would be read again for each. Raises
+    SpecError as `grid_axes`.
     """
 
     def evaluate(axes: Sequence[FloatArray]) -> FloatArray:

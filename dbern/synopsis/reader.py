@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from dbern.certificate import Certificate, Promises, combined
 from dbern.combination import BY_PLACE, LEAST_SQUARES, Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
-from dbern.data.storage import place_at
+from dbern.data.storage import MANIFEST, Memory, place_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.strategies.bias import mends_of
 from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing
 from dbern.synopsis.bands import (
     About,
@@ -29,7 +30,7 @@ from dbern.synopsis.bands import (
     quotient_ends,
 )
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
-from dbern.synopsis.notebook import described, plotted
+from dbern.synopsis.maps import described, located, plotted, write_geotiff
 from dbern.synopsis.points import (
     Order,
     Points,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
 
 
 _KEPT_BANDS = 8
+
+_Asked: TypeAlias = tuple[Fraction, Order, About]
+_Smoothings: TypeAlias = tuple[Smoothing, ...] | None
 
 
 # --- Synopsis
@@ -191,7 +195,7 @@ class Synopsis:
     def _asked(self, points: Points, question: Question) -> Any:
         several = self.combination.multi_output or question.answer == "probability"
         columns = (len(self.classes),) if several else ()
-        return self._mapped(points, partial(_values_block, question=question), columns)
+        return self._mapped(points, partial(Synopsis._evaluate, question=question), columns)
 
     def _answered(self, points: Points, question: Question) -> Any:
         values = self._asked(points, question)
@@ -203,7 +207,7 @@ class Synopsis:
         """What `block` makes of points, of dask block by block; answers end in axes of `last`."""
         array = plain(points, self.domain)
         if isinstance(array, np.ndarray):
-            return block(array, self, len(array), available_cores())
+            return block(self, array, len(array), available_cores())
         block = partial(_sent_block, block=block)
         check_shape(array.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
@@ -311,7 +315,7 @@ class Synopsis:
         return gridded(points, found, self.domain, self.classes)
 
     def _evaluate(
-        self, points: FloatArray, question: Question, total: int, threads: int = 1
+        self, points: FloatArray, total: int, threads: int = 1, *, question: Question
     ) -> FloatArray:
         combination, answer = self.combination, question.answer
         parts = self._parts(points, question.smoothings, total, threads)
@@ -327,11 +331,7 @@ class Synopsis:
         return values
 
     def _parts(
-        self,
-        points: FloatArray,
-        smoothings: tuple[Smoothing, ...] | None,
-        total: int,
-        threads: int = 1,
+        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
     ) -> list[FloatArray]:
         """Values of every array, NaN outside the bounds of its axes; a vector as it is."""
         return [
@@ -386,13 +386,7 @@ class Synopsis:
     def bound(
         self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
     ) -> Certificate:
-        """Return the parts of `band`: approximation, rounding and noise, at `beta`.
-
-        Raises
-        ------
-        SpecError
-            For a confidence outside of (0, 1), or an order that the synopsis cannot have.
-        """
+        """Return the parts of `band`: approximation, rounding and noise; it raises as that does."""
         level = confidence(beta)
         parts = [one.certificate for one in self._bands(level, h, about)]
         least = lower_bound_of(self.metadata, self.arrays[0], float(level))
@@ -406,24 +400,26 @@ class Synopsis:
         largest : float, optional
             The largest released value, of which errors are told as shares.
         """
-        facts, names = self.metadata, self.domain.names
-        sure, volume = facts["certificate"], self.domain.volume
-        known, by_place = all(one.kernels for one in self.arrays), self.combination.kind in BY_PLACE
+        facts, volume = self.metadata, self.domain.volume
+        sure, (first, *_), by = facts["certificate"], facts["components"], facts["target"]
+        by_place, perturbed = self.combination.kind in BY_PLACE, by.get("method") == "objective"
         top = max(one.value_unit * one.highest for one in self.arrays)
         signed = any(one.counted_in != one.name for one in self.arrays)
-        density = known and all(one.value_unit == 1 / volume for one in self.arrays)
+        extent = self.combination.extent(None if top == math.inf else (-signed * top, top))
+        density = all(one.kernels and one.value_unit == 1 / volume for one in self.arrays)
         follows = self.about == "these-data" and not by_place
         return Promises(
             expected=facts.get("expected_error"),
             these_data=self.band(sure["beta"]) if follows else None,
             any_database=sure["total"],
             beta=sure["beta"],
-            unit=self.combination.unit(names, density=density),
+            unit=self.combination.unit(self.domain.names, density=density),
             largest=largest,
-            extent=self.combination.extent(None if top == math.inf else (-signed * top, top)),
+            extent=tuple(facts["extent"]) if "extent" in facts else extent,
             released=True,
             by_place=by_place,
-            kernels=any("k" in one for one in facts["components"]),
+            on_lattice="k" in first,
+            mends=mends_of(first.get("approximation"), perturbed, bool(self.domain.lists)),
         )
 
     def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:
@@ -465,11 +461,11 @@ class Synopsis:
         asked = (confidence(beta), h, about)
         self._bands(*asked)  # refused now, and not by a worker
         columns = (len(self.classes),) if self.combination.multi_output else ()
-        both = self._mapped(points, partial(_ends_block, asked=asked), (*columns, 2))
+        both = self._mapped(points, partial(Synopsis._ends, asked=asked), (*columns, 2))
         return self._like(points, both[..., 0]), self._like(points, both[..., 1])
 
     def _ends(
-        self, points: FloatArray, asked: tuple[Fraction, Order, About], total: int, threads: int = 1
+        self, points: FloatArray, total: int, threads: int = 1, *, asked: _Asked
     ) -> FloatArray:
         smoothings, combination = self._smoothings(asked[1]), self.combination
         bands = self._bands(*asked)
@@ -482,11 +478,10 @@ class Synopsis:
         else:
             each = zip(self.arrays, bands, strict=True)
             errors = [band.at(points[:, array.columns]) for array, band in each]
-            values = self._evaluate(points, Question(smoothings), total, threads)
+            values = self._evaluate(points, total, threads, question=Question(smoothings))
             width = combination.errors(errors)
             if combination.peaks:  # of a product over axes one width, whatever else is asked
-                totals = [one.certificate.total for one in bands]
-                width = np.array(combination.error(totals))
+                width = np.array(combination.error([one.certificate.total for one in bands]))
             low, high = values - width, values + width
             if combination.kind == LEAST_SQUARES:
                 low, high = (np.clip(x, combination.low, combination.high) for x in (low, high))
@@ -559,7 +554,6 @@ class Synopsis:
             For a shape that is not one count of at least 2 for each axis, or needs more memory than
             this process may use; for a window or a coordinate system that cannot be.
         """
-        from dbern.synopsis.maps import located
         from dbern.synopsis.questions.regions import part_of
 
         part = None if window is None else part_of(window, self.domain)
@@ -570,7 +564,7 @@ class Synopsis:
         return found if crs is None else located(found, crs)
 
     def plot(self, ax: Any = None, *, window: Window = None, crs: Any = None, **how: Any) -> Any:
-        """Draw a function of one or two axes with matplotlib: `dbern.synopsis.notebook.plotted`."""
+        """Draw a function of one or two axes with matplotlib: `dbern.synopsis.maps.plotted`."""
         grid = partial(self.grid, window=window, crs=crs)
         return plotted(self.domain, grid, self.interval, ax, **how)
 
@@ -596,8 +590,6 @@ class Synopsis:
         SpecError, EnvironmentRefusedError
             As of these; for other than two axes; without the extra ``geo``.
         """
-        from dbern.synopsis.maps import write_geotiff
-
         grid = self.grid(shape, h, window=window, crs=crs)
         bands = {"value": grid} | dict(
             zip(("low", "high"), self.interval(grid, beta, h), strict=True)
@@ -670,24 +662,7 @@ def _is_auto(h: Order) -> bool:
 def _sent_block(
     points: Points, synopsis: Synopsis, total: int, *, block: Callable[..., FloatArray]
 ) -> FloatArray:
-    return block(as_points(points, synopsis.domain), synopsis, total)
-
-
-def _values_block(
-    points: FloatArray, synopsis: Synopsis, total: int, threads: int = 1, *, question: Question
-) -> FloatArray:
-    return synopsis._evaluate(points, question, total, threads)
-
-
-def _ends_block(
-    points: FloatArray,
-    synopsis: Synopsis,
-    total: int,
-    threads: int = 1,
-    *,
-    asked: tuple[Fraction, Order, About],
-) -> FloatArray:
-    return synopsis._ends(points, asked, total, threads)
+    return block(synopsis, as_points(points, synopsis.domain), total)
 
 
 @lru_cache(maxsize=8)
@@ -696,3 +671,30 @@ def arrived(url: str, release_id: str) -> Synopsis:
     found = open_synopsis(url)
     found._store.require(release_id)
     return found
+
+
+# --- A synopsis that needs no folder
+
+
+class HeldSynopsis(Synopsis):
+    """The same function with every object of its store in memory; made by `held`."""
+
+    def __init__(self, place: Memory) -> None:
+        self._store = ReleasedStore(place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (HeldSynopsis, (self._store.place,))
+
+
+def held(synopsis: Synopsis) -> HeldSynopsis:
+    """Return a synopsis that travels with its numbers; the folder may go afterwards.
+
+    Raises
+    ------
+    ReleaseError, IntegrityError
+        Where an object cannot be read, or is not what was released.
+    """
+    synopsis.verify()
+    place = synopsis._store.place
+    names = [MANIFEST, *place.names()]
+    return HeldSynopsis(Memory({name: b"".join(place.parts(name, 1 << 62)) for name in names}))

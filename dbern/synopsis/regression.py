@@ -17,7 +17,7 @@ from dbern.combination import Combination
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.strategies.moments import Fit, Measured, Moments, least_squares, product_names
-from dbern.synopsis.arrays import ReleasedVector, Smoothing
+from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
@@ -158,14 +158,8 @@ class ReleasedMoments(ReleasedVector):
             older=combination.products is None,
         )
 
-    def values(self, points: FloatArray, *_how: object) -> FloatArray:
+    def values(self, *_points: object) -> FloatArray:
         """Return the weights of the unit cube's coordinates, and of 1, in the response's units."""
-        del points
-        return self._weights
-
-    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """Return the same, whatever the grid."""
-        del positions, smoothing
         return self._weights
 
     @cached_property
@@ -180,7 +174,7 @@ class ReleasedMoments(ReleasedVector):
 
     @cached_property
     def _measured(self) -> Measured:
-        return Measured.of(self._moments, self.entries, self.deviation(Smoothing((), ())))
+        return Measured.of(self._moments, self.entries, self.deviation())
 
     def regression(
         self,

@@ -275,7 +275,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
         For a shape that is not known or that this function cannot have.
     """
     facts, combine = synopsis.metadata, synopsis.combination.kind
-    wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
+    wanted = _in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
         raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
     simple = set(wanted) <= {_QUIET, _NONNEGATIVE}
@@ -307,7 +307,7 @@ def _counts(array: ReleasedArray | ReleasedVector) -> bool:
     return array.counted_in == array.name and bool(array.bins) and not array.large
 
 
-def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
+def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     """Return the shapes in the order in which they are made, each once.
 
     Raises
@@ -318,7 +318,7 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     Examples
     --------
     >>> from dbern.data.domain import Axis
-    >>> in_order(["normalized", "increasing:x"], Domain((Axis("x", 0.0, 1.0),)))
+    >>> _in_order(["normalized", "increasing:x"], Domain((Axis("x", 0.0, 1.0),)))
     ('increasing:x', 'normalized')
     """
     ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
@@ -367,7 +367,7 @@ class ShapedArray(ReleasedArray):
     store, name, facts, domain
         As for a `ReleasedArray`.
     shapes : tuple of str
-        From `in_order`.
+        From `_in_order`.
     density : bool
         Whether the non-private values cannot be negative.
     """
@@ -516,7 +516,7 @@ class ShapedSynopsis(Synopsis):
     synopsis : Synopsis
         What to shape; of a shaped one its unshaped function.
     shapes : tuple of str
-        From `in_order`.
+        From `_in_order`.
     """
 
     def __init__(self, synopsis: Synopsis, shapes: tuple[str, ...]) -> None:

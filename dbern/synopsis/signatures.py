@@ -69,17 +69,9 @@ def fingerprint(key: Ed25519PublicKey) -> str:
 def private_key_of(path: str | Path, passphrase: Callable[[], str]) -> Ed25519PrivateKey:
     """Return a private key from its file.
 
-    Parameters
-    ----------
-    passphrase : callable
-        Asked only where the key is encrypted.
-
-    Raises
-    ------
-    SpecError
-        For a file that is not there, or holds no such key, or another passphrase's.
-    EnvironmentRefusedError
-        For a file that others than its owner and group may read or write.
+    `passphrase`: asked only where the key is encrypted. Raises SpecError for a file that is not
+    there, or holds no such key, or another passphrase's; EnvironmentRefusedError for a file that
+    others than its owner and group may read or write.
     """
     pem = _content(path, "--key", private=True)
     secret = passphrase().encode() if _ENCRYPTED in pem else None
@@ -96,10 +88,7 @@ def private_key_of(path: str | Path, passphrase: Callable[[], str]) -> Ed25519Pr
 def public_key_of(path: str | Path) -> Ed25519PublicKey:
     """Return a public key from its file.
 
-    Raises
-    ------
-    SpecError
-        For a file that is not there, or holds no such key.
+    Raises SpecError for a file that is not there, or holds no such key.
     """
     pem = _content(path, "--trusted", private=False)
     try:
@@ -117,17 +106,8 @@ def public_key_of(path: str | Path) -> Ed25519PublicKey:
 def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
     """Put a signature beside a manifest; returns the fingerprint. The same one twice is as once.
 
-    Parameters
-    ----------
-    manifest : bytes
-        Exactly as it is there.
-
-    Raises
-    ------
-    IntegrityError
-        Where something else is there in its name.
-    ReleaseError
-        Where it cannot be written.
+    `manifest`: exactly as it is there. Raises IntegrityError where something else is there in its
+    name; ReleaseError where it cannot be written.
     """
     public = key.public_key()
     found = fingerprint(public)
@@ -152,12 +132,8 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
 def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
     """Return the fingerprints of the keys that signed a manifest, sorted.
 
-    Raises
-    ------
-    IntegrityError
-        For a signature that is damaged, or of another manifest.
-    ReleaseError
-        Where the place cannot be read.
+    Raises IntegrityError for a signature that is damaged, or of another manifest; ReleaseError
+    where the place cannot be read.
     """
     with failures_told(place, "read"):
         names = sorted(filter(is_signature, place.names()))
@@ -171,10 +147,7 @@ def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
 def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], at: Place) -> None:
     """Refuse a synopsis that none of the trusted keys signed, where there are any.
 
-    Raises
-    ------
-    IntegrityError
-        Saying who signed it.
+    Raises IntegrityError saying who signed it.
     """
     wanted = [fingerprint(key) for key in trusted]
     if wanted and not set(wanted) & set(signers):

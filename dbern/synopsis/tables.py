@@ -80,7 +80,12 @@ def answer(
             _written(answers) as sink,
             pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
         ):
-            return _copy(evaluate, _batches(queries, file), total, writer, progress)
+            done = 0
+            for group in _groups(_answered(evaluate, _batches(queries, file))):
+                writer.write_table(group)
+                done += group.num_rows
+                progress("answering", done, total)
+            return done
 
 
 def is_there(answers: str | Path) -> bool:
@@ -293,21 +298,6 @@ def _evaluator(
         return batch
 
     return evaluate
-
-
-def _copy(
-    evaluate: _Evaluate,
-    batches: Iterator[pa.RecordBatch],
-    total: int,
-    writer: pq.ParquetWriter,
-    progress: Progress,
-) -> int:
-    done = 0
-    for group in _groups(_answered(evaluate, batches)):
-        writer.write_table(group)
-        done += group.num_rows
-        progress("answering", done, total)
-    return done
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -14,11 +14,10 @@ from zarr.storage import MemoryStore
 
 from dbern.bernstein.oblique import Oblique
 from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_published, owner
-from dbern.errors import ReleaseError, SpecError
+from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Layout, Slab
-from dbern.synopsis.store import Entry, Manifest, digest, publish
-from dbern.synopsis.stored import ABSENT
+from dbern.synopsis.store import MISSING, Entry, Manifest, digest
 from dbern.types import FloatArray, Int64Array
 
 _CHUNK_COEFFICIENTS = 1 << 16
@@ -153,8 +152,8 @@ class SynopsisWriter:
 
         Raises
         ------
-        ReleaseError
-            Where the store holds other objects than were written.
+        ReleaseError, IntegrityError
+            Where the store holds other objects than were written, or another manifest.
         """
         with failures_told(self._place):
             self._place.settle()
@@ -168,6 +167,15 @@ class SynopsisWriter:
         manifest = Manifest(release_id=self._release_id, created=created, objects=self._entries)
         publish(self._place, manifest)
         return digest(manifest.text().encode()).sha256
+
+
+def publish(place: Place, manifest: Manifest) -> None:
+    """Create the manifest, whole or not at all, unless it is there already."""
+    with failures_told(place):
+        try:
+            place.create(MANIFEST, manifest.text().encode())
+        except FileExistsError:
+            raise IntegrityError(f"{place}: holds another release. Choose another output") from None
 
 
 def check_output(place: Place, release_id: str | None) -> None:
@@ -217,7 +225,7 @@ def _create_component(root: zarr.Group, component: Component) -> None:
         dtype="<i8",
         chunks=_chunks(lattice),
         shards=(lattice.slab_layers, *lattice.shape[1:]),
-        fill_value=ABSENT,
+        fill_value=MISSING,
         serializer=BytesCodec(endian="little"),
         compressors=ZstdCodec(level=1),
         dimension_names=component.axes,

@@ -154,13 +154,13 @@ class UserFunction:
 _POINTS = 3
 
 
-def uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:
+def _uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:
     """Independent records (rows, columns), uniform over their public ranges.
 
     Examples
     --------
     >>> ranges = [Range(0.0, 10.0), Range(0.0, 1.0, whole=True)]
-    >>> uniform_records(ranges, 3, public_stream("example", 0)).round(2).tolist()
+    >>> _uniform_records(ranges, 3, public_stream("example", 0)).round(2).tolist()
     [[0.51, 0.0], [3.21, 1.0], [2.4, 0.0]]
     """
     columns = []
@@ -182,7 +182,7 @@ def _try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> 
     SpecError
         Where it raises, or does not return one number a point.
     """
-    records = uniform_records(ranges, rows, public_stream("trial of a function", 0))
+    records = _uniform_records(ranges, rows, public_stream("trial of a function", 0))
     share = np.linspace(0, 1, _POINTS)[:, None]
     ends = np.array([(one.low, one.high - one.low) for one in ranges[:axes]])
     points = ends[:, 0] + share * ends[:, 1]
@@ -484,7 +484,7 @@ def _drawn(
     stream = public_stream(f"sensitivity sampler, seed {sampling.seed}", pair)
     ranges = accumulator.user.ranges
     if sampling.distribution == UNIFORM:
-        return uniform_records(ranges, rows, stream)
+        return _uniform_records(ranges, rows, stream)
     draw = load_distribution(sampling.distribution)
     try:
         records = np.asarray(draw(rows, partial(uniform, stream)), dtype=np.float64)
@@ -519,8 +519,10 @@ class BlackBox(UserFunction):
     ----------
     smoothness : Approximation
         The class that F is in, in values as they are and positions in the unit cube.
-    stated : float or Sampling
-        s of the module, or how it is estimated: for one lattice.
+    stated : float
+        s of the module; NaN where it is estimated.
+    sampling : Sampling, optional
+        How it is estimated: for one lattice.
     l1_sensitivity : float, optional
         l1 of the module, for one lattice.
     separable : bool
@@ -530,7 +532,8 @@ class BlackBox(UserFunction):
     """
 
     smoothness: Approximation
-    stated: float | Sampling
+    stated: float
+    sampling: Sampling | None
     l1_sensitivity: float | None
     separable: bool = False
     sampled: tuple[float, float, float] | None = None
@@ -538,20 +541,21 @@ class BlackBox(UserFunction):
     def measurement(self, n: int = 0) -> Measurement:
         """Return it as a measurement for n records."""
         one = replace(self, n=n)
-        sampled = isinstance(self.stated, Sampling)
+        shards = self._shards(n)
         return Measurement(
             "oracle",
             self.domain,
+            extent=(shards * self.low, shards * self.high),
             sensitivity=one.sensitivity,
             accumulator=one.accumulator,
             restore=one.restore,
             function_sensitivity=one.function_sensitivity,
             bias=self.smoothness,
-            linear=isinstance(self.smoothness, Linear),
+            linear=self.smoothness == Linear(),
             for_rows=self.measurement,
-            for_lattice=one.for_lattice if sampled else None,
-            one_lattice=sampled or self.l1_sensitivity is not None,
-            random=self.stated.guarantee if isinstance(self.stated, Sampling) else None,
+            for_lattice=one.for_lattice if self.sampling else None,
+            one_lattice=bool(self.sampling) or self.l1_sensitivity is not None,
+            random=self.sampling.guarantee if self.sampling else None,
         )
 
     def for_lattice(self, strategy: LatticeStrategy) -> Measurement:
@@ -559,10 +563,13 @@ class BlackBox(UserFunction):
         return replace(self, sampled=None)._sampled(strategy).measurement(self.n)
 
     def _sampled(self, strategy: LatticeStrategy) -> BlackBox:
-        if self.sampled is not None or not isinstance(self.stated, Sampling):
+        if self.sampled is not None or self.sampling is None:
             return self
         accumulator = self.accumulator(strategy, self.n, 0.0)
-        return replace(self, sampled=_sampled_distances(accumulator, self.stated))
+        return replace(self, sampled=_sampled_distances(accumulator, self.sampling))
+
+    def _shards(self, n: int) -> int:
+        return -(-n // SHARD_ROWS) if self.separable else 1
 
     @property
     def _twice(self) -> int:
@@ -571,16 +578,16 @@ class BlackBox(UserFunction):
     @property
     def function_sensitivity(self) -> float:
         """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
-        if isinstance(self.stated, Sampling):
+        if self.sampling:
             return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
         return OUTWARD * self.n * self._twice * self.stated
 
     def sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
         """See the proof at the top of this module, and for estimates `random_privacy`."""
         del loose
-        if isinstance(self.stated, Sampling):
+        if self.sampling:
             moved = (self._sampled(strategy).sampled or ())[norm]
-            order, samples = self.stated.order, self.stated.samples
+            order, samples = self.sampling.order, self.sampling.samples
             text = f"distance {order} of {samples} sampled, an estimate"
             return Bound(OUTWARD * self.n * moved, text)
         size, text = strategy.lattice.size, "stated S(F)"
@@ -606,7 +613,7 @@ class BlackBox(UserFunction):
         """
         del tolerance
         _try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
-        shards = -(-n // SHARD_ROWS) if self.separable else 1
+        shards = self._shards(n)
         share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
         return BlackBoxAccumulator(replace(self, n=n), strategy, shards, points)

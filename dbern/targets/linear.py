@@ -436,9 +436,9 @@ class RidgeRegression(Learner):
 
     @property
     def _cost(self) -> float:
-        return 1.0 if isinstance(self.C, str) else self.C
+        return 1.0 if self.C == "auto" else self.C
 
     @property
     def _ridge(self) -> float | None:
         """Of numbers in [-1, 1], which are twice as long as those of the unit cube."""
-        return None if isinstance(self.C, str) else 4 / self.C
+        return None if self.C == "auto" else 4 / self.C

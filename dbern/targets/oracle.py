@@ -26,12 +26,20 @@ class HolderClass(Section):
 
     holder: _Pair
 
+    def approximation(self) -> Approximation:
+        """The class as bounds of the bias know it."""
+        return Holder(*self.holder)
+
 
 class SmoothClass(Section):
     """``{ derivatives = r, bound = T }``: along each axis, of orders one to r, at most T."""
 
     derivatives: int
     bound: float
+
+    def approximation(self) -> Approximation:
+        """The class as bounds of the bias know it."""
+        return Smooth(self.derivatives, self.bound)
 
 
 class SampledSensitivity(Section):
@@ -143,10 +151,10 @@ class Oracle(Learner):
     def identity(self) -> dict[str, Any]:
         """The digest of the function's module."""
         found = {"function_sha256": self._digest()}
-        stated = self.sensitivity
-        if isinstance(stated, SampledSensitivity) and stated.distribution != UNIFORM:
-            load_distribution(stated.distribution)
-            found["distribution_sha256"] = source_digest(stated.distribution)
+        _, estimate = self._stated
+        if estimate and estimate.distribution != UNIFORM:
+            load_distribution(estimate.distribution)
+            found["distribution_sha256"] = source_digest(estimate.distribution)
         return found
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
@@ -157,14 +165,13 @@ class Oracle(Learner):
                 "target.bounds: must be two finite numbers, the lower one first. Write "
                 "bounds = [0.0, 1.0]"
             )
-        stated = self.sensitivity
-        sampled = isinstance(stated, SampledSensitivity)
-        if sampled and (self.separable or self.l1_sensitivity is not None):
+        stated, estimate = self._stated
+        if estimate and (self.separable or self.l1_sensitivity is not None):
             raise SpecError(
                 "target.sensitivity: is estimated for all records together and for sums too. Leave "
                 "out separable and l1_sensitivity."
             )
-        if isinstance(stated, SampledSensitivity) and stated.distribution == UNIFORM:
+        if estimate and estimate.distribution == UNIFORM:
             _refuse_filter(schema)
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
@@ -174,7 +181,8 @@ class Oracle(Learner):
             digest=self._digest(),
             schema=schema,
             smoothness=self._class(),
-            stated=stated.sampling() if isinstance(stated, Section) else stated,
+            stated=stated,
+            sampling=estimate.sampling() if estimate else None,
             l1_sensitivity=self.l1_sensitivity,
             low=low,
             high=high,
@@ -187,21 +195,21 @@ class Oracle(Learner):
         """Whose word this is."""
         del n
         text = f"its module's SHA-256 is {self._digest()[:12] or 'not known'}"
-        sampled = isinstance(self.sensitivity, SampledSensitivity)
-        whose = "an estimate" if sampled else "the spec's word"
+        whose = "an estimate" if self._stated[1] else "the spec's word"
         return (f"the sensitivity of {self.function} is {whose}, not proved; {text}",)
+
+    @property
+    def _stated(self) -> tuple[float, SampledSensitivity | None]:
+        """The sensitivity, NaN where it is estimated, and how it is."""
+        given = self.sensitivity
+        return (math.nan, given) if isinstance(given, SampledSensitivity) else (given, None)
 
     def _digest(self) -> str:
         load(self.function)
         return source_digest(self.function)
 
     def _class(self) -> Approximation:
-        stated = self.smoothness
-        if isinstance(stated, HolderClass):
-            return Holder(*stated.holder)
-        if isinstance(stated, SmoothClass):
-            return Smooth(stated.derivatives, stated.bound)
-        return Linear()
+        return Linear() if self.smoothness == "linear" else self.smoothness.approximation()
 
 
 def _refuse_filter(schema: RecordSchema) -> None:

@@ -35,6 +35,7 @@ from dbern.targets.predictions import (
     deviation_of,
     draws,
     mean_of,
+    normal_quantiles,
 )
 from dbern.types import FloatArray
 
@@ -97,10 +98,8 @@ def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
 
 def _noise(deviations: Sequence[FloatArray], draw: int) -> FloatArray:
     """Return normal noise of these deviations, of parts (m,) each: (m, parts)."""
-    from scipy.special import ndtri  # a third of a second, for few plans
-
     places = uniform(public_stream("predicted", draw), sum(map(len, deviations)))
-    normal = ndtri(places.clip(2.0**-60, 1 - 2.0**-53)).reshape(len(deviations), -1)
+    normal = normal_quantiles(places.clip(2.0**-60, 1 - 2.0**-53)).reshape(len(deviations), -1)
     return np.asarray((normal * np.array(deviations)).T)
 
 

@@ -25,7 +25,7 @@ from dbern.bernstein.reproducing import Gaussian
 from dbern.erm.losses import Hinge, Logistic, Loss
 from dbern.erm.risk import Risk
 from dbern.erm.solver import Certified, Expansion
-from dbern.erm.spaces import project_gaussian
+from dbern.erm.spaces import ProjectedGaussian
 from dbern.privacy.keystream import content_buckets
 
 SCALES = (0.25, 0.25)
@@ -82,7 +82,7 @@ def lattice_product(axes: int, k: int, models: int = 1) -> Column:
 def products() -> dict[str, Column]:
     """A shard's Gram matrix by features, and its functions on lattices that are mostly products."""
     points, _ = sample(SHARD)
-    kernel = project_gaussian(SCALES, [20, 20], [9, 9])
+    kernel = ProjectedGaussian.on_lattice(SCALES, [20, 20], [9, 9])
     lattices = {"l=2 k=100": (2, 100), "l=3 k=20": (3, 20), "l=3 k=40": (3, 40),
                 "l=2 k=100, 4 models": (2, 100, 4)}  # fmt: skip
     return {
@@ -141,7 +141,7 @@ def logistic(margins: np.ndarray) -> float:
 def linear(loss: Loss, cost: float, n: int) -> Column:
     """81 features; the hinge itself is the objective, though ours rounds its kink."""
     points, labels = sample(n)
-    kernel = project_gaussian(SCALES, [20, 20], [9, 9])
+    kernel = ProjectedGaussian.on_lattice(SCALES, [20, 20], [9, 9])
     features = kernel.features(points)
     risk = Risk(loss, kernel, cost, n, RADIUS, 2)
     total = logistic if isinstance(loss, Logistic) else hinge
@@ -229,7 +229,7 @@ def by_shards(loss: Loss, cost: float, rows: int) -> float:
 def by_features(loss: Loss, cost: float) -> float:
     """Seconds for a million records in shards as large as their features are kept, one of them."""
     points, labels = sample(KEPT)
-    risk = Risk(loss, project_gaussian(SCALES, [20, 20], [9, 9]), cost, KEPT, RADIUS, 2)
+    risk = Risk(loss, ProjectedGaussian.on_lattice(SCALES, [20, 20], [9, 9]), cost, KEPT, RADIUS, 2)
     method = Certified.for_sensitivity(risk)
     start = time.process_time()
     solve(risk, method, points, labels).on_grid(NODES)

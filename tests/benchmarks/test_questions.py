@@ -25,8 +25,7 @@ from timing import BENCH
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.synopsis.questions.functionals import _cross_validation, candidates
-from dbern.synopsis.questions.smoothing import density_sides
-from dbern.synopsis.questions.splines import AxisSplines
+from dbern.synopsis.questions.splines import AxisSplines, density_sides
 
 RELEASES = 200 if BENCH else 4
 BROAD = (  # places of a grid are ends, or noise is bounded in all directions at once

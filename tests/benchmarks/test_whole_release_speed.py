@@ -23,11 +23,13 @@ from dbern.data.parquet import write_records
 
 ROWS, REPEATS = (10_000_000, 5) if BENCH else (20_000, 1)
 AXES = {"one axis": 1, "two axes": 2, "three axes": 3}
+if not BENCH:  # all ways release two axes in the test below
+    del AXES["two axes"]
 
 
 def measured(way: str, folder: Path, axes: int) -> dict[str, float]:
     path = os.pathsep.join(filter(None, sys.path))
-    cache = str(folder / "cache")  # a plan of its own, whatever this user planned before
+    cache = str(folder.parent / "cache")  # a plan of its own, whatever this user planned before
     ran = subprocess.run(
         [sys.executable, "-m", "whole", way, str(folder), str(axes), str(REPEATS)],
         check=True,
@@ -56,8 +58,10 @@ def column(folder: Path, axes: int) -> dict[str, float]:
 def test_whole_releases(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     columns = {name: draw.beta(2, 5, ROWS) for name in whole.NAMES}
-    write_records(tmp_path / "rows.parquet", columns, group=1 << 20)
-    found = {name: column(tmp_path, axes) for name, axes in AXES.items()}
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    write_records(rows / "rows.parquet", columns, group=1 << 20)
+    found = {name: column(rows, axes) for name, axes in AXES.items()}
     keep("whole", Table.of("seconds", found))
 
 

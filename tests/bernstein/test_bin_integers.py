@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import cell_of
+from dbern.bernstein.basis import _cell_of
 from dbern.bernstein.kernels import Gaussian
 from dbern.counting import adding
 from dbern.counting.kernel_sums import KernelSum
@@ -28,7 +28,7 @@ positions = st.one_of(st.sampled_from(ENDS), st.floats(0, 1))
 
 def exact_weights(position: float, cells: int, degree: int) -> tuple[int, list[Fraction]]:
     """The cell, and the B-splines there by their truncated powers, of the offset as it is read."""
-    cell, offset = cell_of(np.array([position]), cells)
+    cell, offset = _cell_of(np.array([position]), cells)
     u = (Fraction(float(offset[0])) + 1) / 2
     return int(cell[0]), [_cardinal(u + degree - r, degree) for r in range(degree + 1)]
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.bernstein.basis import (
+    _cell_of,
     bernstein_basis,
     bin_matrix,
-    cell_of,
     iterated_basis,
     iterated_matrix,
     local_weights,
@@ -52,7 +52,7 @@ def test_weights_are_nonnegative_and_sum_to_one(positions, cells, degree):
 
 @given(st.floats(0, 1), st.integers(1, 10**6))
 def test_every_position_has_a_cell(position, cells):
-    cell, offset = cell_of(np.array([position]), cells)
+    cell, offset = _cell_of(np.array([position]), cells)
     assert 0 <= cell[0] < cells
     assert -1 <= offset[0] <= 1
 

@@ -16,6 +16,7 @@ from dbern.strategies.approximation import (
     _derivative_bound,
     _evaluation_matrix,
     _lipschitz_constants,
+    _steepest,
     lebesgue_constant,
     translate_error,
 )
@@ -74,6 +75,24 @@ def test_the_error_is_no_steeper_than_claimed(name, spectral, bandwidth, k, h):
     bend = sum(np.abs(np.diff(e, n=2, axis=axis)).max() for axis in (0, 1)) / step**2
     assert bend <= second * (1 + 1e-9)
     assert (second == np.inf) == kernel.jumps
+
+
+@pytest.mark.parametrize("name", ["triangle", "epanechnikov"])
+@pytest.mark.parametrize(("bandwidth", "k"), [(0.35, 6), (0.17, 9)])
+def test_no_release_of_a_bump_is_steeper_whatever_the_matrix(name, bandwidth, k):
+    """That of an operator is steepest where t is on the lattice; of others, at other kinks."""
+    kernel, lattice = kernel_of(name, bandwidth), np.arange(k + 1) / k
+    ends = [lattice + side for side in (0, bandwidth, -bandwidth)]
+    t = np.concatenate([np.linspace(0, 1, 101), *ends])
+    bumps = reference.kernel(name, lattice[:, None] - t[(t >= 0) & (t <= 1)], bandwidth)
+    basis = bernstein_basis(np.linspace(0, 1, 401), k - 1)
+    for seed in range(60):
+        matrix = np.random.default_rng(seed).normal(size=(k + 1, k + 1))
+        matrix += matrix[::-1, ::-1]
+        worst = np.abs(basis @ (k * np.diff(matrix @ bumps, axis=0))).max()
+        bound = _steepest(kernel, k, matrix)
+        assert worst <= bound
+        assert kernel.curvature > 0 or bound <= 1.1 * worst
 
 
 @pytest.mark.parametrize("spectral", [False, True])

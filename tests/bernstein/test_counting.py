@@ -152,6 +152,19 @@ def test_sums_that_lie_apart_are_those_that_overlap(monkeypatch, cells, degree):
     np.testing.assert_array_equal(found[0], states(rows, terms)[1])
 
 
+@pytest.mark.parametrize("bits", [2, 50, 52])
+@pytest.mark.parametrize("made", [splines, moments])
+def test_halves_are_rounded_to_even(made, bits):
+    """At weights of halves of units, of either sign, up to the largest products that fit."""
+    terms = made((2, 3), 1, bits)
+    quarters = np.array([0.125, 0.25, 0.375, 0.5, 0.0, 1.0, 0.75, 0.875])
+    points = np.column_stack([quarters, quarters[::-1]])
+    for weight in (1.0, -1.0, 0.375, -0.625, 2.0**-bits, -(2.0**-bits), 1.5 * 2.0**-bits):
+        rows = unit_rows(points, weight=np.full(len(points), weight))
+        fast, slow = states(rows, terms)
+        np.testing.assert_array_equal(fast, slow)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("splines", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_operation_is_fused(splines):

@@ -244,3 +244,51 @@ def test_no_function_of_a_ball_exceeds_what_a_constant_is_measured_by(name):
     assert largest <= ball.highest
     assert largest > 0.5 * ball.highest
     assert StatedBall.of(ball, (4, 4), (1, 1), [None]).highest == ball.highest
+
+
+@pytest.mark.parametrize("constant", [0.1, 1.0])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_values_of_the_arc_cosine_kernel_are_bent_no_further_than_is_proved(constant, axes):
+    """Second differences along axes, also where points are near each other or the middle."""
+    rng, kernel, step = np.random.default_rng(axes), ArcCosine(constant), 1e-4
+    x = rng.uniform(-1, 1, size=(2000, axes)) * 10.0 ** rng.uniform(-2, 0, size=(2000, 1))
+    v = x + rng.normal(size=x.shape) * 10.0 ** rng.uniform(-1, 0.5, size=(2000, 1))
+    most = kernel.fold * (np.linalg.norm(v - x, axis=1) + step)  # from any place between
+    most /= np.sqrt((x * x).sum(axis=1) + constant**2) - step
+    for e in step * np.eye(axes):
+        values = [
+            np.concatenate([np.diag(kernel(x[i : i + 50] + s * e, v[i : i + 50]))
+                            for i in range(0, len(x), 50)])
+            for s in (-1, 0, 1)
+        ]  # fmt: skip
+        bent = (values[0] - 2 * values[1] + values[2]) / step**2
+        assert (bent <= most + 1e-6).all()
+        assert (bent > -1e-6).all()
+        assert (bent / most).max() > 0.9
+
+
+@pytest.mark.parametrize(("k", "h"), [((12,), (4,)), ((6, 8), (3, 2)), ((20, 20), (8, 8))])
+@pytest.mark.parametrize("rank", [0, 6])
+@pytest.mark.parametrize("name", ["arc-cosine", "no bias"])
+def test_errors_of_arc_cosine_functions_bend_no_further_than_is_proved(name, k, h, rank):
+    cube, step = cube_of(name, len(k)), 1e-3
+    spectrum = lattice_spectrum(cube, Lattice(k), rank) if rank else None
+    released = Released(cube, k, h, spectrum)
+    y = np.random.default_rng(1).uniform(0.002, 0.998, size=(3000 // len(k) ** 2, len(k)))
+    e = released.errors(y)
+    bent = sum(
+        (2 * e**2 - released.errors(y + d) ** 2 - released.errors(y - d) ** 2) / step**2
+        for d in step * np.eye(len(k))
+    )
+    lengths = np.maximum(released.least_lengths(y - step, y + step), 1e-12)
+    assert (bent <= released.folds() / lengths + released.bends() * (e + 1e-3) + 1e-4).all()
+
+
+@pytest.mark.parametrize(("k", "h"), [((20, 20), (8, 8)), ((24, 9), (4, 4))])
+def test_the_worst_arc_cosine_function_is_bounded_within_twice(k, h):
+    """Slopes alone say more than five times as much as there is."""
+    cube, rng = cube_of("arc-cosine", 2), np.random.default_rng(0)
+    y = rng.uniform(size=(20_000, 2))
+    y[::2] = (1 - np.cos(np.pi * y[::2])) / 2
+    found = Released(cube, k, h, None).errors(y).max()
+    assert found <= GramBall(cube, 1.0).error(k, h, [None, None]) <= 1.7 * found

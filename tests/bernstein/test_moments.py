@@ -244,3 +244,15 @@ def test_any_rows_of_a_table_give_those_lattice_values():
     whole = contract(sketch, state, tables)
     part = contract(sketch, state, [tables[0][:, 2:5], tables[1]])
     np.testing.assert_allclose(part, whole[2:5], rtol=1e-13)
+
+
+def test_a_contraction_of_many_rows_is_the_sum():
+    rng = np.random.default_rng(3)
+    sketch = MomentSketch((Cells(3),) * 2, order=2, bits=0)
+    state = rng.integers(-9, 9, sketch.shape)
+    tables = [rng.standard_normal((3, 150, 3)), rng.standard_normal((3, 1500, 3))]
+    expected = sum(
+        tables[0][a] @ moment @ tables[1][b].T
+        for (a, b), moment in zip(sketch.indices, state, strict=True)
+    )
+    assert np.allclose(contract(sketch, state, tables), expected, rtol=0, atol=1e-11)

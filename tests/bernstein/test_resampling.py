@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dbern.bernstein import pieces as resampling
 from dbern.bernstein.basis import bernstein_basis, iterate
 from dbern.bernstein.pieces import TOLERANCE, resample
-from dbern.synopsis.evaluate import _evaluate_grid, evaluate
+from dbern.synopsis.evaluate import Polynomial, evaluate
 
 ENDS = [0.0, 1.0, 0.5, 5e-324, 1e-310, 2.3e-308, 1e-17, 1 - 2**-53, 0.5 + 2**-53, 0.5 - 2**-54]
 KINDS = ["noise", "spike", "smooth", "zero", "constant", "tiny"]
@@ -56,7 +56,7 @@ def roundings(bernstein):
 
 def largest(bernstein):
     grids = [(1 - np.cos(np.linspace(0, np.pi, 4 * n + 1))) / 2 for n in bernstein.shape]
-    return np.abs(_evaluate_grid(bernstein, grids)).max()
+    return np.abs(Polynomial(bernstein, None).grid(grids)).max()
 
 
 SHAPES = st.one_of(

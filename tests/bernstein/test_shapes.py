@@ -11,11 +11,11 @@ from hypothesis.extra.numpy import arrays
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.shapes import (
+    _raised_degree,
     isotonic,
     monotone,
     polynomial_range,
     positive_mean,
-    raised_degree,
 )
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
@@ -59,7 +59,7 @@ def test_isotonic_is_the_sup_norm_projection(a, data):
 
 @pytest.mark.parametrize(("k", "degree"), [(1, 1), (3, 24), (40, 320), (500, 1000), (999, 1000)])
 def test_a_raised_degree_is_exact_to_the_slack(k, degree):
-    matrix = raised_degree(k, degree)
+    matrix = _raised_degree(k, degree)
     for v in {0, 1, degree // 3, degree // 2, degree}:
         for j in range(0, k + 1, max(1, k // 20)):
             exact = Fraction(0)

@@ -231,15 +231,10 @@ def test_4_for_a_read_only_ledger(project, run):
 
 def test_4_for_a_ledger_that_sqlite_opens_read_only(project, run, monkeypatch):
     """The same for root, whom no mode stops."""
-    from dbern.ledger.sqlite import SqliteBackend
+    from dbern.ledger import sqlite
 
-    original = SqliteBackend._connect
-
-    def read_only(self):
-        self._read_only = True
-        return original(self)
-
-    monkeypatch.setattr(SqliteBackend, "_connect", read_only)
+    original = sqlite._engine.__wrapped__
+    monkeypatch.setattr(sqlite, "_engine", lambda path, _, busy: original(path, True, busy))
     ran = run("release", "release.toml")
     assert ran.code == 4
     assert "read-only" in ran.err

@@ -393,7 +393,7 @@ def test_a_clock_set_back_and_right_again_is_found(history, run, project):
     first, late, back = "2101-03-02T10:00:00+00:00", "2101-03-02T10:05:00+00:00", "2101-02-27T23"
     found = history(first, late, f"{back}:00:00+00:00", f"{back}:00:09+00:00", late)
     assert found.state == "warn"
-    assert "set back at 1 places" in found.found
+    assert "set back at 1 place of" in found.found
     assert "entry 4 by 212700 s" in found.found
     assert "each day from 2101-02-27 to before 2101-03-02 of nightly" in found.found
     ran = run("doctor", "--ledger", project.url, "--json")

@@ -226,6 +226,13 @@ def worker(
     importlib.import_module("distributed.cli.dask_worker").main(arguments)
 
 
+def plain_worker(
+    folder: str, output: str, environment: dict[str, str], arguments: list[str]
+) -> None:
+    enter(folder, output, environment)
+    importlib.import_module("distributed.cli.dask_worker").main(arguments)
+
+
 def scheduler(folder: str, output: str, environment: dict[str, str], arguments: list[str]) -> None:
     enter(folder, output, environment)
     importlib.import_module("distributed.cli.dask_scheduler").main(arguments)

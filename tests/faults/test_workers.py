@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
+import processes
 import psutil
 import pytest
-
-RUNNER = Path(__file__).with_name("runner.py")
+import runner
+from processes import wait
+from ranges import RELEASE, Client
 
 pytestmark = pytest.mark.slow
 
@@ -35,36 +35,36 @@ class Cluster:
         self.folder, self.marks, self.ttl = folder, folder / "marks", ttl
         self.marks.mkdir(parents=True)
         (folder / "slow.py").write_text(SLOW)
-        self.processes = []
+        self.processes, self.numbers = [], itertools.count()
+        processes.prepare()
         address_file = folder / "scheduler.json"
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-                    "--dashboard-address", "127.0.0.1:0",
-                    "--scheduler-file", str(address_file))  # fmt: skip
+        self.scheduler = self._fork(
+            runner.scheduler, "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+            "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(address_file),
+        )  # fmt: skip
         wait(lambda: address_file.exists() and address_file.stat().st_size > 0)
         self.address = json.loads(address_file.read_text())["address"]
-        self.scheduler = self.processes.pop()
 
-    def _start(self, *arguments, **environment):
+    def output(self):
+        return self.folder / f"output-{next(self.numbers)}"
+
+    def _fork(self, target, *arguments, **environment):
         config = {"DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
                   "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
                   "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl,
                   "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s"}  # fmt: skip
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments],
-            cwd=self.folder,
-            env={**os.environ, **config, "MARKS": str(self.marks), **environment},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        environment = {**config, "MARKS": str(self.marks), **environment}
+        process = processes.fork(target, self.folder, self.output(), list(arguments), **environment)
         self.processes.append(process)
         return process
 
     def worker(self, seconds=0.3):
         """One worker process of one thread, without a nanny."""
-        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny",
-                           "--no-dashboard", "--host", "127.0.0.1",
-                           "--local-directory", str(self.folder), "--preload", "slow.py",
-                           SECONDS=str(seconds))  # fmt: skip
+        return self._fork(
+            runner.plain_worker, self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+            "--host", "127.0.0.1", "--local-directory", str(self.folder), "--preload", "slow.py",
+            SECONDS=str(seconds),
+        )  # fmt: skip
 
     def wait_for_workers(self, count):
         from distributed import Client
@@ -73,17 +73,9 @@ class Cluster:
             client.wait_for_workers(count, timeout=300)
 
     def close(self):
-        for process in [*self.processes, self.scheduler]:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-
-def wait(condition, seconds=300):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
+        for process in self.processes:
+            process.kill()
+            process.join(60)
 
 
 @pytest.fixture
@@ -96,17 +88,14 @@ def cluster(tmp_path, request):
 
 
 def start(project, cluster, rows_a_task=30, wait=60):
-    return subprocess.Popen(
-        [sys.executable, str(RUNNER), json.dumps({"faults": [], "rows_a_task": rows_a_task}),
-         "release", "release.toml", "--scheduler", cluster.address,
-         "--wait-for-workers", str(wait)],
-        cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    arguments = [*RELEASE, "--scheduler", cluster.address, "--wait-for-workers", str(wait)]
+    output, settings = cluster.output(), {"rows_a_task": rows_a_task}
+    process = processes.fork(runner.client, project.folder, output, settings, arguments)
+    return Client(process, output)
 
 
-def outcome(process):
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
+def outcome(release):
+    return release.outcome(), release.out, release.err
 
 
 @pytest.mark.usefixtures("fixed")
@@ -120,7 +109,7 @@ def test_a_worker_that_dies_while_counting_changes_no_byte(project, cluster, cli
     release = start(project, cluster)
     wait(lambda: (cluster.marks / str(workers[0].pid)).exists())
     time.sleep(0.7)  # it holds a partial sum by now, and counts another
-    workers[0].send_signal(signal.SIGKILL)
+    workers[0].kill()
     code, _, err = outcome(release)
     assert code == 0, err
     assert (cluster.marks / str(workers[1].pid)).exists()
@@ -167,7 +156,7 @@ def test_a_worker_that_hangs_is_gone_on_without(project, cluster):
     hanging = cluster.worker()
     cluster.worker()
     cluster.wait_for_workers(2)
-    hanging.send_signal(signal.SIGSTOP)
+    os.kill(hanging.pid, signal.SIGSTOP)
     code, _, err = outcome(start(project, cluster))
     assert code == 0, err
 
@@ -200,23 +189,22 @@ def test_a_cluster_without_workers_or_scheduler_is_refused(project, cluster):
     assert code == 4, err
     assert "dask worker" in err
     cluster.scheduler.kill()
-    cluster.scheduler.wait()
+    cluster.scheduler.join()
     code, _, err = outcome(start(project, cluster))
     assert code == 4, err
     assert "No scheduler answers" in err
 
 
-def test_a_local_release_listens_to_no_one_outside(project, tmp_path):
+def test_a_local_release_listens_to_no_one(project, tmp_path):
     settings = {"faults": [["dbern.releasing.run:add_up", 1, "before", f"wait:{tmp_path / 'in'}"]]}
-    release = subprocess.Popen(
-        [sys.executable, str(RUNNER), json.dumps(settings), "release", "release.toml"],
-        cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    processes.prepare()
+    release = processes.fork(
+        runner.client, project.folder, tmp_path / "output", settings, list(RELEASE)
+    )
     try:
         wait(lambda: (tmp_path / "in").exists())
         found = psutil.Process(release.pid).net_connections()
     finally:
         release.kill()
-        release.communicate()
-    listening = {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN}
-    assert listening <= {"127.0.0.1", "::1"}
+        release.join()
+    assert [c.laddr for c in found if c.status == psutil.CONN_LISTEN] == []

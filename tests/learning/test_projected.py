@@ -15,7 +15,7 @@ from dbern.erm import solver as objectives
 from dbern.erm.losses import Logistic
 from dbern.erm.risk import Risk, state_error, value_error
 from dbern.erm.solver import Certified
-from dbern.erm.spaces import project_gaussian
+from dbern.erm.spaces import ProjectedGaussian
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
 
@@ -24,7 +24,7 @@ WHOLE = Gaussian(SCALES)
 
 
 def cut_to(rank):
-    return project_gaussian(SCALES, [20, 16], [rank, rank])
+    return ProjectedGaussian.on_lattice(SCALES, [20, 16], [rank, rank])
 
 
 def everywhere():

@@ -15,8 +15,7 @@ from dbern.privacy.families import family_of
 from dbern.synopsis.questions import functionals
 from dbern.synopsis.questions.functionals import _cross_validation, best_kernels
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.smoothing import density_sides
-from dbern.synopsis.questions.splines import AxisSplines
+from dbern.synopsis.questions.splines import AxisSplines, density_sides
 
 LAWS = {
     "laplace": LaplaceNoise(1 << 20, -28, 1 << 20),

@@ -25,8 +25,7 @@ from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import functionals as of_functionals
 from dbern.synopsis.questions import measure as module
-from dbern.synopsis.questions import polygons as of_polygons
-from dbern.synopsis.questions import smoothing as of_smoothing
+from dbern.synopsis.questions import regions as of_regions
 from dbern.synopsis.questions import splines as of_splines
 from dbern.synopsis.questions.asking import told
 from dbern.synopsis.questions.functionals import _everything, _share_band
@@ -110,10 +109,10 @@ def smooth_weights(name, degree):
     t = np.sort(np.concatenate([np.linspace(0, 1, 20_011), rng.uniform(size=2000)]))
     y, beta = np.array([0.0, 0.3131, 0.5, 0.87]), splines.values(t)
     values = kernel(y[:, None] - t) / kernel.peak
-    yield of_smoothing.density_sides(splines, kernel, y), values, beta
+    yield of_splines.density_sides(splines, kernel, y), values, beta
     low, high = np.array([0.0, 0.0, 0.2]), np.array([0.4, 1.0, 0.2871])
     values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(low[:, None] - t)
-    yield of_smoothing.mass_sides(splines, kernel, low, high), values, beta
+    yield of_splines.mass_sides(splines, kernel, low, high), values, beta
 
 
 @pytest.mark.parametrize("degree", DEGREES)
@@ -125,9 +124,9 @@ def test_smooth_weights_lie_between_their_splines(name, degree):
 
 
 def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
-    monkeypatch.setattr(of_smoothing, "_bent", lambda *_: 0.0)
-    monkeypatch.setattr(of_smoothing, "_derivative", lambda *_: np.zeros(1))
-    monkeypatch.setattr(of_smoothing, "_FLOATS", 0.0)
+    monkeypatch.setattr(of_splines, "_bent", lambda *_: 0.0)
+    monkeypatch.setattr(of_splines, "_derivative", lambda *_: np.zeros(1))
+    monkeypatch.setattr(of_splines, "_FLOATS", 0.0)
     monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
     with pytest.raises(AssertionError):
         test_smooth_weights_lie_between_their_splines("gaussian", 3)
@@ -374,7 +373,7 @@ def test_a_polygon_lies_between_its_splines(degree):
     axes = AxisSplines(11, degree), AxisSplines(7, degree)
     for seed in range(4):
         ring, at = ring_of(seed)
-        sides = of_polygons.Polygons([[ring]], [None]).sides(axes)
+        sides = of_regions.Polygons([[ring]], [None]).sides(axes)
         inside, beta = in_ring(ring, at), [one.values(x) for one, x in zip(axes, at.T, strict=True)]
         low, high = (
             np.einsum("aj,jk,ak->a", beta[0], one[0], beta[1]) for one in (sides.low, sides.high)
@@ -387,7 +386,7 @@ def test_a_polygon_lies_between_its_splines(degree):
 
 
 def test_a_polygon_whose_splines_are_not_mended_is_caught(monkeypatch):
-    monkeypatch.setattr(of_polygons, "_lacking", lambda found, met, axes: np.zeros((11, 7)))
+    monkeypatch.setattr(of_regions, "_lacking", lambda found, met, axes: np.zeros((11, 7)))
     with pytest.raises(AssertionError):
         test_a_polygon_lies_between_its_splines(3)
 
@@ -398,9 +397,9 @@ def test_a_cut_cell_that_is_taken_as_inside_is_caught(monkeypatch):
     polygon = {"type": "Polygon", "coordinates": [TRIANGLE]}
     assert not in_triangle(rows[:1])[0]
     assert d_low(rows, polygon) == 0.0
-    monkeypatch.setattr(of_polygons, "_cut", lambda _rings, cells: np.zeros(cells, dtype=bool))
+    monkeypatch.setattr(of_regions, "_cut", lambda _rings, cells: np.zeros(cells, dtype=bool))
     above = np.broadcast_to(np.arange(160) >= 16, (160, 160))
-    monkeypatch.setattr(of_polygons, "_inside", lambda _rings, _cells: above)
+    monkeypatch.setattr(of_regions, "_inside", lambda _rings, _cells: above)
     assert d_low(rows, polygon) > 0.5
 
 

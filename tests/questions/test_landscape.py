@@ -7,7 +7,7 @@ import pytest
 from questioned import asked, databases
 
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.synopsis.questions import landscape as module
+from dbern.synopsis.questions import densities as module
 from dbern.synopsis.questions.splines import Sides
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")

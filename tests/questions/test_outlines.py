@@ -6,8 +6,8 @@ from questioned import asked, databases
 
 from dbern.bernstein.kernels import kernel_of
 from dbern.errors import SpecError
-from dbern.synopsis.questions import outlines as module
-from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions import regions as module
+from dbern.synopsis.questions.regions import Polygons
 from dbern.synopsis.questions.splines import AxisSplines
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")

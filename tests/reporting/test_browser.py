@@ -17,9 +17,9 @@ import dbern
 from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
-from dbern.reporting.pictures import INK, channels
+from dbern.reporting.pictures import INK, _channels
 from dbern.synopsis.questions.measure import many_boxes, quotients
-from dbern.synopsis.questions.smoothing import density_sides
+from dbern.synopsis.questions.splines import density_sides
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -62,7 +62,7 @@ def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
             assert seen.overflow <= 0, f"{kind} at {width}: {seen.overflow} too wide"
             assert seen.visible == 1
             assert seen.focusable >= 4
-            paper = 255 * channels(INK[scheme]["paper"])
+            paper = 255 * _channels(INK[scheme]["paper"])
             pixels = np.asarray(Image.open(io.BytesIO(seen.picture)).convert("RGB"), dtype=float)
             assert pixels.shape[1] == width
             np.testing.assert_allclose(pixels[0, 0], paper, atol=1)

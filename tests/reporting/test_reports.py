@@ -25,7 +25,7 @@ import dbern
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import _recipes, guarantee_of, synopsis_page
 from dbern.reporting.live import live
-from dbern.reporting.pictures import CLASSES, INK, SCHEMES, channels, class_colour, picture_of
+from dbern.reporting.pictures import CLASSES, INK, SCHEMES, _channels, class_colour, picture_of
 from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
 
@@ -86,7 +86,7 @@ def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
         records = {"x": x[:, 0].copy(), "y": x[:, 1].copy(), "r": x[:, 0].copy()}
         case = (spec, plan_files(spec, ()))
         made.append(live(synopsis_of(*case, centers(*case, records), bytes(32))))
-    assert made[0].response
+    assert made[0]["response"]
     assert made[1] is None
 
 
@@ -248,7 +248,7 @@ def contrast(first, second):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_text_can_be_read_on_what_is_behind_it(scheme):
-    ink = {name: channels(colour) for name, colour in INK[scheme].items()}
+    ink = {name: _channels(colour) for name, colour in INK[scheme].items()}
     for text, behind in itertools.product(("ink", "muted", "accent"), ("paper", "card")):
         assert contrast(ink[text], ink[behind]) >= 4.5, (text, behind)
     for index, sure in itertools.product(range(len(CLASSES)), (True, False)):

@@ -15,9 +15,8 @@ from numpy.testing import assert_array_equal
 from dbern.bernstein.basis import iterate
 from dbern.bernstein.pieces import TOLERANCE, Pieces, resample
 from dbern.data.domain import Axis, Domain
-from dbern.synopsis import compiled
 from dbern.synopsis import evaluate as evaluator
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, Polynomial, evaluate, least_resampled
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, Polynomial, _least_resampled, evaluate
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1e6, 1e6 + 1), Axis("z", 0.0, 1e-30)))
 MANY = LEAST_RESAMPLED
@@ -62,7 +61,7 @@ def test_the_compiled_loops_are_their_slow_twin(cells, order, count, seed):
     pieces = Pieces(tuple(2 * cell for cell in cells), order, table, 0.0)
     domain = domain_of(len(cells))
     points = points_of(domain, count, seed)
-    fast = compiled.evaluate_pieces(pieces, points, *bounds(domain))
+    fast = evaluator._evaluate_pieces(pieces, points, *bounds(domain))
     slow = twins.evaluate_pieces(pieces, points, *bounds(domain))
     assert_array_equal(np.isnan(fast), ~domain.inside(points))
     np.testing.assert_allclose(fast, slow, rtol=1e-12, atol=1e-12)
@@ -85,16 +84,16 @@ def test_a_large_request_is_within_the_tolerance_of_a_small_one(k):
 def test_the_way_depends_on_the_size_of_the_request_alone(k, monkeypatch):
     function, domain = polynomial(k), domain_of(len(k))
     points = points_of(domain, 5000)
-    monkeypatch.setattr(compiled, "_BLOCK", 1000)
+    monkeypatch.setattr(evaluator, "_AT_ONCE", 1000)
     once = function(points, MANY)
-    least = least_resampled([one + 1 for one in k])
+    least = _least_resampled([one + 1 for one in k])
     assert not np.array_equal(once, function(points, least - 1), equal_nan=True)
     assert_array_equal(function(points, least), once)
     one_by_one = [function(points[i : i + 1], MANY) for i in range(300)]
     assert_array_equal(np.concatenate(one_by_one), once[:300])
     monkeypatch.setattr(evaluator, "_SHARE", 1000)
     assert_array_equal(function(points, MANY, threads=3), once)
-    monkeypatch.setattr(compiled, "_CACHED_TABLE", 0)  # in order of cells
+    monkeypatch.setattr(evaluator, "_CACHED_TABLE", 0)  # in order of cells
     assert_array_equal(function(points, MANY), once)
     for same in (np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2], frozen(points)):
         assert_array_equal(function(same, MANY), once)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import CategoricalNB
 
 import dbern
-from dbern.combination import GAUSSIAN_BAYES, Combination, gaussian_score_error
+from dbern.combination import GAUSSIAN_BAYES, Combination, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
@@ -192,10 +192,10 @@ def test_errors_of_cells_move_scores_by_no_more_than_is_proved():
         exact = share * np.append([1.0, mean, square], rng.uniform(0, 1, 4))
         noisy = exact + rng.choice([-error, error], 7)
         one, other = (scores.values([np.append(np.zeros(7), x)], unit) for x in (exact, noisy))
-        bound = gaussian_score_error(error, *facts.values(), lists=2)
+        bound = _gaussian_score_error(error, *facts.values(), lists=2)
         assert np.abs(one - other).max() <= bound
         assert scores.error([error]) == pytest.approx(2 * bound)
-    more = [gaussian_score_error(1e-6, *facts.values(), lists=lists) for lists in (0, 2)]
+    more = [_gaussian_score_error(1e-6, *facts.values(), lists=lists) for lists in (0, 2)]
     assert more[1] - more[0] == pytest.approx(4 * 3.0 * 1e-6)
 
 

@@ -16,13 +16,13 @@ from conformance import CASES, LABEL, THREE, Case, integers
 import dbern
 from dbern.combination import (
     Combination,
+    _gaussian_log_scores,
+    _gaussian_score_error,
+    _gaussian_scores,
+    _kernel_log_scores,
+    _kernel_score_error,
+    _kernel_scores,
     _uncentred,
-    gaussian_log_scores,
-    gaussian_score_error,
-    gaussian_scores,
-    kernel_log_scores,
-    kernel_score_error,
-    kernel_scores,
 )
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
@@ -195,9 +195,9 @@ def test_errors_of_sums_and_shares_move_scores_by_no_more_than_is_proved():
         errors, moved = rng.uniform(0, 0.1, axes), rng.uniform(0, 0.1)
         signs = rng.choice([-1.0, 1.0], axes + 1)
         noisy = sums + (signs[1:] * errors).reshape(axes, 1, 1)
-        exact = kernel_scores(sums, share, [peak] * axes, floors)
-        found = kernel_scores(noisy, share + signs[0] * moved, [peak] * axes, floors)
-        bound = kernel_score_error(errors.tolist(), moved, [peak] * axes)
+        exact = _kernel_scores(sums, share, [peak] * axes, floors)
+        found = _kernel_scores(noisy, share + signs[0] * moved, [peak] * axes, floors)
+        bound = _kernel_score_error(errors.tolist(), moved, [peak] * axes)
         worst = max(worst, float(np.abs(found - exact).max()) / bound)
     assert 0.8 < worst <= 1 + 1e-12
 
@@ -217,9 +217,9 @@ def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved(centre
         noisy = moments + (_uncentred(signs) if centred else signs)
         near = (u.mean(axis=0) if len(u) else 0) + rng.normal(0, floor, (5, axes))
         points = np.clip(near, -0.5, 0.5)
-        exact = gaussian_scores(moments, points, peaks, floors)
-        found = gaussian_scores(noisy, points, peaks, floors)
-        bound = gaussian_score_error(error, peaks, floors, centred=centred)
+        exact = _gaussian_scores(moments, points, peaks, floors)
+        found = _gaussian_scores(noisy, points, peaks, floors)
+        bound = _gaussian_score_error(error, peaks, floors, centred=centred)
         worst = max(worst, float(np.abs(found - exact).max()) / bound)
     assert 0.2 < worst <= 1
 
@@ -238,7 +238,7 @@ def test_earlier_releases_are_read_as_they_were():
     assert "squares" not in old.to_dict()
     before, after = old.values([plain.ravel()], points), new.values([now.ravel()], points)
     np.testing.assert_allclose(before, after, rtol=1e-12)
-    exact = gaussian_scores(plain, points - 0.5, [4.0, 4.0], [0.1, 0.1])
+    exact = _gaussian_scores(plain, points - 0.5, [4.0, 4.0], [0.1, 0.1])
     np.testing.assert_allclose(before, exact[1] - exact[0])
     assert old.error([1e-3]) > new.error([1e-3])
 
@@ -477,12 +477,12 @@ def test_points_are_ranked_by_probability_and_not_by_density(
 
 def test_where_noise_hides_the_likelihoods_the_shares_decide():
     shares, noise = np.array([0.75, 0.25]), [np.array([0.01, 0.01])] * 2 + [0.001]
-    lost = kernel_log_scores(np.full((2, 2, 1), -0.02), shares, [9.0] * 2, [0.0] * 2, noise)
+    lost = _kernel_log_scores(np.full((2, 2, 1), -0.02), shares, [9.0] * 2, [0.0] * 2, noise)
     assert (lost[0] - lost[1]).item() == pytest.approx(math.log(3))
     one = np.array([[[0.3], [-0.02]], [[-0.02], [-0.02]]])  # the first axis knows the first class
-    found = kernel_log_scores(one, shares, [9.0] * 2, [0.0] * 2, noise)
+    found = _kernel_log_scores(one, shares, [9.0] * 2, [0.0] * 2, noise)
     assert math.log(3) < (found[0] - found[1]).item() < math.log(3 * 31 * 3)
-    absent = kernel_log_scores(one, np.array([0.75, -0.1]), [9.0] * 2, [0.0] * 2, noise)
+    absent = _kernel_log_scores(one, np.array([0.75, -0.1]), [9.0] * 2, [0.0] * 2, noise)
     assert (absent[0] - absent[1]).item() > math.log(0.75 / 0.001) - 1
     assert np.isfinite(absent).all()
 
@@ -490,13 +490,13 @@ def test_where_noise_hides_the_likelihoods_the_shares_decide():
 def test_a_variance_that_noise_hides_is_as_large_as_the_noise():
     """And no larger than what the classes have in common, which is 1.5 times its noise here."""
     moments = np.array([[0.5, 0.0, -0.001], [0.5, 0.0, 0.02]])
-    logs = gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.001], 0.01)
+    logs = _gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.001], 0.01)
     common = 1.5 * 0.02 / math.sqrt(2)  # of two variances, each over a share of a half
     apart = (-0.002 - common) ** 2 + (0.04 - common) ** 2
     other = common + (1 - 0.02**2 / apart) * (0.04 - common)
     found = 0.3**2 / (2 * (logs[:, 0] - logs[:, 1]))
     np.testing.assert_allclose(found, [common, other], rtol=1e-2)
-    absent = gaussian_log_scores(-moments, np.array([[0.0]]), [0.001], 0.01)
+    absent = _gaussian_log_scores(-moments, np.array([[0.0]]), [0.001], 0.01)
     assert np.isfinite(absent).all()
 
 
@@ -505,7 +505,7 @@ def test_whatever_the_noise_is_said_to_be_there_are_log_scores(noise):
     """A synopsis may be a stranger's."""
     moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03], [0.0, 1.0, -1.0]])
     for centred in (False, True):
-        logs = gaussian_log_scores(moments, np.array([[0.2]]), [1e-3], noise, centred=centred)
+        logs = _gaussian_log_scores(moments, np.array([[0.2]]), [1e-3], noise, centred=centred)
         assert np.isfinite(logs).all()
 
 
@@ -517,7 +517,7 @@ def test_differences_of_classes_that_noise_explains_are_drawn_together():
         moments = np.array([[0.5, 0.25 * step, 0.02], [0.5, -0.25 * step, 0.02]])
         points = np.array([[0.3], [-0.3]])
         # Means are over shares of a half, so their noise is twice as much; half of it if centred.
-        logs = gaussian_log_scores(moments, points, [0.01], noise, centred=True)
+        logs = _gaussian_log_scores(moments, points, [0.01], noise, centred=True)
         odds = (logs[0] - logs[1])[0]
         whole = 0.6 * step / (2 * 0.04)
         assert odds == pytest.approx(kept * whole, rel=0.05, abs=1e-9)
@@ -542,7 +542,7 @@ def test_noise_leaves_more_of_the_ranking_than_a_rival_s_does():
         scale = (2 + 3.0 * axes) / rows / epsilon
         moments = _uncentred(stored + rng.laplace(0, scale, stored.shape))
         noise = math.sqrt(2) * scale
-        ours = ranked(gaussian_log_scores(moments, u, [0.01] * axes, noise, centred=True))
+        ours = ranked(_gaussian_log_scores(moments, u, [0.01] * axes, noise, centred=True))
         each, logs = 3 * axes / epsilon, []
         for own in groups:
             mean = (own.sum(axis=0) + rng.laplace(0, each, axes)) / len(own)
@@ -562,13 +562,13 @@ def test_log_scores_without_noise_are_logarithms_of_scores(axes):
     shares, peaks, floors = np.array([0.5, 0.3, 0.2]), [4.0] * axes, [0.01] * axes
     sums = rng.uniform(-0.1, 1.0, (axes, 3, 50))
     noise = [np.full(3, 1e-12)] * axes + [1e-12]
-    exact = np.log(kernel_scores(sums, shares, peaks, floors))
-    found = kernel_log_scores(sums, shares, peaks, floors, noise)
+    exact = np.log(_kernel_scores(sums, shares, peaks, floors))
+    found = _kernel_log_scores(sums, shares, peaks, floors, noise)
     np.testing.assert_allclose(found - found[0], exact - exact[0], atol=1e-8)
     moments = np.array([[p, 0.1 * p, 0.05 * p] for p in shares])
     points = rng.uniform(-0.5, 0.5, (50, 1))
-    exact = np.log(gaussian_scores(moments, points, [4.0], [0.1]))
-    found = gaussian_log_scores(moments, points, [0.1], 1e-12)
+    exact = np.log(_gaussian_scores(moments, points, [4.0], [0.1]))
+    found = _gaussian_log_scores(moments, points, [0.1], 1e-12)
     np.testing.assert_allclose(found - found[0], exact - exact[0], atol=1e-9)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,21 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
-from dbern.synopsis.points import confidence
-from dbern.synopsis.questions.asking import Response
-from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.functionals import sampled
-from dbern.synopsis.questions.landscape import Landscape
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.points import as_numbers, confidence
+from dbern.synopsis.questions.asking import (
+    Account,
+    Answer,
+    Response,
+    Target,
+    one_box,
+    told,
+    told_given,
+)
+from dbern.synopsis.questions.functionals import box_band, regions_band, sampled, scaled
+from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments
+from dbern.synopsis.questions.regions import Region, boxes_of, half_plane_of, polygons_of
 from dbern.synopsis.questions.responses import Responses
-from dbern.synopsis.questions.shares import Shares
 from dbern.synopsis.questions.splines import AxisSplines
 from dbern.types import FloatArray
 
@@ -35,10 +43,7 @@ def distribution_of(
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
 
-    Raises
-    ------
-    SpecError
-        Where they are not bins that count rows on all axes.
+    Raises SpecError where they are not bins that count rows on all axes.
     """
     if "random_dp" in facts:
         raise SpecError(
@@ -88,7 +93,7 @@ def _measure(array: ReleasedArray, stream: int) -> Measure:
     return Measure(released, splines, array.law, array.released_error, stream)
 
 
-class Distribution(Shares, Moments, Landscape, Responses):
+class Distribution(Moments, Responses):
     """The rows of a release, as far as their bins tell them. Make one with `Synopsis.distribution`.
 
     Ask it for shares, counts, quantiles and means. Each answer has a value and an interval, which
@@ -117,7 +122,168 @@ class Distribution(Shares, Moments, Landscape, Responses):
         How many kernels the released one was chosen from: "smoothed" answers cover whichever.
     """
 
-    def confidence(self, beta: float | str = 0.05, questions: int | None = None) -> Together:
+    def mass(
+        self,
+        region: Region,
+        *,
+        given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the share of the counted rows in a region, or in each of many.
+
+        Parameters
+        ----------
+        region : mapping or list
+            A box ``{"x": (low, high)}`` in data units, None for an end that is open, axes that are
+            left out whole; several boxes in a list, or as arrays of ends. Of two axes also
+            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have; and half
+            planes: ``{"half plane": {"x": 1, "y": -2}, "at most": 3}`` is where x - 2 y is.
+        given : mapping, optional
+            A box: then the share of the rows in it.
+        target : "records" or "smoothed"
+            "records": of the rows themselves. Bins do not tell where in a cell a row is, so sharp
+            edges widen the interval. "smoothed": of the released density's integral, of which
+            every row is a kernel; narrow, but no share of rows.
+        population : bool
+            Whether the interval is to cover the share of those that the rows were drawn from,
+            independently. Approximate: the sampling error is taken as normal, or where rows are
+            few bounded whatever its law. The answer's `law` says which.
+        beta : float or str, optional
+            One minus the confidence; 0.05, or what `confidence` gives.
+
+        Raises
+        ------
+        SpecError
+            For a region or a confidence that cannot be.
+        """
+        labels, band = self._shares(region, given, target, of_total=True)
+        asked = f"share of the rows{told_given(given)} in {told(region)}"
+        # Smoothed, rows have parts in the condition: shares are no means of so many rows.
+        exact = given is None or target == "records"
+        drawn = self._drawn(band, self._within(given)) if exact else None
+        return self._asked_of(
+            band, labels, asked, beta, target=target, population=population, drawn=drawn
+        )
+
+    def count(
+        self,
+        region: Region,
+        *,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return how many rows are in a region, or in each of many; as for `mass`.
+
+        With ``population=True``: how many are expected of as many rows, drawn anew.
+
+        Raises
+        ------
+        SpecError
+            For a region or a confidence that cannot be.
+        """
+        labels, shares = self._shares(region, None, target, of_total=False)
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            return scaled(shares(measure, share), 0.0, self.rows)
+
+        expected = "expected " * population
+        return self._asked_of(
+            *(band, labels, f"{expected}rows in {told(region)}", beta),
+            target=target,
+            population=population,
+            drawn=self._drawn(band, None, 0.0, self.rows),
+        )
+
+    def _shares(
+        self, region: Region, given: Region | None, target: Target, *, of_total: bool
+    ) -> tuple[Mapping[str, Sequence[Any]], Callable[[Measure, Fraction], Band]]:
+        """Labels of the regions, and what tells their shares of a measure."""
+        weights = self._weights(target)
+        shapes = half_plane_of(region, self.domain) or polygons_of(region, self.domain)
+        if shapes is not None:
+            if given is not None:
+                raise SpecError("given: polygons and half planes have no condition. Write boxes")
+            return {"region": shapes.labels}, lambda measure, share: regions_band(
+                measure, weights.polygons(measure, shapes), share, of_total=of_total
+            )
+        boxes = boxes_of(region, self.domain)
+        condition = None if given is None else one_box(boxes_of(given, self.domain, "given"))
+        return {"region": boxes.labels}, lambda measure, share: box_band(
+            measure, weights, boxes, condition, share, of_total=of_total
+        )
+
+    def cdf(
+        self,
+        places: float | Sequence[float],
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the share of the rows up to each place of an axis, all at once.
+
+        Parameters
+        ----------
+        places : float or sequence of float
+            In data units.
+        axis, given, target, population, beta
+            As for `quantile`.
+
+        Raises
+        ------
+        SpecError
+            For places, an axis, a box or a confidence that cannot be.
+        """
+        own = self.domain.axes[self._index(axis)]
+        numbers = np.empty(0)
+        with suppress(SpecError):  # which speaks of points
+            numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
+        if not (len(numbers) and ((numbers > own.low) & (numbers <= own.high)).all()):
+            raise SpecError(
+                f"cdf: places must be above the lower bound of {own.name}, and up to its upper one"
+            )
+        return self.mass(
+            {own.name: (None, places)}, given=given, target=target, population=population, beta=beta
+        )
+
+    def compare(
+        self, other: Distribution, region: Region, *, beta: float | str | None = None
+    ) -> Answer:
+        """Return the share of rows in a region here less that there, each at half of beta.
+
+        Parameters
+        ----------
+        other : Distribution
+            Of another release.
+        region, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            For a region that is none of both.
+        """
+        if not hasattr(other, "mass"):
+            raise SpecError("compare: write what distribution() of another release returns")
+        level = self._beta(beta)
+        parts = [replace(one, account=Account(level)) for one in (self, other)]
+        here, there = (one.mass(region, beta=str(level / 2)) for one in parts)
+        return Answer(
+            here.value - there.value,
+            here.low - there.high,
+            here.high - there.low,
+            *("records", "these-data", float(level)),
+            f"share of the rows in {told(region)}, less that of {other.name}",
+        )
+
+    def confidence(
+        self, beta: float | str = 0.05, questions: int | None = None
+    ) -> AbstractContextManager[Distribution]:
         """Return a context in which all answers hold at once with probability ``1 - beta``.
 
         Parameters
@@ -137,7 +303,7 @@ class Distribution(Shares, Moments, Landscape, Responses):
         """
         if questions is not None and questions < 1:
             raise SpecError(f"questions = {questions}: write how many there will be, at least 1")
-        return Together(self, Account(confidence(beta), questions))
+        return nullcontext(replace(self, account=Account(confidence(beta), questions)))
 
     def sample(self, n: int, seed: int = 0) -> FloatArray:
         """Draw points (n, l), in data units, about as the rows are: synthetic, for trying things.
@@ -165,17 +331,3 @@ class Distribution(Shares, Moments, Landscape, Responses):
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]
         )
-
-
-@dataclass(frozen=True)
-class Together:
-    """A context of several questions; see `Distribution.confidence`."""
-
-    distribution: Distribution
-    account: Account
-
-    def __enter__(self) -> Distribution:
-        return replace(self.distribution, account=self.account)
-
-    def __exit__(self, *_error: object) -> None:
-        return None

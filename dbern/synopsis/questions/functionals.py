@@ -25,11 +25,15 @@ from dbern.synopsis.questions.measure import (
     many_boxes,
     quotients,
 )
-from dbern.synopsis.questions.outlines import smoothed_sides
-from dbern.synopsis.questions.polygons import Polygons
-from dbern.synopsis.questions.regions import Boxes
-from dbern.synopsis.questions.smoothing import density_sides, mass_sides
-from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
+from dbern.synopsis.questions.regions import Boxes, Polygons, smoothed_sides
+from dbern.synopsis.questions.splines import (
+    OFFSETS,
+    AxisSplines,
+    Sides,
+    density_sides,
+    mass_sides,
+    products,
+)
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
@@ -76,8 +80,7 @@ class Weights:
         axes = [one for i, one in enumerate(self.axes(measure, given)) if i not in own]
         if not axes:
             return Sides(*[np.ones(1)] * 3)
-        whole = products(axes)
-        return Sides(whole.low[0], whole.near[0], whole.high[0])
+        return products(axes).part(0)
 
 
 def scaled(band: Band, low: float, width: float) -> Band:
@@ -94,25 +97,13 @@ class Base(NamedTuple):
 
 
 def _everything(view: View) -> Base:
-    """Return all rows."""
     return Base(view.total, float(view.total.value[0]), view.total)
-
-
-def _inside_of(view: View, sides: Sides) -> Base:
-    """Return the rows that a weight (1, b_1, ..) counts."""
-    low, high = (view.functionals(_layer(one)) for one in (sides.low, sides.high))
-    return Base(low, float(view.of(_layer(sides.near))[0]), high)
 
 
 def _share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) -> Band:
     """Return ``int g dD`` over ``int k dD`` for weights (m, b_1, ..) of g, and k those of `base`.
 
-    Without `base` the divisor is the number of all rows, which is public.
-
-    Parameters
-    ----------
-    view : View
-        Of one layer.
+    Without `base` the divisor is the number of all rows, which is public. `view`: of one layer.
     """
     near = view.of(_layer(inside.near))
     low = view.over(_layer(inside.low), None if base is None else base.high)
@@ -140,12 +131,14 @@ def box_band(
     """Return the shares of boxes: of the total, of what is in another box, or of all rows."""
     if given is not None:
         view = measure.whole()
-        base = _inside_of(view, products(weights.axes(measure, given)))
+        inside = products(weights.axes(measure, given))
+        low, high = (view.functionals(_layer(one)) for one in (inside.low, inside.high))
+        base = Base(low, float(view.of(_layer(inside.near))[0]), high)
         start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
-        stop, rows = np.maximum(start, stop), max(1, _LAID_OUT // measure.values.size)
-        bands = []
+        met = replace(boxes, low=start, high=np.maximum(start, stop))
+        bands, rows = [], max(1, _LAID_OUT // measure.values.size)
         for first in range(0, len(boxes), rows):
-            part = Boxes(start[first : first + rows], stop[first : first + rows], boxes.labels)
+            part = met.part(slice(first, first + rows))
             inside, share = products(weights.axes(measure, part)), beta * len(part) / len(boxes)
             bands.append(_share_band(view, inside, base, share))
         return Band(*map(np.concatenate, zip(*bands, strict=True)))
@@ -153,7 +146,7 @@ def box_band(
     kept = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
 
     def sides(part: slice) -> list[Sides]:
-        return weights.axes(measure, Boxes(boxes.low[part], boxes.high[part], boxes.labels))
+        return weights.axes(measure, boxes.part(part))
 
     return _factored_band(measure, sides, len(boxes), beta, kept, of_total=of_total)
 
@@ -222,10 +215,10 @@ def density_band(
         each, back = np.unique(places[:, axis], return_inverse=True)  # few, of a grid
         found = [density_sides(splines, one[axis], each) for one in kernels]
         whole = ([getattr(one, side)[back] for one in found] for side in ("low", "near", "high"))
-        rows.append([np.concatenate(one) for one in whole])
+        rows.append(Sides(*map(np.concatenate, whole)))
 
     def sides(part: slice) -> list[Sides]:
-        return [Sides(*(one[part] for one in each)) for each in rows]
+        return [each.part(part) for each in rows]
 
     count = len(places)
     band = _factored_band(measure, sides, count * len(kernels), beta, of_total=False)
@@ -300,11 +293,7 @@ def quantile_band(
     beta / 2. So the quantile is between the neighbours of the first and the last place where they
     are not denied. First by the tail, at `FIRST` of beta, on a coarse grid; then by draws, at the
     rest, on one that is finer where steps are smooth, if what is left of it is not too much.
-
-    Parameters
-    ----------
-    between : callable
-        Of ends (m,): the sides of intervals of this axis.
+    `between`: of ends (m,): the sides of intervals of this axis.
     """
     within = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
     count = splines.cells * within

@@ -3,28 +3,15 @@
 What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of the published law,
 ``|f_j|`` at most the published error. So a linear functional ``sum_j w_j c_j`` is within ``q |w|_2
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
-|w|_2``.
-
-*Quotients.* Shares, means and conditional shares are the m with ``int (g - m k) dD = 0`` for
-weights g, and k >= 0, and m in a public range from 0 on. With splines around both, ``sum_j (G+_j -
-m K-_j) c_j >= 0 >= sum_j (G-_j - m K+_j) c_j`` at the true m. The answer is the set of m of which
-the released numbers do not deny that (Fieller 1954). It takes no more than the two events *at the
-true m*, so nothing is paid for trying many.
-
-*The quantile q.* First by the tail of a weighted sum (`NoiseFamily.weighted_tail`), at `FIRST` of
-beta: an interval for m. Then by simulation under a public key, at the rest. On a part [a, b] of the
-interval ``sum_j w_j(m) x_j`` is at most the larger of its values at a and b, being linear in m, and
-``|w(m)|_2`` at least its least value there; so for every draw the largest of their quotients over
-the parts is at least that at the true m, and so is its order statistic (`quantile_rank`). Draws are
-independent of the release: that the parts depend on it does no harm. Both events hold at once with
-probability ``1 - beta``, and the smaller interval is told. Of several quotients at once the
-largest is taken over all of them, so all intervals hold at once.
+|w|_2``. Shares, means and conditional shares are the m with ``int (g - m k) dD = 0``: the answer is
+the set of m that the released numbers do not deny. Docs/mathematics.md has the proofs: "Quotients",
+"Their quantile", and for what the rows were drawn from "The population" and "Few rows".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -340,7 +327,7 @@ _rank = lru_cache(maxsize=256)(quantile_rank)
 def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: Fraction) -> Band:
     """Return estimates (m,) cut to what holds at once with probability ``1 - beta``, from 0 to 1.
 
-    `low` and `high` are the lines of minorants and of majorants: see the module.
+    `low` and `high` are the lines of minorants and of majorants.
     """
     told = ~(low.alike & high.alike)  # of the others the tail alone tells as much
     simulated = int(told.sum()) * high.drawn.shape[1]
@@ -453,3 +440,75 @@ def _contracted(values: FloatArray, weights: Sequence[FloatArray]) -> FloatArray
     for one in others:
         found = np.einsum("mj,mjr->mr", one, found.reshape(len(one), one.shape[1], -1))
     return np.asarray(found[:, 0])
+
+
+# --- The population behind the rows, whatever its law: Chernoff's bound in place of the normal law
+
+FEW = 10
+"""Rows of a region, or outside it, from which on the sampling error is taken as normal."""
+
+_STEPS = 64  # of bisection
+
+
+def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band:
+    """Return what rows were drawn from, all entries at once, if `band` (m,) is what they have.
+
+    Parameters
+    ----------
+    rows : float
+        No more than there are.
+    shares : bool
+        Whether means of these rows, or sums over any number of rows in units of so many.
+    """
+    if rows <= 0:
+        return Band(band.value, np.zeros_like(band.low), np.ones_like(band.high))
+    most = math.log(2 * len(band.value) / beta) / rows
+
+    def near(x: FloatArray) -> Callable[[FloatArray], BoolArray]:
+        return lambda p: _divergence(x, p, shares=shares) <= most
+
+    away = 2 * most + np.sqrt(2 * most * band.high)
+    far = np.ones_like(band.high) if shares else band.high + away
+    low = _last(near(band.low), band.low, np.zeros_like(band.low))
+    return Band(band.value, low, _last(near(band.high), band.high, far))
+
+
+def levels_of_rows(
+    levels: FloatArray, rows: float, beta: Fraction
+) -> tuple[FloatArray, FloatArray]:
+    """Return ends of what rows have up to a population's quantiles of so many levels (m,)."""
+    if rows <= 0:
+        return np.zeros_like(levels), np.ones_like(levels)
+    most = math.log(2 * len(levels) / beta) / rows
+
+    def near(x: FloatArray) -> BoolArray:
+        return _divergence(x, levels, shares=True) <= most
+
+    ends = np.zeros_like(levels), np.ones_like(levels)
+    return _last(near, levels, ends[0]), _last(near, levels, ends[1])
+
+
+def few(band: Band, rows: float, *, shares: bool) -> bool:
+    """Return whether the normal law may not do: few rows inside or outside, and they are known.
+
+    Where noise or bins leave so many open, what is not normal of the sampling error hardly counts.
+    """
+    inside = np.minimum(band.low, 1.0 - band.high) if shares else band.low
+    return bool(((inside * rows < FEW) & ((band.high - band.low) * rows < 2 * FEW)).any())
+
+
+def _divergence(x: FloatArray, p: FloatArray, *, shares: bool) -> FloatArray:
+    from scipy.special import kl_div  # x ln(x / p) - x + p; takes 30 ms to import
+
+    return np.asarray(kl_div(x, p) + (kl_div(1 - x, 1 - p) if shares else 0.0))
+
+
+def _last(
+    holds: Callable[[FloatArray], BoolArray], start: FloatArray, end: FloatArray
+) -> FloatArray:
+    """Places from where it holds to `end`, beyond the last where it does."""
+    for _ in range(_STEPS):
+        middle = (start + end) / 2
+        held = holds(middle)
+        start, end = np.where(held, middle, start), np.where(held, end, middle)
+    return end

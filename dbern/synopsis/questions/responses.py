@@ -3,25 +3,9 @@
 Of a regression ``a_j = int w beta_j dD`` and ``c_j = int beta_j dD`` are released, w the response
 in [-1, 1] as the bounds say. ``v = (1 + w) / 2`` is in [0, 1], so that P = v D and Q = (1 - v) D,
 whose bins are ``(c_j + a_j) / 2`` and ``(c_j - a_j) / 2``, are measures: the rows in two parts, one
-for the response and one against it. Of groups P has the rows of one, Q those of all the others.
-
-*Means.* The mean of v with weights ``g >= 0``, of a kernel or of a region, is the m with ``(1 - m)
-int g dP = m int g dQ``. With ``sum_j l_j beta_j <= g <= sum_j u_j beta_j`` and p, q the exact bins
-of P and Q, for every database
-
-    ``(1 - m) sum_j l_j p_j - m sum_j u_j q_j <= 0 <= (1 - m) sum_j u_j p_j - m sum_j l_j q_j``,
-
-as m and 1 - m are at least 0: where g is not told apart from its splines, responses at their bounds
-attain it. Both are ``a - m k`` with k the sum of what P and Q are weighed with, so the answer is
-that of `dbern.synopsis.questions.measure.quotients`: the m that the noisy bins do not deny.
-
-*Noise.* P and Q are sums of the arrays, with coefficients M. The arrays' laws may differ in their
-scale; a tail of the largest is one of all, as each is told by ``E e^(u X) <= 1 / (1 - u^2 s^2)``,
-or by that of a normal law, which increase in s. Outputs of one component are drawn as one vector.
-
-*The population.* A row weighs ``x(t, v) = sum_j (v y_j + (1 - v) z_j) beta_j(t)`` in a functional
-of mean 0, and ``x^2 <= sum_j (v y_j^2 + (1 - v) z_j^2) beta_j(t)``, twice by Jensen: its variance
-is at most ``sum_j (y_j^2 p_j + z_j^2 q_j) / n``, as if P and Q were rows.
+for the response and one against it. Of groups P has the rows of one, Q those of all the others. The
+mean of v is the m that the noisy bins of both do not deny; docs/mathematics.md, "Responses and
+groups", has the proof.
 """
 
 from __future__ import annotations
@@ -37,15 +21,12 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.answer import Answer, Target
-from dbern.synopsis.questions.asking import told
+from dbern.synopsis.questions.asking import Answer, Target, told
 from dbern.synopsis.questions.densities import Densities
 from dbern.synopsis.questions.functionals import scaled
 from dbern.synopsis.questions.measure import Band, Measure, View, normal, quotients
-from dbern.synopsis.questions.polygons import polygons_of
-from dbern.synopsis.questions.regions import Region, boxes_of
-from dbern.synopsis.questions.smoothing import density_sides
-from dbern.synopsis.questions.splines import Sides, products
+from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
+from dbern.synopsis.questions.splines import Sides, density_sides, products
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
@@ -104,7 +85,7 @@ def _mean_of_parts(
 ) -> Band:
     """Return the shares of P in P and Q by so many weights g (m, b_1, ..), from 0 to 1.
 
-    See the module; `sides` are of a part of them.
+    `sides` are of a part of them.
     """
     view = parts.whole()
     rows = max(1, _FEW // view.values.size)
@@ -231,11 +212,8 @@ class Responses(Densities):
             raise SpecError(f"difference: {count} less {others}. Write as many of either")
 
         def sides(part: slice) -> Sides:
-            whole = [first(slice(None)), second(slice(None))]
-            return Sides(*(
-                np.concatenate([getattr(g, end) for g in whole])[part]
-                for end in ("low", "near", "high")
-            ))  # fmt: skip
+            whole = [vars(one(slice(None))).values() for one in (first, second)]
+            return Sides(*map(np.concatenate, zip(*whole, strict=True))).part(part)
 
         labels = {label: range(count) if count > 1 else [None]}
         return self._told_of(
@@ -334,15 +312,11 @@ class Responses(Densities):
             if weights.kernels:
                 raise SpecError("region: of polygons ask for the records, or write boxes")
             whole = shapes.sides(measure.splines)
-            return (
-                lambda part: Sides(whole.low[part], whole.near[part], whole.high[part]),
-                *(shapes.labels, len(shapes)),
-            )
+            return whole.part, shapes.labels, len(shapes)
         boxes = boxes_of(region, self.domain)
 
         def sides(part: slice) -> Sides:
-            some = replace(boxes, low=boxes.low[part], high=boxes.high[part])
-            return products(weights.axes(measure, some))
+            return products(weights.axes(measure, boxes.part(part)))
 
         return sides, boxes.labels, len(boxes)
 

@@ -1,4 +1,4 @@
-"""One axis of released bins: functions between two splines, and steps above all.
+"""One axis of released bins: functions between two splines.
 
 Bins count ``c_j = int beta_j dD`` with B-splines of degree p on equal cells. A question about the
 records is ``int g dD`` for a weight g. With coefficients ``l`` and ``u`` such that
@@ -6,19 +6,9 @@ records is ``int g dD`` for a weight g. With coefficients ``l`` and ``u`` such t
     ``sum_j l_j beta_j(t) <= g(t) <= sum_j u_j beta_j(t)``  for every t of the axis,
 
 ``sum_j l_j c_j <= int g dD <= sum_j u_j c_j`` for every database: bins are exact but for what they
-do not tell apart inside a cell. `Sides` are l, u and an estimate between them.
-
-*Sharp steps*, ``g = 1{t <= x}``: the least majorant, by its integral, among splines whose
-coefficients change near x only, is a linear program: on parts of each cell the spline less the
-step is a polynomial, and nonnegative where its Bezier coefficients are. The splines of the whole
-line are restricted to the axis, so one solution does for every cell; it is made for `OFFSETS`
-places in a cell, x is moved outward to the next of them, and what the solver may miss is added.
-The minorant is one less the majorant of the mirrored step. They are about one cell apart in all,
-where the bins that a step meets would make it ``p + 1``.
-
-*Several axes*: with ``0 <= g_i <= U_i``, ``prod U_i`` is a majorant of ``prod g_i``, and
-``sum_i L_i prod_{k != i} U_k - (l - 1) prod_k U_k`` a minorant, as ``prod U - prod g`` is at most
-``sum_i (U_i - g_i) prod_{k != i} U_k``, telescoped.
+do not tell apart inside a cell. `Sides` are l, u and an estimate between them. For sharp steps, for
+smooth weights and on several axes they are proved in docs/mathematics.md: "Splines around a step",
+"Smooth weights", "Products".
 """
 
 from __future__ import annotations
@@ -28,11 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from dbern.bernstein.basis import bin_matrix, local_weights
-from dbern.types import BoolArray, FloatArray, Int64Array
+from dbern.bernstein.kernels import Kernel
+from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
 
 OFFSETS = 32
 """Places in a cell for which majorants of a step are made."""
@@ -63,6 +55,10 @@ class Sides:
     low: FloatArray
     near: FloatArray
     high: FloatArray
+
+    def part(self, which: Any) -> Sides:
+        """Return the sides of some of the weights."""
+        return Sides(self.low[which], self.near[which], self.high[which])
 
     def minus(self, other: Sides) -> Sides:
         """Return the sides of the difference."""
@@ -134,9 +130,7 @@ class AxisSplines:
     def between(self, low: FloatArray, high: FloatArray) -> Sides:
         """Return the sides of ``1{low <= t <= high}``."""
         ends = self.steps(np.concatenate([high, low]))
-        last, first = (Sides(*(one[part] for one in (ends.low, ends.near, ends.high)))
-                       for part in (slice(len(high)), slice(len(high), None)))  # fmt: skip
-        return last.minus(first)
+        return ends.part(slice(len(high))).minus(ends.part(slice(len(high), None)))
 
     def _on_grid(self, steps: Int64Array) -> tuple[FloatArray, Int64Array]:
         """Low, near and high of steps at so many parts of a cell, (3, n, bins), and which of n."""
@@ -161,7 +155,7 @@ class AxisSplines:
         """Coefficients (m, bins), of steps at so many parts of a cell."""
         cell, offset = np.divmod(steps, OFFSETS)
         used, which = np.unique(offset, return_inverse=True)
-        table = np.stack([majorant(self.degree, int(one)) for one in used])
+        table = np.stack([_majorant(self.degree, int(one)) for one in used])
         place = np.arange(self.count) - cell[:, None] + _pad(self.degree)
         return np.asarray(table[which[:, None], np.clip(place, 0, table.shape[1] - 1)])
 
@@ -178,10 +172,10 @@ def _pad(degree: int) -> int:
 
 
 @lru_cache(maxsize=512)
-def majorant(degree: int, offset: int) -> FloatArray:
+def _majorant(degree: int, offset: int) -> FloatArray:
     """Coefficients of the least majorant of a step at ``offset / OFFSETS`` of a cell.
 
-    They are those of the bins around it, ones before and zeros after; see the module.
+    They are those of the bins around it, ones before and zeros after.
     """
     from scipy.optimize import linprog  # takes 0.1 s to import
 
@@ -229,7 +223,7 @@ def bezier(degree: int, start: float, stop: float) -> FloatArray:
 def products(axes: Sequence[Sides]) -> Sides:
     """Return the sides of products of nonnegative weights, axis by axis: (m, b_1, .., b_l).
 
-    See the module; `high` of every axis is that of a majorant of a nonnegative weight.
+    `high` of every axis is that of a majorant of a nonnegative weight.
     """
     high = _outer([one.high for one in axes])
     low = -(len(axes) - 1.0) * high
@@ -243,3 +237,138 @@ def _outer(rows: Sequence[FloatArray]) -> FloatArray:
     for one in rows:
         found = found[..., None] * one.reshape(len(one), *[1] * (found.ndim - 1), -1)
     return found
+
+
+# --- Smooth weights of one axis between splines: kernels, and integrals of kernels
+
+_STEPS = 32  # of a cell
+_DAMPING = 1e-7  # of the mean square of a bin, as where bins are planned
+_FLOATS = 1e-12
+_STEP = 1e-6  # of a bandwidth, to differences
+
+
+def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
+    """Return the sides of ``K(y - t) / K(0)`` for places y (m,) of the unit interval."""
+    apart, kinks = places[:, None] - _looked_at(splines), _kinks(splines, kernel, places)
+    jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
+    bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
+    return _fitted(splines, kernel(apart) / kernel.peak, bend, jump, (kinks == 0, third))
+
+
+def slope_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
+    """Return the sides of ``K'(y - t) / sup |K'|`` for K' without jumps.
+
+    Quotients of differences over ``2 e`` miss K' by ``e^2 sup |K'''| / 6``, by ``e sup |K''| / 4``
+    at a kink, and by rounding.
+    """
+    apart, step = places[:, None] - _looked_at(splines), _STEP * kernel.bandwidth
+    values = (kernel(apart + step) - kernel(apart - step)) / (2 * step * kernel.slope)
+    missed = step**2 * kernel.third / 6 + step * kernel.curvature / 4
+    missed += (kernel.ulps + 4) * UNIT_ROUNDOFF * (kernel.peak + kernel.slope) / step
+    jump = _kinks(splines, kernel, places) * kernel.curvature / kernel.slope
+    found = _fitted(splines, values, kernel.third / kernel.slope, jump)
+    error = missed / kernel.slope
+    return Sides(found.low - error, found.near, found.high + error)
+
+
+def _kinks(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> FloatArray:
+    """How many kinks of ``K(y - t)`` each cell may have, (m, cells)."""
+    ends = places[:, None] - np.arange(splines.cells + 1) / splines.cells
+    near = np.zeros((len(places), splines.cells))
+    for kink in kernel.kinks:
+        for at in {kink, -kink}:
+            near += (ends[:, :-1] >= at - _FLOATS) & (ends[:, 1:] <= at + _FLOATS)
+    return near
+
+
+def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: FloatArray) -> Sides:
+    """Return the sides of ``int_low^high K(y - t) dy`` for intervals (m,) each."""
+    t = _looked_at(splines)
+    first = low[:1] if (low == low[:1]).all() else low  # of cumulative shares
+    values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(first[:, None] - t)
+    kinks = np.zeros((len(low), splines.cells))
+    if kernel.jumps:
+        kinks = _kinks(splines, kernel, low) + _kinks(splines, kernel, high)
+    smooth = kinks == 0, 2 * kernel.curvature
+    return _fitted(splines, values, 2 * kernel.slope, np.zeros((1, splines.cells)), smooth)
+
+
+def _looked_at(splines: AxisSplines) -> FloatArray:
+    """The places at which weights are looked at, both ends of each cell among them."""
+    return np.linspace(0.0, 1.0, splines.cells * _STEPS + 1)
+
+
+@lru_cache(maxsize=16)
+def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
+    """Values of the splines on the grid, (places, bins), and what takes values to coefficients."""
+    beta = bin_matrix(_looked_at(splines), splines.cells, splines.degree)
+    square = beta.T @ beta
+    square += _DAMPING * np.trace(square) / len(square) * np.eye(len(square))
+    return beta, np.asarray(np.linalg.solve(square, beta.T).T, dtype=np.float64)
+
+
+def _fitted(
+    splines: AxisSplines,
+    values: FloatArray,
+    bend: float,
+    jump: FloatArray,
+    smooth: tuple[BoolArray, float] | None = None,
+) -> Sides:
+    """Sides of weights (m, places) of the grid.
+
+    `jump` (m, cells) bounds their first derivative's jumps, and `smooth` says on which cells the
+    second has none, with what bounds the third.
+    """
+    beta, solve = _solver(splines)
+    near, width = values @ solve, 1 / (splines.cells * _STEPS)
+    missing = values - near @ beta.T
+    ends = []
+    for sign in (-1, 1):
+        found = near + sign * _over_middles(_over_cells(sign * missing), splines)
+        left = sign * (values - found @ beta.T)
+        between = width**2 * (bend + _derivative(found, splines, 2))[:, None] / 8 + width * jump / 4
+        if smooth is not None:
+            third = (smooth[1] + _derivative(found, splines, 3))[:, None]
+            own = (_bent(left, splines) + 2 * width**3 * third) / 8
+            between = np.where(smooth[0], np.minimum(own, between), between)
+        between = between + _FLOATS * np.abs(found).max()
+        ends.append(found + sign * _over_supports(_over_cells(left) + between, splines))
+    return Sides(ends[0], near, ends[1])
+
+
+def _derivative(found: FloatArray, splines: AxisSplines, order: int) -> FloatArray:
+    """Bound a derivative of splines off their knots, (m,)."""
+    if splines.degree < order:
+        return np.zeros(len(found))
+    return np.asarray(splines.cells**order * np.abs(np.diff(found, n=order, axis=1)).max(axis=1))
+
+
+def _bent(values: FloatArray, splines: AxisSplines) -> FloatArray:
+    """The largest second difference of values (m, places) inside each cell."""
+    sizes = np.abs(values[:, 2:] - 2 * values[:, 1:-1] + values[:, :-2])
+    sizes = np.pad(sizes, ((0, 0), (0, 1))).reshape(len(values), splines.cells, _STEPS)
+    return np.asarray(sizes[:, :, :-1].max(axis=2))
+
+
+def _over_middles(error: FloatArray, splines: AxisSplines) -> FloatArray:
+    """The largest over the one or two cells in the middle of each bin's support, (m, bins)."""
+    half = splines.degree // 2
+    padded = np.pad(error, ((0, 0), (splines.degree - half, splines.degree - half)))
+    if splines.degree % 2 == 0:
+        return padded
+    return np.maximum(padded[:, 1:], padded[:, :-1])
+
+
+def _over_cells(error: FloatArray) -> FloatArray:
+    """The largest on each cell, ends included, of values (m, places); none below zero."""
+    inner = error[:, :-1].reshape(len(error), -1, _STEPS).max(axis=2)
+    return np.asarray(np.maximum(np.maximum(inner, error[:, _STEPS::_STEPS]), 0.0))
+
+
+def _over_supports(error: FloatArray, splines: AxisSplines) -> FloatArray:
+    """The largest over the cells of each bin's support, (m, bins)."""
+    reach = splines.degree
+    padded = np.pad(error, ((0, 0), (reach, reach)))
+    return np.asarray(
+        np.lib.stride_tricks.sliding_window_view(padded, reach + 1, axis=1).max(axis=-1)
+    )

@@ -45,6 +45,25 @@ DRAWS = Draws()
 gc.disable()  # until `pytest_collection_finish`
 
 
+class Failures:
+    """Says at once what failed: a run that is broken off has told it."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            last = report.longreprtext.splitlines()[-9:]
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})")
+            self._terminal.write_line("\n".join(last))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if terminal := config.pluginmanager.get_plugin("terminalreporter"):  # workers have none
+        config.pluginmanager.register(Failures(terminal))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a thorough test all cases but the first are slow."""
@@ -87,6 +106,7 @@ def pytest_xdist_setupnodes() -> None:
     checkout each worker would compile every loop: they collect tests while these two do.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are more than cores already
     for splines in (True, False):
         made = f"for axes in (1, 2, 3): loops._compiled(axes, splines={splines})"
         text = f"from dbern.counting import loops\n{made}"

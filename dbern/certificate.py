@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,8 +42,9 @@ _PROMISE_SHARE = Fraction(1, 20)  # of beta, for what is beside the noise, where
 _BETWEEN_SHARE = Fraction(1, 50)  # of beta, for what is between the nodes of draws
 
 
+@lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
 def noise_bound(
-    strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction, beside: Beside = None
+    strategy: Strategy, h: tuple[int, ...], law: Noise, beta: Fraction, beside: Beside = None
 ) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
@@ -372,7 +373,7 @@ class ErrorModel:
 
     def bound(
         self,
-        h: Sequence[int],
+        h: tuple[int, ...],
         beta: Fraction,
         at_once: int = 1,
         least: LowerBound | None = None,

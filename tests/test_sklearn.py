@@ -184,8 +184,12 @@ def spent(url: str) -> str:
         return str(ledger.status("rides")[0].spent)
 
 
-def temporary() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("dbern-*")}
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A folder for temporary files that no other process uses."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
 
 
 @pytest.mark.slow
@@ -232,14 +236,13 @@ def test_a_grid_search_pays_for_each_fit(account, quick):
 
 
 @pytest.mark.slow
-def test_a_refused_budget_and_a_wrong_ledger_leave_nothing(account, quick, tmp_path):
-    before = temporary()
+def test_a_refused_budget_and_a_wrong_ledger_leave_nothing(account, quick, tmp_path, temporary):
     with pytest.raises(BudgetError):
         fitted(ledger=account, dataset="rides", epsilon=11)
     with pytest.raises(EnvironmentRefusedError, match="no ledger is at"):
         fitted(ledger=f"sqlite:///{tmp_path}/none.db", dataset="rides")
     assert spent(account) == "epsilon 0"
-    assert temporary() <= before
+    assert not list(temporary.glob("dbern-*"))
 
 
 @pytest.mark.slow
@@ -263,14 +266,13 @@ def test_a_fit_that_fails_is_given_up(account, quick, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_a_ledger_one_warning_says_so(account, quick):
-    before = temporary()
+def test_without_a_ledger_one_warning_says_so(account, quick, temporary):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fitted()
         fitted()
     assert [str(one.message)[:12] for one in told] == ["ledger=None:", "A second fit"]
-    assert temporary() <= before
+    assert not list(temporary.glob("dbern-*"))
 
 
 # --- What a fitted one answers and holds

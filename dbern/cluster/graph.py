@@ -268,7 +268,8 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
                     "or a merge, which may give other rows each time that they run. Give "
                     "data.persist(), or write Parquet files and name them in data.source."
                 )
-            waiting |= get_dependencies(graph, step)
+            needed = get_dependencies(graph, step)  # a future of a cluster waits for itself
+            waiting |= {other for other in needed if whose.get(other) != number}
 
 
 def add_up(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +40,12 @@ os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, pl
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]
+HANGS = 300  # seconds: six times what the slowest test takes on two cores
+WHOLE = {"DBERN_REPEATS", "DBERN_FAULTS"} & set(os.environ)  # tests that take as long as they take
+LONG = (  # files whose tests take tens of seconds, or wait: what ends last is short
+    *("test_notebooks.py", "test_wheel.py", "test_texts.py", "test_workers.py", "test_secrets.py"),
+    *("test_goldens.py", "test_walks.py", "test_memory.py", "test_distribution.py"),
+)
 COMPILING: list[subprocess.Popen[bytes]] = []
 DRAWS = Draws()
 gc.disable()  # until `pytest_collection_finish`
@@ -66,8 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a thorough test all cases but the first are slow."""
+    """Of a thorough test all cases but the first are slow. Files of long tests come first."""
     seen = set()
+    items.sort(key=lambda item: item.path.name not in LONG)
     for item in items:
         if item.get_closest_marker("thorough"):
             test = item.nodeid.partition("[")[0]
@@ -146,6 +153,23 @@ def no_waiting_for_disks() -> Iterator[None]:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     with DRAWS.of(item.nodeid):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """What hangs fails, and the others go on: a run that is broken off has told nothing."""
+    if WHOLE or not hasattr(signal, "SIGALRM"):
+        return (yield)
+
+    def late(*_: Any) -> None:
+        pytest.fail(f"{item.nodeid} hangs: it takes more than {HANGS} s")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(HANGS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -264,21 +288,13 @@ def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.fixture
-def fast_cluster(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Releases of this process use the session's cluster instead of starting one each."""
-    monkeypatch.setattr("dbern.releasing.run.cluster", lambda *_: nullcontext(client))
-
-
-@pytest.fixture
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next reservation gets the same id, time, salt and key in every project."""
     fix_reservations(monkeypatch.setattr)
 
 
 @pytest.fixture
-def run(
-    project: Project, fast_cluster: None, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., Ran]:
+def run(project: Project, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Run one command of the command line in this process; paths relative to the project."""
     from dbern.cli import main as command_line
 

@@ -24,7 +24,6 @@ from dbern.synopsis import metadata
 from dbern.synopsis.reader import Synopsis
 from dbern.targets.bandwidths import _finest_bandwidth
 
-pytestmark = pytest.mark.usefixtures("fast_cluster")
 AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
 ONE = {"data__bounds": {"y": None}, "mechanism": {"k": "auto", "h": "auto", "noise": "auto"}}
 

@@ -40,7 +40,6 @@ pytest.importorskip(
 if not hasattr(sys.modules["pyarrow.parquet.encryption"], "create_encryption_properties"):
     pytest.skip("this pyarrow cannot encrypt with a key of ours", allow_module_level=True)
 
-pytestmark = pytest.mark.usefixtures("fast_cluster")
 NO_FILES = {"source": None}
 
 

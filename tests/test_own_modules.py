@@ -74,7 +74,7 @@ def test_a_missing_module_is_told_where_it_goes(project):
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_a_path_is_planned_and_released_as_its_spec(project, kind, fast_cluster):
+def test_a_path_is_planned_and_released_as_its_spec(project, kind):
     project.write({"x": [1.0, 2.0], "y": [0.0, 0.5]})
     project.grant()
     spec = project.spec()

@@ -6,8 +6,6 @@ import itertools
 import pickle
 import tempfile
 import warnings
-from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -73,17 +71,10 @@ def name_of(estimator: object) -> str:
     return type(estimator).__name__
 
 
-@pytest.fixture
-def quick(client, monkeypatch):
-    """One cluster for all fits, and nothing is forced to the disk."""
-    monkeypatch.setattr("dbern.releasing.run.cluster", lambda *_: nullcontext(client))
-    monkeypatch.setattr("os.fsync", lambda _: None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_s_checks_pass(estimator, quick):
+def test_scikit_learn_s_checks_pass(estimator):
     expected = EXPECTED[name_of(estimator)]
     done = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
     failed = {one["check_name"]: one["exception"] for one in done if one["status"] == "failed"}
@@ -95,9 +86,7 @@ def test_scikit_learn_s_checks_pass(estimator, quick):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", CHECKED[3:], ids=name_of)
 @pytest.mark.filterwarnings("ignore")
-def test_classifiers_pass_their_check_where_they_are_told_its_classes(
-    estimator, quick, monkeypatch
-):
+def test_classifiers_pass_their_check_where_they_are_told_its_classes(estimator, monkeypatch):
     """What `PUBLIC` leaves out: shapes, accuracy and labels of two classes and of three."""
     fit = type(estimator).fit
 
@@ -193,7 +182,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_two_fits_are_two_releases_with_two_charges(account, quick, tmp_path):
+def test_two_fits_are_two_releases_with_two_charges(account, tmp_path):
     facts = {"ledger": account, "dataset": "rides", "output": tmp_path / "kept", "epsilon": "1/2"}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -214,7 +203,7 @@ def test_two_fits_are_two_releases_with_two_charges(account, quick, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_grid_search_pays_for_each_fit(account, quick):
+def test_a_grid_search_pays_for_each_fit(account):
     search = GridSearchCV(
         estimators.GaussianNB(
             bounds={"hour": (0, 24)}, classes=[False, True], epsilon=1, ledger=account,
@@ -236,7 +225,7 @@ def test_a_grid_search_pays_for_each_fit(account, quick):
 
 
 @pytest.mark.slow
-def test_a_refused_budget_and_a_wrong_ledger_leave_nothing(account, quick, tmp_path, temporary):
+def test_a_refused_budget_and_a_wrong_ledger_leave_nothing(account, tmp_path, temporary):
     with pytest.raises(BudgetError):
         fitted(ledger=account, dataset="rides", epsilon=11)
     with pytest.raises(EnvironmentRefusedError, match="no ledger is at"):
@@ -246,7 +235,7 @@ def test_a_refused_budget_and_a_wrong_ledger_leave_nothing(account, quick, tmp_p
 
 
 @pytest.mark.slow
-def test_a_fit_that_fails_is_given_up(account, quick, monkeypatch, tmp_path):
+def test_a_fit_that_fails_is_given_up(account, monkeypatch, tmp_path):
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -266,7 +255,7 @@ def test_a_fit_that_fails_is_given_up(account, quick, monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_a_ledger_one_warning_says_so(account, quick, temporary):
+def test_without_a_ledger_one_warning_says_so(account, temporary):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fitted()
@@ -280,7 +269,7 @@ def test_without_a_ledger_one_warning_says_so(account, quick, temporary):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked(quick):
+def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked():
     def hours(given: object) -> object:
         return np.asarray(given) / 60
 
@@ -306,7 +295,7 @@ def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked(quick):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_nothing_of_the_records_is_in_a_fitted_estimator(quick):
+def test_nothing_of_the_records_is_in_a_fitted_estimator():
     able = fitted()
     held = {key for key in vars(able) if key.endswith("_")}
     assert held == {"classes_", "n_features_in_", "release_name_", "synopsis_"}
@@ -320,7 +309,7 @@ def test_nothing_of_the_records_is_in_a_fitted_estimator(quick):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_missing_rows_and_unknown_labels_contribute_nothing(quick):
+def test_missing_rows_and_unknown_labels_contribute_nothing():
     facts = {"epsilon": 1e6, "std_floor": 1.0, "bounds": (0, 24), "classes": ["early", "late"]}
     labels = np.where(LATE, "late", "early").astype(object)
     worse, unknown = np.append(HOURS, [[np.nan], [np.inf], [3.0]], axis=0), ["late", "late", "?"]
@@ -337,7 +326,7 @@ def test_missing_rows_and_unknown_labels_contribute_nothing(quick):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_densities_are_logarithms_that_are_finite(quick):
+def test_densities_are_logarithms_that_are_finite():
     able = estimators.KernelDensity(
         bounds={"hour": (0, 24)}, epsilon=1, bandwidth=1.0, mechanism={"k": 24, "h": 20}
     ).fit(pd.DataFrame(HOURS, columns=["hour"]))
@@ -353,7 +342,7 @@ def test_densities_are_logarithms_that_are_finite(quick):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_coefficients_are_those_of_the_predictions(quick):
+def test_coefficients_are_those_of_the_predictions():
     response = 3 * TWO[:, 0] - TWO[:, 1] + 1
     line = estimators.Ridge(bounds=(0, 1), y_bounds=(-1, 5), epsilon=1e6).fit(TWO, response)
     np.testing.assert_allclose(line.predict(TWO), TWO @ line.coef_ + line.intercept_, atol=1e-9)

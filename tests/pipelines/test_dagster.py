@@ -45,7 +45,6 @@ def spent(releases, dataset="trips"):
         return str(ledger.status(dataset)[0].spent)
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_a_backfill_with_metadata_and_a_check_spends_once_a_partition(pipelines):
     dg, definitions, releases = pipelines
     instance = dg.DagsterInstance.ephemeral()
@@ -75,7 +74,6 @@ def test_a_backfill_with_metadata_and_a_check_spends_once_a_partition(pipelines)
     assert done == set(NIGHTS)
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_classifier_and_scores(pipelines):
     dg, definitions, releases = pipelines
     resources = {"releases": releases}
@@ -111,7 +109,6 @@ def test_urls_are_no_paths_below_the_folder(pipelines):
     assert releases.path("scored") == f"{releases.folder}/scored"
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_a_refused_budget_is_not_tried_again(pipelines):
     dg, definitions, releases = pipelines
     with dbern.BudgetLedger.open(f"sqlite:///{releases.folder}/ledger.db") as ledger:

@@ -62,7 +62,6 @@ def account(dataset):
     return str(one.spent), [row.name for row in one.releases]
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_a_night_catches_up_and_a_second_trigger_spends_nothing(folder, capsys):
     assert nightly("--last", "1") == 0
     assert account("trips") == ("epsilon 0.1", ["trips-2026-11-19"])
@@ -77,7 +76,6 @@ def test_a_night_catches_up_and_a_second_trigger_spends_nothing(folder, capsys):
     assert {p: p.read_bytes() for p in folder.glob("out/**/*") if p.is_file()} == bytes_before
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_a_missing_file_holds_no_other_night_back_and_is_made_up_for(folder, capsys):
     late = folder / "data/trips/2026-11-18.parquet"
     late.unlink()
@@ -89,7 +87,6 @@ def test_a_missing_file_holds_no_other_night_back_and_is_made_up_for(folder, cap
     assert account("trips")[0] == "epsilon 0.3"
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
     generate(folder / "data", days=5, weeks=0, rows=4000, today=TODAY)
     code = catch_up.main([*NIGHTLY, "--last", "5", "--json"])
@@ -127,7 +124,6 @@ def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):
                       "--scheduler", "tls://host:8786", "--json"]]  # fmt: skip
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_the_weekly_classifier_scores_a_large_table(folder, capsys):
     assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 2
     weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--since", "2026-11-02"]
@@ -169,7 +165,6 @@ def test_scores_that_have_no_place_are_a_message(folder, capsys, monkeypatch):
     assert said["message"].startswith("nightly.toml: cannot be made (File exists)")
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_a_damaged_synopsis_scores_nothing(folder):
     weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--last", "1"]
     assert catch_up.main(weekly) == 0
@@ -180,7 +175,6 @@ def test_a_damaged_synopsis_scores_nothing(folder):
     assert not list((folder / "scored").iterdir())
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_the_night_as_it_is_shipped_shows_where_the_trips_were(folder):
     shutil.copy(FOLDER / "nightly.toml", folder)
     write(folder / "data/trips/2026-11-19.parquet", trips("2026-11-19", 50_000))
@@ -192,7 +186,6 @@ def test_the_night_as_it_is_shipped_shows_where_the_trips_were(folder):
     assert synopsis.band() < float(grid.max()) / 2
 
 
-@pytest.mark.usefixtures("fast_cluster")
 def test_all_of_it_in_a_bucket(folder, bucket, capsys):
     """Sources, synopses, the table and its scores are objects; the ledger stays on the disk."""
     for path in (folder / "data").rglob("*.parquet"):

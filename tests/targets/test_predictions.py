@@ -149,9 +149,7 @@ def test_there_is_no_prediction_of_a_loss_that_is_not_known(monkeypatch, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", ["poor", "good"])
 @pytest.mark.parametrize("case", CASES)
-def test_releases_of_typical_records_are_as_good_as_predicted(
-    case, budget, project, client, monkeypatch
-):
+def test_releases_of_typical_records_are_as_good_as_predicted(case, budget, project, monkeypatch):
     """In the mean of six releases; and where a plan warns, they are no better than a constant."""
     target, roles, axes, noise = CASES[case]
     n, epsilon = SIZES[budget].get(case, USUAL[budget])
@@ -180,7 +178,7 @@ def test_releases_of_typical_records_are_as_good_as_predicted(
             "output": str(project.folder / f"{draw}.zarr"),
         }
         spec = dbern.ReleaseSpec(**content)
-        plan, synopsis = dbern.plan(spec), dbern.release(spec, client=client).synopsis
+        plan, synopsis = dbern.plan(spec), dbern.release(spec).synopsis
         found = np.asarray(synopsis.predict(np.column_stack(list(places.values()))))
         if not classes:
             risks.append(16 * np.mean(((found - 1) / 4 - known) ** 2))

@@ -23,6 +23,7 @@ PRELOADED = (
     *("runner", "dbern.cli.main", "dbern.releasing.run", "dbern.counting.loops", "psycopg"),
     *("distributed.cli.dask_worker", "distributed.cli.dask_scheduler", "zarr.storage"),
     *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "dask.array"),
+    *("dbern.cluster.wire", "threadpoolctl", "tornado.platform.asyncio", "ready"),
 )
 CLUSTER = {
     "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
@@ -34,7 +35,8 @@ CLUSTER = {
 
 def prepare() -> None:
     """Start the process that forks, which imports all; what the tests' own process sees stays."""
-    places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    here = Path(__file__).parent
+    places = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
     CONTEXT.set_forkserver_preload(list(PRELOADED))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))

@@ -332,6 +332,7 @@ OF_RESPONSES = {
 def covered_responses(n: int, names: Any, draws: int, groups: bool = False) -> Any:
     """As `covered`, for each kind of rows and of responses: of groups those above and below 1/2."""
     found: dict[Any, int] = {}
+    first = 1
     for name in names:
         rows = databases(1, n)[name]
         for kind, v in responses(rows[:, 0]).items():
@@ -340,7 +341,7 @@ def covered_responses(n: int, names: Any, draws: int, groups: bool = False) -> A
             exact = [counted(rows, weights=one) for one in weights]
             for draw in range(draws):
                 make, given = (grouped, codes) if groups else (responding, v)
-                d = make(rows, given, draw + 1, exact=exact)
+                d = make(rows, given, first + draw, exact=exact)
                 for question, (ask, truth) in OF_RESPONSES.items():
                     known, answer = np.asarray(truth(rows[:, 0], codes if groups else v)), ask(d)
                     if np.isnan(known).any():
@@ -351,4 +352,24 @@ def covered_responses(n: int, names: Any, draws: int, groups: bool = False) -> A
                     sure = np.all((low - 1e-9 <= known) & (known <= high + 1e-9))
                     key = (name, kind, question)
                     found[key] = found.get(key, 0) + int(sure)
+            first += draws
     return found
+
+
+def too_few(found: Any, draws: int, level: float = 0.95) -> Any:
+    """What covers less often than so: cells of a question, and the question over all of them.
+
+    `found` has the question last in its keys; no two cells have the same noise.
+    """
+    cells: dict[Any, list[int]] = {}
+    for (*_, question), count in found.items():
+        cells.setdefault(question, []).append(count)
+    together = {
+        question: sum(counts) for question, counts in cells.items()
+        if sum(counts) < _least(draws * len(counts), level)
+    }  # fmt: skip
+    return together | {key: one for key, one in found.items() if one < _least(draws, level)}
+
+
+def _least(draws: int, level: float) -> float:
+    return draws * level - 3.5 * float(np.sqrt(draws * level * (1 - level)))

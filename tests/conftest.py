@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,9 @@ from object_server import Bucket, ObjectServer
 from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
 
+from dbern import certificate
 from dbern.ledger import sqlite
+from dbern.planning import plans, tuning
 from dbern.system import memory_limit
 
 # However slow the machine is: not even the drawing of examples is timed.
@@ -146,6 +149,16 @@ def no_waiting_for_disks() -> Iterator[None]:
         pragmas = ("synchronous = OFF" if "sync" in one else one for one in sqlite._PRAGMAS)
         patch.setattr(sqlite, "_PRAGMAS", tuple(pragmas))
         patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_noise_bounds() -> Iterator[None]:
+    """More of the bounds that this process has computed stay: its specs come again and again."""
+    found = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (certificate, plans, tuning):
+            patch.setattr(module, "noise_bound", found)
         yield
 
 

@@ -27,7 +27,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.synopsis.questions.functionals import _cross_validation, candidates
 from dbern.synopsis.questions.splines import AxisSplines, density_sides
 
-RELEASES = 200 if BENCH else 4
+RELEASES = 200 if BENCH else 2  # tests/questions looks at more, by kind of question and together
 BROAD = (  # places of a grid are ends, or noise is bounded in all directions at once
     *("median", "smoothed median", "conditional quantile"),
     *("variance", "conditional deviation", "covariance", "correlation"),

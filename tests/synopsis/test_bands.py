@@ -299,12 +299,12 @@ def kept_noise(monkeypatch):
     return scaled
 
 
-def covered(case, draws, records, points, bandwidth, **asked):
-    """How many of so many releases cover the function at all points at once."""
+def covered(case, draws, records, points, bandwidth, first=0, **asked):
+    """How many of so many releases cover the function at all points at once; `first` draws it."""
     spec, plan = case
     integers, truth = centers(spec, plan, columns(records)), density(points, records, bandwidth)
     count = 0
-    for draw in range(draws):
+    for draw in range(first, first + draws):
         synopsis = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
         low, high = synopsis.interval(points, **asked)
         count += bool(((low <= truth) & (truth <= high)).all())
@@ -315,13 +315,24 @@ def at_least(draws, level, sigmas=3.5):
     return draws * level - sigmas * math.sqrt(draws * level * (1 - level))
 
 
+def surely(counts, draws):
+    """Whether each kind of records is covered often enough, and all together, by other noise each.
+
+    Four kinds with 400 draws each show bands that cover 92 % together, or 88 % of one of them.
+    """
+    together = draws * len(counts)
+    return min(counts.values()) >= at_least(draws, 0.95) and sum(counts.values()) >= at_least(
+        together, 0.95
+    )
+
+
 @pytest.mark.parametrize(
     ("axes", "bandwidth", "draws"),
     [
         (1, 0.1, 40),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in ((1, 0.05, 1000), (2, 0.1, 1000), (3, 0.2, 400))
+            for case in ((1, 0.05, 400), (2, 0.1, 400), (3, 0.2, 200))
         ),
     ],
 )
@@ -329,9 +340,11 @@ def test_bands_cover_at_least_as_often_as_they_say(kept_noise, axes, bandwidth, 
     n = 400 if draws <= 100 else 20_000
     points = np.random.default_rng(5).uniform(size=(150, axes))
     case = planned(axes, n, bandwidth)
-    for name, records in databases(axes, n).items():
-        count = covered(case, draws, records, points, bandwidth)
-        assert count >= at_least(draws, 0.95), name
+    counts = {
+        name: covered(case, draws, records, points, bandwidth, first=place * draws)
+        for place, (name, records) in enumerate(databases(axes, n).items())
+    }
+    assert surely(counts, draws), counts
 
 
 @pytest.mark.slow
@@ -474,13 +487,13 @@ def kept_quotients(monkeypatch):
     monkeypatch.setattr(bands, "_quotient_noise", kept)
 
 
-def covered_quotients(case, draws, records, responses, points, bandwidth):
+def covered_quotients(case, draws, records, responses, points, bandwidth, first=0):
     own = {**columns(records), "r": responses}
     integers = centers(*case, own)
     top, below = smoothed_responses(points, records, responses, bandwidth)
     truth = (top / below).clip(-1, 1)  # of equal responses, but for a float
     count = 0
-    for draw in range(draws):
+    for draw in range(first, first + draws):
         synopsis = synopsis_of(*case, integers, draw.to_bytes(32, "big"))
         low, high = synopsis.interval(points)
         count += bool(((low <= truth) & (truth <= high)).all())
@@ -494,17 +507,20 @@ def covered_quotients(case, draws, records, responses, points, bandwidth):
         (1, 0.1, 400, 20),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in ((1, 0.05, 20_000, 400), (1, 0.1, 400, 400), (2, 0.15, 5000, 200))
+            for case in ((1, 0.05, 20_000, 140), (1, 0.1, 400, 140), (2, 0.15, 5000, 70))
         ),
     ],
 )
 def test_quotients_cover_at_least_as_often_as_they_say(axes, bandwidth, n, draws):
     case = regression(n, bandwidth, axes=axes)
     points = np.random.default_rng(5).uniform(size=(100, axes))
-    for records in (one for name, one in databases(axes, n).items() if name != "one point"):
+    counts = {}
+    for place in (one for one in databases(axes, n) if one != "one point"):
+        records = databases(axes, n)[place]
         for name, responses in answers(records).items():
-            count = covered_quotients(case, draws, records, responses, points, bandwidth)
-            assert count >= at_least(draws, 0.95), name
+            given = records, responses, points, bandwidth, draws * len(counts)
+            counts[place, name] = covered_quotients(case, draws, *given)
+    assert surely(counts, draws), counts
 
 
 def test_the_noise_of_a_quotient_is_that_of_both_arrays():

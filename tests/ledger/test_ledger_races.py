@@ -10,49 +10,66 @@ from dbern.errors import BudgetError
 from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget
 
-SPEND = """
-import sys
+AT_ONCE = """
+import os, sys
+import sqlalchemy.dialects.postgresql.psycopg, sqlalchemy.dialects.sqlite
 from dbern.errors import BudgetError
 from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget
-url, who, count, epsilon = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-won = 0
-for number in range(count):
-    with BudgetLedger.open(url, busy_timeout=300) as ledger:
-        try:
-            held = ledger.reserve(Request("shared", f"{who}-{number}", Budget.parse(epsilon)))
-        except BudgetError:
-            continue
-        assert len(ledger.key(held)) == 32
-        ledger.spend(ledger.begin_reading(held), bytes(32))
-        won += 1
-print(won)
+url, processes, *given = sys.argv[1:]
+{}
+for who in range(int(processes)):
+    if not os.fork():  # of a process that has imported everything, and opened nothing
+        os.write(1, f"{work(who)}\\n".encode())  # whole
+        os._exit(0)
+for _ in range(int(processes)):
+    assert os.wait()[1] == 0
+"""
+
+SPEND = """
+def work(who):
+    count, epsilon = int(given[0]), given[1]
+    won = 0
+    for number in range(count):
+        with BudgetLedger.open(url, busy_timeout=300) as ledger:
+            try:
+                held = ledger.reserve(Request("shared", f"{who}-{number}", Budget.parse(epsilon)))
+            except BudgetError:
+                continue
+            assert len(ledger.key(held)) == 32
+            ledger.spend(ledger.begin_reading(held), bytes(32))
+            won += 1
+    return won
 """
 
 SAME = """
-import sys
-from dbern.ledger import BudgetLedger, Request
-from dbern.privacy.budget import Budget
-with BudgetLedger.open(sys.argv[1], busy_timeout=300) as ledger:
-    held = ledger.reserve(Request("shared", "one", Budget.parse("1")))
-    with ledger.lock(held):
-        held = ledger.find("shared", "one")
-        if held.state == "committed":
-            print("found", held.release_id)
-        else:
+def work(_who):
+    with BudgetLedger.open(url, busy_timeout=300) as ledger:
+        held = ledger.reserve(Request("shared", "one", Budget.parse("1")))
+        with ledger.lock(held):
+            held = ledger.find("shared", "one")
+            if held.state == "committed":
+                return f"found {held.release_id}"
             held = ledger.spend(ledger.begin_reading(held), bytes(32))
             ledger.commit(held, "digest")
-            print("worked", held.release_id)
+            return f"worked {held.release_id}"
 """
 
 
+def at_once(python, work, url, processes, *given):
+    """What so many processes say that do the same work on one ledger."""
+    process = python(AT_ONCE.replace("{}", work), url, str(processes), *map(str, given))
+    said, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (0, "")
+    assert len(said.splitlines()) == processes
+    return said.splitlines()
+
+
 def spend_at_once(url, python, processes, count, epsilon):
-    started = [python(SPEND, url, str(who), str(count), epsilon) for who in range(processes)]
-    results = [process.communicate(timeout=300) for process in started]
-    assert [errors for _, errors in results] == [""] * processes
+    won = at_once(python, SPEND, url, processes, count, epsilon)
     with BudgetLedger.open(url) as ledger:
         (status,) = ledger.status("shared")
-    assert sum(int(output) for output, _ in results) == len(status.releases)
+    assert sum(map(int, won)) == len(status.releases)
     return status
 
 
@@ -88,11 +105,8 @@ def test_spends_at_once_keep_a_zcdp_grant(url, python):
 def test_clients_on_one_release_take_turns(url, python):
     with BudgetLedger.open(url) as ledger:
         ledger.grant("shared", Budget.parse("1"))
-    processes = [python(SAME, url) for _ in range(4)]
-    results = [process.communicate(timeout=300) for process in processes]
-    assert [errors for _, errors in results] == [""] * 4
-    words = sorted(output.split()[0] for output, _ in results)
-    assert words == ["found", "found", "found", "worked"]
-    assert len({output.split()[1] for output, _ in results}) == 1
+    said = [line.split() for line in at_once(python, SAME, url, 4)]
+    assert sorted(word for word, _ in said) == ["found", "found", "found", "worked"]
+    assert len({release for _, release in said}) == 1
     with BudgetLedger.open(url) as ledger, pytest.raises(BudgetError):
         ledger.reserve(Request("shared", "two", Budget.parse("1e-9")))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import pickle
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import processes
 import pytest
+import runner
 from object_server import KEY, SECRET
 
 import dbern
@@ -32,7 +31,6 @@ from dbern.releasing.run import abandon
 
 SMALL = {"mechanism": {"k": [40, 8]}}  # four slabs of 100 coefficients
 POINTS = np.array([[1.0, 0.1], [5.0, -0.4], [9.9, 0.9]])
-RUNNER = Path(__file__).parent / "faults" / "runner.py"
 
 
 def remote(project, bucket, output="out.zarr", **changes):
@@ -275,20 +273,27 @@ KILLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "call", "when"), KILLS)
-def test_a_release_killed_at_any_put_goes_on(project, bucket, undisturbed, place, call, when):
+def test_a_release_killed_at_any_put_goes_on(
+    project, bucket, undisturbed, tmp_path_factory, place, call, when
+):
     remote(project, bucket, **SMALL)
+    output = tmp_path_factory.mktemp("client") / "said"
+    processes.prepare()
 
-    def run(*faults):
-        settings = json.dumps({"slab": 100, "faults": faults})
-        command = [sys.executable, str(RUNNER), settings, "release", "release.toml"]
-        return subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    def ended(*faults):
+        client = processes.fork(
+            runner.client, project.folder, output, {"slab": 100, "faults": faults},
+            ["release", "release.toml"], **bucket.server.environment,
+        )  # fmt: skip
+        client.join(300)
+        return client.exitcode, output.with_suffix(".err").read_text()
 
-    killed = run((place, call, when, "kill"))
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    code, said = ended((place, call, when, "kill"))
+    assert code == -signal.SIGKILL, said
     left = bucket.objects("out.zarr")
     assert ("manifest.json" in left) == ((place[-7:], when) == ("publish", "after"))
-    ended = run()
-    assert ended.returncode == 0, ended.stderr
+    code, said = ended()
+    assert code == 0, said
     assert bucket.objects("out.zarr") == undisturbed
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
     assert project.remains() == []

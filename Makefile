@@ -31,11 +31,11 @@ audit: $(READY)
 
 # A release struck at every point that an undisturbed one passes: hundreds, minutes.
 faults: $(READY)
-	DBERN_FAULTS=all $(BIN)/python -m pytest -q -n auto --dist worksteal tests/faults/test_faults.py tests/faults/test_secrets.py
+	DBERN_FAULTS=all $(BIN)/python -m pytest -o faulthandler_timeout=0 -q -n auto --dist worksteal tests/faults/test_faults.py tests/faults/test_secrets.py
 
 # Accuracy and speed, beside other libraries; writes docs/benchmarks.md. Speed alone: make bench BENCH='-k speed'
 bench: $(PEERS)
-	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks $(BENCH)
+	DBERN_REPEATS=1000 $(BIN)/python -m pytest -o faulthandler_timeout=0 -q -s tests/benchmarks $(BENCH)
 
 # docs/scaling.md and its curves; one large release: make scale SCALE='--rows 100000000 --folder /somewhere',
 # or one of many files: make scale SCALE='--files 100000'

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -43,8 +42,6 @@ os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, pl
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]
-HANGS = 300  # seconds: six times what the slowest test takes on two cores
-WHOLE = {"DBERN_REPEATS", "DBERN_FAULTS"} & set(os.environ)  # tests that take as long as they take
 LONG = (  # files whose tests take tens of seconds, or wait: what ends last is short
     *("test_notebooks.py", "test_wheel.py", "test_texts.py", "test_workers.py", "test_secrets.py"),
     *("test_goldens.py", "test_walks.py", "test_memory.py", "test_distribution.py"),
@@ -166,23 +163,6 @@ def kept_noise_bounds() -> Iterator[None]:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     with DRAWS.of(item.nodeid):
         return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """What hangs fails, and the others go on: a run that is broken off has told nothing."""
-    if WHOLE or not hasattr(signal, "SIGALRM"):
-        return (yield)
-
-    def late(*_: Any) -> None:
-        pytest.fail(f"{item.nodeid} hangs: it takes more than {HANGS} s")
-
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(HANGS)
-    try:
-        return (yield)
-    finally:
-        signal.alarm(0)
 
 
 @pytest.hookimpl(wrapper=True)

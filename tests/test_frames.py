@@ -7,7 +7,6 @@ import sys
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -465,13 +464,6 @@ def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted(c
         client.persist(shuffled),  # futures, each its own dependency
     ):
         refuse_shared_steps(frame_of(own, columns).partitions)
-
-
-def test_a_step_that_waits_for_itself_is_looked_at_once(monkeypatch):
-    """As a partition does that a cluster holds: in its graph it is a future of its own key."""
-    looks = iter("ab")
-    monkeypatch.setattr("dask.core.get_dependencies", lambda _graph, step: {next(looks), step})
-    refuse_shared_steps([SimpleNamespace(key=one, dask={}) for one in "ab"])
 
 
 @pytest.mark.slow

@@ -252,26 +252,22 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
     """Refuse partitions of a Dask frame with a common step, which may run again for each of them.
 
     Run twice, a shuffle by a random column gives a row to two partitions and another to none: one
-    record would move more than the noise is calibrated to.
+    record would move more than the noise is calibrated to. A cluster's future waits for itself.
     """
     from dask.core import get_dependencies
 
-    graph = dict(partitions[0].dask)  # of all partitions
-    whose = dict[Any, int]()
+    graph, whose = dict(partitions[0].dask), dict[Any, int]()  # the graph is of all partitions
     for number, one in enumerate(partitions):
         waiting = {one.key}
         while waiting:
             step = waiting.pop()
-            if step in whose and whose[step] == number:
-                continue  # a future of a cluster depends on itself
             if whose.setdefault(step, number) != number:
                 raise SpecError(
                     "data: partitions of this Dask frame share steps, as after a shuffle, a sort "
                     "or a merge, which may give other rows each time that they run. Give "
                     "data.persist(), or write Parquet files and name them in data.source."
                 )
-            needed = get_dependencies(graph, step)  # a future of a cluster waits for itself
-            waiting |= {other for other in needed if whose.get(other) != number}
+            waiting |= {x for x in get_dependencies(graph, step) if whose.get(x) != number}
 
 
 def add_up(

@@ -355,9 +355,9 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
     monkeypatch.setattr(certificate, "_WORK", work)
-    alone = certificate.noise_bound(strategy, h, law, beta)
+    alone = certificate.noise_bound.__wrapped__(strategy, h, law, beta)
     factor = 0.3 * alone / (law.scale * math.ldexp(1, law.granularity_exponent))
-    bound = certificate.noise_bound(strategy, h, law, beta, (law, factor))
+    bound = certificate.noise_bound.__wrapped__(strategy, h, law, beta, (law, factor))
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
@@ -381,7 +381,7 @@ def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share
         certificate, "_largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
     )
     law, beta = plan.noise.law, Fraction(1, 20)
-    found = certificate.noise_bound(plan.strategy, plan.h, law, beta)
+    found = certificate.noise_bound.__wrapped__(plan.strategy, plan.h, law, beta)
     assert 0 < found < math.inf
     assert given[-2:] == [share * beta] * 2  # before these, what is between the nodes of draws
     assert [float(one) for one in given[:-2]] == [pytest.approx(0.002 * float(beta))] * (work > 1)

@@ -42,10 +42,10 @@ os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, pl
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]
-LONG = (  # files whose tests take tens of seconds, or wait: what ends last is short
-    *("test_notebooks.py", "test_wheel.py", "test_texts.py", "test_workers.py", "test_secrets.py"),
-    *("test_goldens.py", "test_walks.py", "test_memory.py", "test_distribution.py"),
-)
+LONG = {  # files whose tests take ten seconds or more, or wait: what ends last is short
+    *("test_notebooks.py", "test_wheel.py", "test_workers.py", "test_promises.py"),
+    *("test_goldens.py", "test_walks.py", "test_memory.py", "test_sklearn.py"),
+}
 COMPILING: list[subprocess.Popen[bytes]] = []
 DRAWS = Draws()
 gc.disable()  # until `pytest_collection_finish`

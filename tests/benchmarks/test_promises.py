@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from banding import KINDS, centers, database, synopsis_of
-from panel import BANDWIDTHS, EPSILONS, POINTS, Cell, bumps, datasets, summed
+from panel import BANDWIDTHS, EPSILONS, Cell, bumps, datasets, summed
 from scipy.special import betaincinv
-from timing import Table, keep, stored
+from timing import BENCH, Table, keep, stored
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
@@ -25,6 +25,7 @@ from dbern.planning.planner import plan_files
 
 REPEATS = int(os.environ.get("DBERN_REPEATS", "30"))
 AXES = "xyz"
+POINTS = {1: 1001 if BENCH else 301, 2: 161, 3: 41}  # six a bandwidth, or more
 SIZES = {1: (200_000, 0.05), 2: (50_000, 0.1), 3: (100_000, 0.2)}  # rows, bandwidth
 MOST = {  # of the median ratio, without a promise and with one; of any ratio
     "few": (3.0, 2.7, 3.6), "1 axes": (2.1, 2.5, 2.8), "2 axes": (1.9, 1.8, 2.4),

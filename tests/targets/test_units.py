@@ -330,7 +330,7 @@ def test_another_unit_than_the_grants_is_refused(project, client):
 # --- the attack --------------------------------------------------------------------------------
 
 
-def found_epsilon(plan, with_user, without, draws=3000):
+def found_epsilon(plan, with_user, without, draws=1000):  # a record in the open shows from 60 on
     """A lower bound on epsilon, with confidence 99.9 %, by the likelihood ratio as the test."""
     law = plan.noise.law
     apart = np.sign(with_user - without)

@@ -6,12 +6,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from dbern.bernstein.basis import local_weights
-from dbern.certificate import Certificate, Promises, noise_bound, printed_sum, told_error
+from dbern.certificate import (
+    Certificate,
+    Promises,
+    chosen_noise,
+    noise_bound,
+    printed_sum,
+    told_error,
+)
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -633,10 +641,11 @@ def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
     sure, law = own.certificate, own.noise.law
     beside = one.noise.law, one.promise["factor"] / own.unit
-    beta = Fraction(sure.beta) / (own.outputs * one.promise["among"])
-    noise = own.unit * noise_bound(cast(Strategy, own.strategy), own.h, law, beta, beside)
+    of_bins = partial(noise_bound, cast(Strategy, own.strategy), own.h, law)
+    beta, among = Fraction(sure.beta) / own.outputs, one.promise["among"]
     found = one.promise["even"] + one.lattice_error + one.released_error
-    return told_error(found, one.promise) + sure.rounding + noise
+    _, noise = chosen_noise(of_bins, beta, beside, among)
+    return told_error(found, one.promise) + sure.rounding + own.unit * noise
 
 
 # --- What counting takes

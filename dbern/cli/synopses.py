@@ -191,6 +191,9 @@ def _described(facts: dict[str, Any]) -> str:
             lines[name] = f"how much {whose if used else 'other bins'} misses of these data"
         lines[name] += f", exact {one['noise']['kind']}"
         lines[name] += f", scale {one['noise']['scale']:.6g}"
+    if every := facts["target"].get("chosen_of"):
+        narrowest = " x ".join(f"{one:.3g}" for one in every[0])
+        lines["bins"] = f"as narrow as bandwidth {narrowest} takes; promises are of the one chosen"
     _, total = printed_sum([certificate[part] for part in ("approximation", "rounding", "noise")])
     lines["certificate"] = f"sup error <= {total} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"

@@ -40,6 +40,8 @@ _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the val
 _SIMULATION_SHARE = Fraction(1, 10)  # of beta, spent on the simulation's own uncertainty
 _PROMISE_SHARE = Fraction(1, 20)  # of beta, for what is beside the noise, where that is no draw
 _BETWEEN_SHARE = Fraction(1, 50)  # of beta, for what is between the nodes of draws
+ALONE = Fraction(4, 5)
+"""Of beta, what noise of bins alone may exceed where their number has chosen them."""
 _SELDOM, _HARDLY, _MOST_BETA = Fraction(1, 10), Fraction(1, 20), Fraction(19, 20)  # of choices
 
 
@@ -93,7 +95,7 @@ def chosen_noise(
     if among == 1:
         both = noise(beta, beside)
         return both, both
-    least = beta * Fraction(4, 5)
+    least = beta * ALONE
     most = min(least + (beta - least - beta * _HARDLY) / _SELDOM, _MOST_BETA)
     alone, law = noise(least, None), beside[0]
     s, t = (beside[1] * _largest_draw(law, among, 2 * one) for one in (_SELDOM, beta * _HARDLY))

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from dbern.bernstein.basis import local_weights
 from dbern.certificate import (
     Certificate,
     Promises,
-    chosen_noise,
-    noise_bound,
     printed_sum,
     told_error,
 )
@@ -639,13 +636,9 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
-    sure, law = own.certificate, own.noise.law
-    beside = one.noise.law, one.promise["factor"] / own.unit
-    of_bins = partial(noise_bound, cast(Strategy, own.strategy), own.h, law)
-    beta, among = Fraction(sure.beta) / own.outputs, one.promise["among"]
     found = one.promise["even"] + one.lattice_error + one.released_error
-    _, noise = chosen_noise(of_bins, beta, beside, among)
-    return told_error(found, one.promise) + sure.rounding + own.unit * noise
+    missed = told_error(found, one.promise) - one.promise["rest"]
+    return missed + float(one.promise["least"]) + own.certificate.rounding
 
 
 # --- What counting takes

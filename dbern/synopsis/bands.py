@@ -57,6 +57,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import (
+    ALONE,
     Beside,
     Certificate,
     chosen_noise,
@@ -147,6 +148,13 @@ class Promised:
         errors = self.facts["errors"]
         told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
         return told_error(told, self.facts["promise"])
+
+    def told(self, ends: Callable[..., Any]) -> Any:
+        """Return what questions take of it, with a band of these data."""
+        from dbern.synopsis.questions.asking import Promised as Told
+
+        least = self.facts["promise"].get("least", math.inf)
+        return Told(least, Fraction(1) if self.among == 1 else ALONE, ends)
 
     @property
     def noise(self) -> tuple[Noise, float]:

@@ -573,13 +573,21 @@ class Promises:
         low, high = self.extent or (-math.inf, math.inf)
         return (high - low) / 2
 
+    @property
+    def constant(self) -> str:
+        """What a constant promises as well, where that is no more than any database is promised."""
+        return self._constant if self.empty else ""
+
+    @property
+    def _constant(self) -> str:
+        if self.unit.endswith("response") and not self.by_place:
+            # A linear function may leave the bounds, and a constant be off by more.
+            return f"half of the response's range is {_upward(self._half_range)}"
+        return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         sure = f"with probability {1 - self.beta:g}"
-        constant = f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
-        if self.unit.endswith("response") and not self.by_place:
-            # A linear function may leave the bounds, and a constant be off by more.
-            constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
             these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
@@ -592,10 +600,10 @@ class Promises:
             said = self._told(told)
             said = f"no value is off by more than {said}, {sure}" if self.released else said
             these = "" if self.released else _EVEN[self.by_place]
-            these += f"empty: {constant}" if self._is_empty(told) else said
+            these += f"empty: {self._constant}" if self._is_empty(told) else said
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:
-            worst = f"empty: {constant}; {self._mended()}"
+            worst = f"empty: {self._constant}; {self._mended()}"
         return [("expected", expected), ("these data", these), ("any database", worst)]
 
     def _mended(self) -> str:

@@ -636,7 +636,7 @@ def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
     found = one.promise["even"] + one.lattice_error + one.released_error
     missed = told_error(found, one.promise) - one.promise["rest"]
-    return missed + float(one.promise["least"]) + own.certificate.rounding
+    return float(missed + one.promise["least"]) + own.certificate.rounding
 
 
 # --- What counting takes

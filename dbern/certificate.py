@@ -40,6 +40,9 @@ _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the val
 _SIMULATION_SHARE = Fraction(1, 10)  # of beta, spent on the simulation's own uncertainty
 _PROMISE_SHARE = Fraction(1, 20)  # of beta, for what is beside the noise, where that is no draw
 _BETWEEN_SHARE = Fraction(1, 50)  # of beta, for what is between the nodes of draws
+ALONE = Fraction(4, 5)
+"""Of beta, what noise of bins alone may exceed where their number has chosen them."""
+_SELDOM, _HARDLY, _MOST_BETA = Fraction(1, 10), Fraction(1, 20), Fraction(19, 20)  # of choices
 
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
@@ -64,6 +67,40 @@ def noise_bound(
     if strategy.whole is None:
         union = min(union, _tail_at_nodes(strategy, h, law, sure))
     return union + more if simulated is None else min(union + more, simulated)
+
+
+def chosen_noise(
+    noise: Callable[[Fraction, Beside], float],
+    beta: Fraction,
+    beside: tuple[Noise, float],
+    among: int,
+) -> tuple[float, float]:
+    """Bound the noise of bins alone, and with their number's: both hold at once.
+
+    Parameters
+    ----------
+    noise : callable
+        `noise_bound` of the bins.
+    beside : Noise, float
+        Law X of the number, and its factor f.
+    among : int
+        How many numbers have chosen the bins.
+
+    Of several numbers none falls below ``-s`` but with probability p, and none below ``-t`` but
+    with ``beta / 20``. Whatever they are, the noise N of the bins is independent of them. So with
+    ``q(a)`` its quantile at a, ``Q = max(q(a) + f s, q(b) + f t)`` and ``a = 4/5 beta``, the
+    smaller of ``q(a)`` and ``Q - f max(0, -X)`` is exceeded with probability at most a while no
+    number is below ``-s``, and b while none is below ``-t``: in all at most ``a + p (b - a) + beta
+    / 20``, which is beta.
+    """
+    if among == 1:
+        both = noise(beta, beside)
+        return both, both
+    least = beta * ALONE
+    most = min(least + (beta - least - beta * _HARDLY) / _SELDOM, _MOST_BETA)
+    alone, law = noise(least, None), beside[0]
+    s, t = (beside[1] * _largest_draw(law, among, 2 * one) for one in (_SELDOM, beta * _HARDLY))
+    return alone, max(alone + s, noise(most, None) + t)
 
 
 def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
@@ -537,27 +574,37 @@ class Promises:
         low, high = self.extent or (-math.inf, math.inf)
         return (high - low) / 2
 
+    @property
+    def constant(self) -> str:
+        """What a constant promises as well, where that is no more than any database is promised."""
+        return self._constant if self.empty else ""
+
+    @property
+    def _constant(self) -> str:
+        if self.unit.endswith("response") and not self.by_place:
+            # A linear function may leave the bounds, and a constant be off by more.
+            return f"half of the response's range is {_upward(self._half_range)}"
+        return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         sure = f"with probability {1 - self.beta:g}"
-        constant = f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
-        if self.unit.endswith("response") and not self.by_place:
-            # A linear function may leave the bounds, and a constant be off by more.
-            constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
             these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
             expected += ", for typical data"
-        if self.these_data is not None:
-            empty, told = self._is_empty(self.these_data), self._told(self.these_data)
-            told = f"no value is off by more than {told}, {sure}" if self.released else told
+        # A band that is no narrower claims nothing of its own, so that each line is as sure.
+        told = self.these_data
+        if told is not None and not (self.released and told >= self.any_database):
+            said = self._told(told)
+            said = f"no value is off by more than {said}, {sure}" if self.released else said
             these = "" if self.released else _EVEN[self.by_place]
-            these += f"empty: {constant}" if empty else told
+            these += f"empty: {self._constant}" if self._is_empty(told) else said
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:
-            worst = f"empty: {constant}; {self._mended()}"
+            worst = f"empty: {self._constant}; {self._mended()}"
         return [("expected", expected), ("these data", these), ("any database", worst)]
 
     def _mended(self) -> str:

@@ -370,6 +370,31 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     assert alone < bound < 3 * alone
 
 
+@pytest.mark.parametrize("size", [0.02, 0.1, 1.0])
+@pytest.mark.parametrize("among", [2, 3])
+def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(among, size):
+    """Of a choice of the lowest number: a bound for one number alone is exceeded too often."""
+    plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
+    strategy, h, law = plan.strategy, plan.h, plan.noise.law
+    bound = partial(certificate.noise_bound, strategy, h, law)
+    factor = size * bound(beta) / (law.scale * math.ldexp(1, law.granularity_exponent))
+    alone, both = certificate.chosen_noise(bound, beta, (law, factor), among)
+    _, naive = certificate.chosen_noise(bound, beta, (law, factor), 1)
+    y, draws = np.linspace(0, 1, 201), 4000
+    axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
+    bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
+    sups = certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
+    numbers = family_of(law).drawn(law, among, draws, public_stream("test", 1))
+    below = factor * np.maximum(0, -numbers.min(axis=0))
+    granule, allowed = math.ldexp(1, law.granularity_exponent), 0.1 + 3 * math.sqrt(0.09 / draws)
+    exceeded = (granule * sups > alone) | (granule * (sups + below) > both)
+    assert 0.01 < exceeded.mean() <= allowed
+    assert size < 1 or (granule * (sups + below) > naive).mean() > allowed
+    assert bound(beta) < alone < both
+    # Beside small numbers it costs less than a beta for each of those that may be chosen.
+    assert size > 0.02 or both < bound(beta / among, (law, factor))
+
+
 @pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
     plan, given, real = bins_of(1, "binned-laplace"), [], certificate._largest_draw

@@ -13,6 +13,7 @@ from projects import objects
 from test_spec import sections
 
 import dbern
+from dbern.cli.synopses import _described
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -76,6 +77,7 @@ def test_the_released_bins_choose_and_the_release_is_of_what_they_chose(project,
     )
     assert synopsis.verify() > 0
     assert f"bandwidth {b:.4g}" in answer.question
+    assert f"as narrow as bandwidth {every[0][0]:.3g} takes" in _described(facts)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,17 @@ def test_what_is_chosen_depends_on_what_is_released_alone(case):
     assert wide.certificate.total < fine.certificate.total < plan.certificate.total
     assert {name for _, name in seen} == {"density"}
     assert wide.sensitivity.function < fine.sensitivity.function < plan.sensitivity.function
+
+
+def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
+    """A release has those of its own: of the widest a small part of them."""
+    spec, plan = case
+    (told,) = [note for note in plan.notes if note.startswith("bins and promises of this plan")]
+    flat = np.full(plan.components[0].strategy.layout.shape, 1 << 8)
+    found, facts = choosing.chosen(spec, plan, lambda *_: flat)
+    assert facts["bandwidth"] == facts["chosen_of"][-1]
+    assert f"of the widest {found.certificate.total:.3g} for any database" in told
+    assert 3 * found.certificate.total < plan.certificate.total
 
 
 def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypatch):

@@ -203,6 +203,7 @@ WRONG = [
     ("budget", "ledger", None, "budget.ledger", "is missing. Write ledger ="),
     ("budget", "dataset", None, "budget.dataset", "is missing. Write dataset ="),
     ("budget", "datasets", "x", "budget.datasets", "unknown key. Write dataset"),
+    ("budget", "tune", "0.02", "budget.tune", "is a key of [mechanism]. Write it there"),
 ]
 
 

@@ -43,11 +43,18 @@ class Kernel(Protocol):
 
 @runtime_checkable
 class LipschitzKernel(Protocol):
-    """A kernel whose features are Lipschitz: ``|K_x - K_y| <= lipschitz |x - y|``."""
+    """A kernel whose features are Lipschitz: ``|K_x - K_y| <= lipschitz |x - y|``.
+
+    And whose derivatives are, where `curvature` is finite: it bounds ``|K''_y|`` along every line.
+    """
 
     @property
     def lipschitz(self) -> float:
         """See the class."""
+
+    @property
+    def curvature(self) -> float:
+        """See the class; 0 where a `fold` stands for it."""
 
 
 @runtime_checkable
@@ -350,6 +357,7 @@ class ArcCosine:
 
     constant: float = 0.0
     lipschitz = OUTWARD
+    curvature = 0.0  # of values instead:
     fold = OUTWARD * 2 / math.pi
 
     def __post_init__(self) -> None:

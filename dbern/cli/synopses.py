@@ -103,22 +103,19 @@ def query(
     return content, f"{text} ({', '.join(done)})" if done else text
 
 
-_PLACES = 49  # an axis, to find the largest released value
-
-
 @click.command()
 @SYNOPSIS
 @common
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
     from dbern.reporting.html import signed_by
-    from dbern.reporting.pictures import picture_of
+    from dbern.reporting.pictures import page_picture
     from dbern.reporting.terminal import drawing
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
-    promises = synopsis.promises(picture_of(synopsis, _PLACES).largest)
-    signers, text = synopsis.signers, _described(synopsis.metadata)
+    promises = synopsis.promises(page_picture(synopsis).largest)
+    signers, text = synopsis.signers, _described(synopsis.metadata, promises.constant)
     text += "".join(f"\n{label:<12} {said}" for label, said in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(one)}" for one in signers or (None,))
     if not (quiet or as_json):
@@ -157,7 +154,8 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
     return {"objects": count, "ok": True, "signers": signers}, text
 
 
-def _described(facts: dict[str, Any]) -> str:
+def _described(facts: dict[str, Any], constant: str = "") -> str:
+    """In words; `constant` as of `Promises`."""
     from dbern.certificate import printed_sum
     from dbern.reporting.pictures import parameters_of
 
@@ -188,12 +186,18 @@ def _described(facts: dict[str, Any]) -> str:
         if "promise" in one:
             whose = " ".join(one["promise"]["of"])
             used = one["promise"]["factor"] > 0
-            lines[name] = f"how much {whose if used else 'other bins'} misses of these data"
+            told = f"{whose} misses" if used else "other bins miss"
+            lines[name] = f"how much {told} of these data"
         lines[name] += f", exact {one['noise']['kind']}"
         lines[name] += f", scale {one['noise']['scale']:.6g}"
+    if every := facts["target"].get("chosen_of"):
+        narrowest = " x ".join(f"{one:.3g}" for one in every[0])
+        lines["bins"] = f"as narrow as bandwidth {narrowest} takes; promises are of the one chosen"
     _, total = printed_sum([certificate[part] for part in ("approximation", "rounding", "noise")])
     lines["certificate"] = f"sup error <= {total} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"
+    if constant:
+        lines["certificate"] = f"empty: {constant}"
     if "random_dp" in facts:
         lines = {"RANDOM DP": _random(facts["random_dp"]), **lines}
     return "\n".join(f"{printable(label):<12} {printable(text)}" for label, text in lines.items())

@@ -7,7 +7,7 @@ definite and its supremum, of a loss that it is convex.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from dbern.types import FloatArray
 Pairs = Callable[[FloatArray, FloatArray], FloatArray]
 """``K(x_i, y_j)`` of points (m, l) and (n, l), or ``L(l, f)`` elementwise; workers import it."""
 
+_PLACES = 64  # on a line, where the constants of a kernel are tried
 _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error, assumed
 
 
@@ -47,7 +48,8 @@ class UserKernel:
     Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error` (of
     a value of one, or of `largest` where that is more) are the author's promise: privacy rests on
     all three. `lipschitz`, infinite where it is not known, bounds ``|K_x - K_y| / |x - y|`` in the
-    norm of the kernel's Hilbert space: accuracy alone.
+    norm of the kernel's Hilbert space, and `curvature` the second derivative of K_y there, along
+    every line: accuracy alone.
 
     Examples
     --------
@@ -59,6 +61,8 @@ class UserKernel:
     largest: float
     float_error: float = 2.0**-44
     lipschitz: float = math.inf
+    curvature: float = math.inf
+    fold = 0.0
 
     def __post_init__(self) -> None:
         if not (0 < self.largest < math.inf and 0 <= self.float_error < math.inf):
@@ -71,6 +75,31 @@ class UserKernel:
         """Return values (m, n); no float warning may depend on records."""
         with np.errstate(all="ignore"):
             return np.asarray(self.function(x, y), dtype=np.float64)
+
+    def refuse_steeper(self, low: Sequence[float], width: Sequence[float]) -> None:
+        """Compare the stated constants with differences on lines through the middle of a box.
+
+        Steps and bends of features are averages of their first and second derivatives.
+
+        Raises
+        ------
+        SpecError
+            For a constant that they exceed, by more than what floats make of them.
+        """
+        loose = 32 * self.error(len(low), math.inf)
+        middle = np.asarray(low) + np.asarray(width) / 2
+        for line in (*np.diag(width), np.asarray(width)):
+            points = middle + np.linspace(-0.5, 0.5, _PLACES + 1)[:, None] * line
+            apart = float(np.linalg.norm(line)) / _PLACES
+            gram = self(points, points)
+            for order, name in ((1, "lipschitz"), (2, "curvature")):
+                gram = np.diff(np.diff(gram, axis=0), axis=1)
+                size = math.sqrt(max(0.0, float(np.diag(gram).max()) - loose)) / apart**order
+                if size > getattr(self, name) * (1 + 1e-9):
+                    raise SpecError(
+                        f"target.kernel_{name}: is {getattr(self, name):g}, and the kernel has at "
+                        f"least {size:.4g}. Write the largest, or leave it out."
+                    )
 
     def bound(self, radius: float) -> float:  # noqa: ARG002 - as declared
         """Return `largest`."""

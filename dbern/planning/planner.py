@@ -182,6 +182,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *_notes(spec, n, ways),
+            *_choice_notes(measurements, functions, settings),
             *tune_notes(spec.tune, planned),
             *_without_delta(measurements, settings, chosen_ways),
         ),
@@ -206,6 +207,17 @@ def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
     for axis in spec.domain.lists:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
+
+
+def _choice_notes(
+    measurements: Sequence[Measurement], planned: Sequence[PlannedMeasurement], settings: Settings
+) -> Iterator[str]:
+    """Say whose promises a plan tells where the released bins choose a bandwidth."""
+    for one, plan in zip(measurements, planned, strict=True):
+        if one.candidates:
+            widest = with_kernels(plan, one.candidates[-1], settings).certificate.total
+            told = "bins and promises of this plan are for the narrowest bandwidth; a release has "
+            yield f"{told}those of what it chooses, of the widest {widest:.3g} for any database"
 
 
 def whole_certificate(

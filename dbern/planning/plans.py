@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.basis import local_weights
-from dbern.certificate import Certificate, Promises, noise_bound, printed_sum, told_error
+from dbern.certificate import Certificate, Promises, printed_sum, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -458,6 +458,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     sense, noise, sure = one.sensitivity, one.noise, one.certificate
     outputs = f" for each of {one.outputs} outputs" if one.outputs > 1 else ""
     bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
+    cube = "" if one.unit == 1 else f"; {one.unit:.4g} times those over the unit cube"
     parts, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
     size = one.lattice.size
     lattice = f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}"
@@ -468,16 +469,18 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
         shape,
         *([("", _released_as(one))] if one.maps else []),
         ("counted as", one.description),
-        ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration})"),
+        ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration}{cube})"),
         *(("", line) for line in sense.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
     ]
     if one.promise:
         return [*lines, ("promise", _told_by(one))]
+    constant = plan.promises.constant if len(plan.components) == 1 else ""
+    empty = f"; empty: {constant}" if constant else ""
     return [
         *lines,
-        ("certificate", f"sup error <= {total} {_sure(plan, sure)}"),
+        ("certificate", f"sup error <= {total} {_sure(plan, sure)}{empty}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
         *([] if one.entries else [("", _first_part(one.approximation))]),
         ("", _compared(plan, one)),
@@ -631,12 +634,9 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
-    sure, law = own.certificate, own.noise.law
-    beside = one.noise.law, one.promise["factor"] / own.unit
-    beta = Fraction(sure.beta) / (own.outputs * one.promise["among"])
-    noise = own.unit * noise_bound(cast(Strategy, own.strategy), own.h, law, beta, beside)
     found = one.promise["even"] + one.lattice_error + one.released_error
-    return told_error(found, one.promise) + sure.rounding + noise
+    missed = told_error(found, one.promise) - one.promise["rest"]
+    return float(missed + one.promise["least"]) + own.certificate.rounding
 
 
 # --- What counting takes

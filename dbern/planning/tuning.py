@@ -52,9 +52,9 @@ add up (Bun, Steinke 2016, lemma 2.3). Bins that are not chosen have no noise an
 nowhere.
 
 *What holds after the choice.* The noise of the bins of c is independent of t, so their quantiles
-hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds it together
-with the noise of the bins at ``beta / m`` (`Promised.among`): then the bounds of all m candidates
-hold at once with probability ``1 - beta``, that of the chosen among them.
+hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds how low any of
+all m numbers falls, and the noise of the bins at a beta of its own for what is not so low
+(`dbern.certificate.chosen_noise`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -77,7 +77,7 @@ from dbern.bernstein.basis import (
     local_weights,
 )
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import noise_bound
+from dbern.certificate import chosen_noise, noise_bound
 from dbern.counting.measurement import DerivedAccumulator, Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory
 from dbern.errors import SpecError
@@ -469,8 +469,8 @@ class Offer:
         """Return facts of the number with its noise, one of `among`: see the top of the module."""
         paid, bins, sure = decimal_text(share * self.part), self.bins, self.bins.certificate
         beside = noise.law, self.most / bins.unit
-        beta = Fraction(sure.beta) / (among * bins.outputs)
-        least = noise_bound(bins.strategy, bins.h, bins.noise.law, beta, beside)
+        noise = partial(noise_bound, bins.strategy, bins.h, bins.noise.law)
+        _, least = chosen_noise(noise, Fraction(sure.beta) / bins.outputs, beside, among)
         return {
             **self.facts,
             "among": among,

@@ -29,8 +29,8 @@ from dbern.reporting.pictures import (
     draw,
     is_classifier,
     middle,
+    page_picture,
     parameters_of,
-    picture_of,
     position_text,
     text,
 )
@@ -195,7 +195,6 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
 
 # --- The page
 
-_PLACES = {1: 401, 2: 161, 3: 81}
 """Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
 
 _NAMES: dict[Meaning, str] = {
@@ -223,10 +222,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
         Where the synopsis is damaged.
     """
     facts = synopsis.metadata
-    axes = len(synopsis.domain.numbers)
-    drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2
     groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
-    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and groups else drawn])
+    picture = page_picture(synopsis)
     promises = synopsis.promises(picture.largest)
     return render(
         "synopsis.html",
@@ -375,7 +372,7 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
         said += "probability."
     else:
         said = "The shaded band covers the non-private function everywhere at once, with "
-        said += f"{sure} probability."
+        said += f"{sure} probability{'; it is wider than what is drawn' if picture.beyond else ''}."
     if picture.threshold is not None:
         said += f" Above the dashed line the class is {picture.classes[1]}, below it "
         said += f"{picture.classes[0]}."

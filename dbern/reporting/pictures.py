@@ -85,6 +85,8 @@ MOST_PANELS = 12
 """Most groups or classes that are drawn; a picture says so where it leaves some out."""
 
 _MOST_NAMED = 8  # axes that are not drawn
+_PAGE = {1: 401, 2: 161, 3: 81}  # places along each axis that a page draws
+_FAR = 3.0  # times what values vary by: how far beyond them a band is drawn
 _THICKNESS = 13  # places along the third axis, of which every other one is a slice
 
 
@@ -121,13 +123,27 @@ class Picture:
 
     @property
     def low(self) -> float:
-        """The least value drawn, its band included."""
-        return min(float(np.min(p.values if p.low is None else p.low)) for p in self.panels)
+        """The least value drawn, its band included as far as it is drawn."""
+        return self._end(np.min, [one.low for one in self.panels])
 
     @property
     def high(self) -> float:
-        """The largest value drawn, its band included."""
-        return max(float(np.max(p.values if p.high is None else p.high)) for p in self.panels)
+        """The largest value drawn, its band included as far as it is drawn."""
+        return self._end(np.max, [one.high for one in self.panels])
+
+    @property
+    def beyond(self) -> bool:
+        """Whether a band is wider than what is drawn of it."""
+        ends = [one for panel in self.panels for one in (panel.low, panel.high) if one is not None]
+        return any(one.min() < self.low or one.max() > self.high for one in ends)
+
+    def _end(self, end: Any, bands: Sequence[FloatArray | None]) -> float:
+        """A band far wider than all that the values vary by would make them a flat line."""
+        least, most = (f([f(one.values) for one in self.panels]) for f in (np.min, np.max))
+        own = float(end([least, most]))
+        far = _FAR * float(most - least) or np.inf
+        found = float(end([own, *(end(one) for one in bands if one is not None)]))
+        return min(max(found, own - far), own + far)
 
 
 def label(axis: Axis) -> str:
@@ -194,6 +210,14 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     left_out = len(labels) - len(labels) * min(len(drawn), MOST_PANELS) // len(drawn)
     shown = tuple(drawn[:MOST_PANELS])
     return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed)
+
+
+def page_picture(synopsis: Synopsis) -> Picture:
+    """Return the picture of a page, whose largest value errors are told as shares of."""
+    axes = len(synopsis.domain.numbers)
+    drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2
+    grouped = synopsis.meaning == "density" and bool(synopsis.classes)
+    return picture_of(synopsis, _PAGE[3 if drawn == 2 and grouped else drawn])
 
 
 def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:
@@ -384,7 +408,8 @@ def _draw_curves(picture: Picture, form: str, name: str) -> str:
             axes.grid(axis="y", lw=0.8)
             axes.set_axisbelow(True)
             if panel.low is not None and panel.high is not None:
-                axes.fill_between(x, panel.low, panel.high, color=VARIABLES["wash"], lw=0)
+                band = np.maximum(panel.low, picture.low), np.minimum(panel.high, picture.high)
+                axes.fill_between(x, *band, color=VARIABLES["wash"], lw=0)
             if picture.threshold is not None:
                 axes.axhline(picture.threshold, color=VARIABLES["muted"], lw=1, dashes=(4, 3))
             axes.plot(x, panel.values, color=VARIABLES["accent"], lw=2, solid_capstyle="round")

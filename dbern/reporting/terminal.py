@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from textwrap import wrap
 
 import numpy as np
@@ -18,13 +20,14 @@ _BAND = "░"
 _SHADES = " ·░▒▓█"
 _REGIONS = " ░▓╱╳·"
 _GUTTER = 12
+_LATITUDE = re.compile(r"(^|[^a-z])lat(itude)?s?([^a-z]|$)", re.IGNORECASE)
 _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
 
 def drawing(synopsis: Synopsis) -> str:
     """Draw the function as text at most 80 columns wide, the same on every terminal."""
     axes = synopsis.domain.numbers
-    picture = picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS)
+    picture = _upright(picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS))
     lines: list[str] = []
     for panel in picture.panels:
         if panel.title:
@@ -34,7 +37,8 @@ def drawing(synopsis: Synopsis) -> str:
         words = _clean(f"at {picture.fixed}", 8 * _MAP_COLUMNS)
         lines += [f"{' ' * _GUTTER}{line}" for line in wrap(words, _MAP_COLUMNS)]
     if picture.kind == "curve":
-        lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band")
+        beyond = ", wider than what is drawn of it" if picture.beyond else ""
+        lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band{beyond}")
     elif picture.kind == "map":
         lines.append(f"{' ' * _GUTTER}{picture.low:.3g} {_SHADES} {picture.high:.3g}")
     else:
@@ -43,6 +47,16 @@ def drawing(synopsis: Synopsis) -> str:
             for i, label in enumerate(picture.classes)
         ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _upright(picture: Picture) -> Picture:
+    """Return a map with its latitudes upward, whichever of its axes comes first."""
+    if len(picture.axes) < 2 or not _LATITUDE.search(picture.axes[0].name):
+        return picture
+    if _LATITUDE.search(picture.axes[1].name):
+        return picture
+    panels = (replace(one, values=one.values.swapaxes(0, 1)) for one in picture.panels)
+    return replace(picture, axes=picture.axes[::-1], panels=tuple(panels))
 
 
 def _curve(picture: Picture, panel: Panel) -> Iterator[str]:

@@ -19,6 +19,7 @@ a.K_v(y) + a'Ga``. Suprema over y:
   width in ``K''_y(v) <= 2 w_i^2 |v - y| / (pi |y|)`` and ``|P''_y| <= k_i (k_i - 1)`` times the
   largest ``|c_{v+2} - 2 c_{v+1} + c_v|``. Where the sum is ``A + B e``, the box's largest e solves
   ``e^2 <= top^2 + (A + B e) side^2 / 8``.
+- ``|K''_y| <= C`` along every direction: likewise, as ``-d_i^2 e^2 <= 2 e (w_i^2 C + |P''_y|)``.
 - else, and never more than: ``kappa (1 + lambda)``, lambda the operator's norm.
 
 The paper's three classes of functions, with explicit constants where it has hidden ones.
@@ -299,7 +300,8 @@ class Released:
         """B of the module, in unit-cube units."""
         axes = ((axis, k) for axis, k in enumerate(self.k) if k > 1)
         steps = (k * (k - 1) * self._largest_step(self._differences(a, 2)) for a, k in axes)
-        return OUTWARD * 2 * sum(steps)
+        curvature = getattr(self.cube.kernel, "curvature", math.inf)
+        return float(OUTWARD * 2 * (sum(steps) + curvature * np.square(self.cube.width).sum()))
 
     def folds(self) -> float:
         """A of the module but for ``1 / |y|``, in unit-cube units; infinite of other kernels."""
@@ -402,7 +404,7 @@ def _largest_error(
     points = min(_MOST_EVALUATED, int(_WORK / (kept * (size + kept))))
     if isinstance(kernel, Polynomial):
         found = _at_nodes(released, kernel.degree, points)
-    elif isinstance(kernel, LipschitzKernel) and kernel.lipschitz < math.inf:
+    elif isinstance(kernel, LipschitzKernel) and min(kernel.lipschitz, kernel.curvature) < math.inf:
         found = _in_boxes(released, released.slopes(kernel.lipschitz), points)
     else:
         found = trivial
@@ -440,8 +442,8 @@ def _in_boxes(released: Released, slopes: Sequence[float], points: int) -> float
         best = max(best, float(values.max()))
         tops = values[which.reshape(corners.shape)].max(axis=1)
         lengths = released.least_lengths(lows / count, (lows + 1) / count)
-        with np.errstate(divide="ignore"):
-            squares = tops**2 + folded / lengths / (8 * count**2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = tops**2 + np.where(folded > 0, folded / lengths, 0.0) / (8 * count**2)
         half = bent / (16 * count**2)
         bounds = np.minimum(half + np.sqrt(half**2 + squares), tops + sum(slopes) / (2 * count))
         open_ = bounds > (1 + _GAP) * best

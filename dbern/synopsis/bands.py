@@ -20,8 +20,8 @@ most ``T - f X``. With N the noise of the values, no value is off by more than `
 by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
 both are large together as rarely as they are: beta is not shared out. That quantile is above
 ``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
-grows much, by public facts alone, it is not used. Where m numbers have chosen the bins, each
-candidate's bound is taken at ``beta / m``: all hold at once. An order or rank chosen later is
+grows much, by public facts alone, it is not used. Where several numbers have chosen the bins the
+two bounds of `chosen_noise` hold at once, one of them without T. An order or rank chosen later is
 another operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
@@ -57,7 +57,10 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import (
+    ALONE,
+    Beside,
     Certificate,
+    chosen_noise,
     enclose,
     noise_sups,
     quantile_rank,
@@ -132,7 +135,7 @@ class Promised:
     Attributes
     ----------
     among : int
-        How many numbers the array's bins were chosen by: its noise was, too.
+        How many numbers the array's bins were chosen by, this one among them.
     """
 
     number: ReleasedVector
@@ -145,6 +148,13 @@ class Promised:
         errors = self.facts["errors"]
         told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
         return told_error(told, self.facts["promise"])
+
+    def told(self, ends: Callable[..., Any]) -> Any:
+        """Return what questions take of it, with a band of these data."""
+        from dbern.synopsis.questions.asking import Promised as Told
+
+        least = self.facts["promise"].get("least", math.inf)
+        return Told(least, Fraction(1) if self.among == 1 else ALONE, ends)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -172,20 +182,22 @@ class Bracketed:
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
         rest = beta * (1 - BIAS_SHARE)
-        among = at_once * promise.among if promise else at_once
-        sure = array.bound(smoothing, rest, among, selected=selected)
+
+        def noise(beta: Fraction, beside: Beside) -> float:
+            found = array.bound(smoothing, beta, at_once, selected=selected, beside=beside)
+            return found.noise
+
+        sure = array.bound(smoothing, rest, at_once, selected=selected)
+        promised = math.inf
         if promise:
-            beside = promise.noise
-            both = array.bound(smoothing, rest, among, selected=selected, beside=beside)
-            worth = both.noise - sure.noise <= _WORTH * sure.approximation
-            sure, promise = (both, promise) if worth else (sure, None)
+            alone, both = chosen_noise(noise, rest, promise.noise, promise.among)
+            if promise.among > 1 or both - sure.noise <= _WORTH * sure.approximation:
+                sure, promised = replace(sure, noise=alone), promise.approximation + both - alone
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
-        table = np.minimum(found, sure.approximation)
-        if promise:
-            table = np.minimum(table, promise.approximation)
+        table = np.minimum(found, min(sure.approximation, promised))
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(whole, table, array.places)
 

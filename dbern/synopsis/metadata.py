@@ -330,6 +330,7 @@ class PromiseFacts(Facts):
     of: Annotated[list[Name], Field(min_length=1)]
     factor: _NotNegative
     rest: _NotNegative
+    least: _NotNegative = ABSENT
 
 
 class _FeaturesFacts(Facts):

@@ -345,10 +345,7 @@ class Synopsis:
         ]
 
     def choose(self) -> Smoothing:
-        """Return order and rank with the least estimated mean squared error (`h="auto"`).
-
-        Of a function of several arrays, that of the first; each has its own.
-        """
+        """Return order and rank of least estimated error (`h="auto"`), by the first array."""
         return self.arrays[0].chosen
 
     @cached_property
@@ -532,7 +529,9 @@ class Synopsis:
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        return distribution_of(self.arrays, self.combination, self.domain, self.metadata, axis)
+        told = [one.promise.told(self.interval) for one in self._bracketed if one and one.promise]
+        facts = self.combination, self.domain, self.metadata, axis
+        return distribution_of(self.arrays, *facts, next(iter(told), None))
 
     def grid(
         self, shape: Shape, h: Order = None, *, window: Window = None, crs: Any = None

@@ -86,6 +86,13 @@ def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> st
         siblings = fields.model_fields if fields is not None else {}
         field = siblings.get(part)
         if field is None and problem["type"] == "extra_forbidden":
+            homes = [
+                name
+                for name, one in model.model_fields.items()
+                if (section := _section(one.annotation)) and part in section.model_fields
+            ]
+            if homes:
+                return f"is a key of [{homes[0]}]. Write it there"
             near = difflib.get_close_matches(part, siblings, n=1, cutoff=_NEAR)
             return (
                 f"unknown key. Write {near[0]}"

@@ -99,6 +99,9 @@ class KernelERM(Learner):
     kernel_lipschitz : float, optional
         Of a kernel of your own, for a certificate that is worth something: the largest
         ``|K_x - K_y| / |x - y|`` in its Hilbert space, in data units.
+    kernel_curvature : float, optional
+        Likewise, for a narrower one: the largest second derivative of ``K_x`` there, along any
+        line.
     lipschitz, at_zero : float, optional
         Of a loss of your own: the largest slope in the prediction, and its largest value at
         prediction 0.
@@ -152,6 +155,9 @@ class KernelERM(Learner):
     )
     kernel_lipschitz: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0, likewise"
+    )
+    kernel_curvature: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="kernel_curvature = 1.0, likewise"
     )
     lipschitz: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, declared for your own loss"
@@ -275,6 +281,7 @@ class KernelERM(Learner):
             "degree": self.kernel != "polynomial",
             "kernel_bound": not own,
             "kernel_lipschitz": not own,
+            "kernel_curvature": not own,
         }
         for name, unused in idle.items():
             if unused and getattr(self, name) is not None:
@@ -287,10 +294,11 @@ class KernelERM(Learner):
                 f'target.kernel_bound: is missing for kernel = "{self.kernel}". Write '
                 "kernel_bound = 1.0, the largest K(x, x) within the bounds."
             )
-        lipschitz = math.inf if self.kernel_lipschitz is None else self.kernel_lipschitz
-        kernel = UserKernel(function, self.kernel_bound, lipschitz=lipschitz)
-        low = tuple(axis.low for axis in domain.axes)
-        return GramKernel(kernel, low, tuple(axis.width for axis in domain.axes))
+        stated = self.kernel_lipschitz or math.inf, self.kernel_curvature or math.inf
+        kernel = UserKernel(function, self.kernel_bound, 2.0**-44, *stated)
+        low, width = zip(*((axis.low, axis.width) for axis in domain.axes), strict=True)
+        kernel.refuse_steeper(low, width)
+        return GramKernel(kernel, low, width)
 
     def _loss(self, schema: RecordSchema) -> Loss:
         self._refuse_lengths(schema.response.radius if schema.response else 1.0)

@@ -30,6 +30,10 @@ def cosine(x, y):
     return np.cos(3.0 * (x[:, None, :] - y).sum(axis=-1))
 
 
+def bump(x, y):
+    return np.exp(-np.square(x[:, None, :] - y).sum(axis=-1) / (2 * 0.36))
+
+
 KERNELS = {
     "linear": Polynomial(1, 1.0, 0.0),
     "cubic": Polynomial(3, 1.4, 0.5),
@@ -37,6 +41,7 @@ KERNELS = {
     "arc-cosine": ArcCosine(0.5),
     "no bias": ArcCosine(0.0),
     "user": UserKernel(cosine, 1.0, lipschitz=3.0 * np.sqrt(2)),
+    "bent": UserKernel(bump, 1.0, lipschitz=1 / 0.6, curvature=np.sqrt(3) / 0.36),
 }
 
 
@@ -129,7 +134,7 @@ def test_lattices_beyond_the_limit_are_refused(k):
         lattice_spectrum(cube, Lattice(k), 10)
 
 
-@pytest.mark.parametrize("name", ["cubic", "arc-cosine", "no bias", "user"])
+@pytest.mark.parametrize("name", ["cubic", "arc-cosine", "no bias", "user", "bent"])
 @pytest.mark.parametrize("axes", [1, 2])
 def test_features_are_as_lipschitz_as_stated(name, axes):
     cube, rng = cube_of(name, axes), np.random.default_rng(3)
@@ -146,6 +151,36 @@ def test_features_are_as_lipschitz_as_stated(name, axes):
     distance = np.sqrt(np.maximum(np.ravel(squares), 0)) - 1e-7
     ratio = distance / np.maximum(np.linalg.norm(x - y, axis=1), 1e-9)
     assert ratio.max() <= cube.lipschitz <= 20 * ratio.max()
+
+
+@pytest.mark.parametrize(
+    ("constant", "key"), [("lipschitz", 1 / 0.6), ("curvature", 3**0.5 / 0.36)]
+)
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_constant_that_a_user_s_kernel_exceeds_is_refused(constant, key, axes):
+    """By steps and bends of its features: just what is true is not, a twentieth less is."""
+    box = (-1.0,) * axes, (2.0,) * axes
+    KERNELS["bent"].refuse_steeper(*box)
+    KERNELS["user"].refuse_steeper(*box)
+    less = replace(KERNELS["bent"], **{constant: 0.95 * key})
+    with pytest.raises(SpecError, match=f"^target.kernel_{constant}: is .* has at least"):
+        less.refuse_steeper(*box)
+
+
+def test_what_features_bend_bounds_the_errors_of_a_user_s_kernel():
+    """On two axes it is near what there is, where slopes alone say several times that."""
+    k, h = (8, 8), (5, 5)
+
+    def bound(kernel):
+        return GramBall(CubeKernel(kernel, (-1.0,) * 2, (2.0,) * 2), 1.0).error(k, h, [None] * 2)
+
+    y = np.stack(np.meshgrid(*[np.linspace(0, 1, 61)] * 2, indexing="ij"), -1).reshape(-1, 2)
+    found = Released(cube_of("bent", 2), k, h, None).errors(y).max()
+    assert found <= bound(KERNELS["bent"]) < 1.1 * found
+    assert bound(replace(KERNELS["bent"], lipschitz=np.inf)) < 1.1 * found
+    assert bound(replace(KERNELS["bent"], curvature=np.inf)) > 2 * found
+    # What is stated is what is relied on: of half of it the corners would be nearly all there is.
+    assert bound(replace(KERNELS["bent"], curvature=1e-3)) < bound(KERNELS["bent"])
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -8,9 +8,12 @@ from datetime import date
 import numpy as np
 import pytest
 
+from dbern.certificate import Promises
+from dbern.cli.synopses import _described
 from dbern.data.domain import Axis, TimeUnit
 from dbern.reporting.pictures import Panel, Picture, draw, parameters_of
 from dbern.reporting.registry import _unprotected
+from dbern.reporting.terminal import _curve, _upright
 
 pytestmark = pytest.mark.slow  # matplotlib
 
@@ -57,3 +60,46 @@ def test_a_chosen_bandwidth_is_no_choice_made_without_the_data():
     before, after = _unprotected({"target": target, "domain": {}}).split(" Bandwidth ")
     assert "bandwidth" not in before
     assert after == "[1.0] was chosen of 2 bandwidths, 1 to 4, by the released numbers."
+
+
+def test_a_curve_is_no_flat_line_within_a_far_wider_band():
+    """What is drawn of a band reaches three times as far beyond the values as they vary."""
+    line, x = np.linspace(1.0, 2.0, 120), Axis("x", 0.0, 1.0)
+    wide, near = (
+        Picture("curve", (x,), (Panel("", line, line - width, line + width),))
+        for width in (1000.0, 2.0)
+    )
+    assert (wide.low, wide.high, wide.beyond) == (-2.0, 5.0, True)
+    assert (near.low, near.high, near.beyond) == (-1.0, 4.0, False)
+    rows = [
+        row for row in _curve(wide, wide.panels[0]) if any(0x2800 < ord(c) < 0x2900 for c in row)
+    ]
+    assert len(rows) >= 2
+    flat = Picture("curve", (x,), (Panel("", 0 * line, 0 * line - 7.0, 0 * line + 7.0),))
+    assert (flat.low, flat.high) == (-7.0, 7.0)  # which varies by nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "turned"), [("lat", True), ("pickup_latitude", True), ("flat", False)]
+)
+def test_latitudes_are_drawn_upward_in_a_terminal(name, turned):
+    axes = Axis(name, 40.0, 41.0), Axis("lon", -74.0, -73.0)
+    found = _upright(Picture("map", axes, (Panel("", np.arange(6.0).reshape(2, 3)),)))
+    assert found.axes == (axes[::-1] if turned else axes)
+    assert found.panels[0].values.shape == ((3, 2) if turned else (2, 3))
+    again = _upright(found)
+    assert again.axes == found.axes
+
+
+def test_a_certificate_that_a_constant_keeps_is_shown_as_that():
+    facts = {
+        "name": "n", "created": "now", "target": {"kind": "logistic-regression"}, "components": [],
+        "domain": {"axes": []}, "epsilon": "1", "delta": "0", "neighbors": "one", "unit": "row",
+        "certificate": {"approximation": 0.0, "rounding": 0.0, "noise": 9.0, "beta": 0.05},
+    }  # fmt: skip
+    told = Promises(None, None, 9.0, 0.05, "", None, (-1.0, 1.0), True)
+    assert "certificate  empty: a constant is never off by more than 1" in _described(
+        facts, told.constant
+    )
+    told = Promises(None, None, 0.5, 0.05, "", None, (-1.0, 1.0), True)
+    assert "sup error <= 9 with" in _described(facts, told.constant)

@@ -172,6 +172,44 @@ def test_the_planner_chooses_for_any_kernel(noise):
     assert plan.certificate.total < plan_files(worse, ()).certificate.total
 
 
+WIDTH = 0.3
+
+
+def bump(x, y):
+    """A Gaussian kernel of one's own, along every axis alike."""
+    return np.exp(-np.square((x[:, None, :] - y) / WIDTH).sum(axis=-1) / 2)
+
+
+@pytest.mark.parametrize(("axes", "k", "near", "slopes"), [(2, 10, 1.6, 5), (3, 6, 1.2, 4)])
+def test_a_gaussian_of_one_s_own_errs_by_nearly_what_ours_does(axes, k, near, slopes):
+    """Its curvature is what does it; ours is a sum of translates as well, and less by that."""
+    ours = {"kind": "kernel-erm", "loss": "logistic", "C": 5.0, "length_scale": [WIDTH]}
+    own = {**ours, "length_scale": None, "kernel": "test_exact_kernels:bump", "kernel_bound": 1.0,
+           "kernel_lipschitz": 1.000001 / WIDTH}  # fmt: skip
+    bent = {**own, "kernel_curvature": 1.000001 * np.sqrt(3) / WIDTH**2}
+
+    def missed(target):
+        case = Case({key: one for key, one in target.items() if one}, {"label": LABEL}, {})
+        plan = plan_files(case.spec(axes, 10**5, "laplace", k=k, h=6 if axes == 2 else 4), ())
+        return plan.certificate.approximation
+
+    known = missed(ours)
+    assert known < missed(bent) < near * known
+    assert missed(own) > slopes * known
+    with pytest.raises(
+        dbern.SpecError, match=r"^target\.kernel_curvature: is 10, and the kernel has"
+    ):
+        missed(bent | {"kernel_curvature": 10.0})
+    with pytest.raises(
+        dbern.SpecError, match=r"^target\.kernel_lipschitz: is 2, and the kernel has"
+    ):
+        missed(own | {"kernel_lipschitz": 2.0})
+    with pytest.raises(
+        dbern.SpecError, match=r'^target\.kernel_curvature: kernel = "gaussian" has'
+    ):
+        missed(ours | {"kernel_curvature": 10.0})
+
+
 def logistic(labels, predictions):
     """A loss of one's own that is one of ours."""
     return np.logaddexp(0.0, -labels * predictions)

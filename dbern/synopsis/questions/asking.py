@@ -193,6 +193,26 @@ class Response:
     high: float
 
 
+@dataclass(frozen=True, eq=False)
+class Promised:
+    """What a number promises of the released density of these data.
+
+    Attributes
+    ----------
+    least : float
+        What is promised where it tells nothing.
+    part : Fraction
+        Of beta, that bins without it have: where it has chosen them it may be low when it is not
+        looked at (`dbern.certificate.chosen_noise`).
+    ends : callable
+        Those of the band at points, at a beta.
+    """
+
+    least: float
+    part: Fraction
+    ends: Callable[[FloatArray, str], tuple[Any, Any]]
+
+
 Drawn: TypeAlias = Callable[[Measure, Fraction], tuple[Band, bool]]
 """What a population has whatever its law, and whether rows are too few for the normal law."""
 
@@ -211,6 +231,7 @@ class Asking:
     account: Account | None = None
     response: Response | None = None
     choices: int = 1
+    promised: Promised | None = None
     _asked: int = field(default=0, init=False)
 
     def __repr__(self) -> str:

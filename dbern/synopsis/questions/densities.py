@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, conventional, gridded
-from dbern.synopsis.questions.asking import Answer, Asking, told_given
+from dbern.synopsis.questions.asking import Answer, Asking, Promised, told_given
 from dbern.synopsis.questions.functionals import (
     Weights,
     best_kernels,
@@ -75,14 +76,17 @@ class Densities(Asking):
             raise SpecError("density: there are points outside the bounds, or none at all")
         unit, volume = np.clip(self.domain.to_unit(places), 0.0, 1.0), self.domain.volume
 
-        def band(measure: Measure, share: Fraction) -> Band:
+        most = math.prod(one.peak for one in kernels[chosen]) / volume
+        promised = None if population or kernels != [self.kernels] else self.promised
+
+        def of_bins(measure: Measure, share: Fraction) -> Band:
             return scaled(density_band(measure, kernels, chosen, unit, share), 0.0, 1 / volume)
 
+        band = of_bins if promised is None else self._as_promised(promised, of_bins, places, most)
         used = zip(kernels[chosen], self.domain.axes, strict=True)
         widths = ", ".join(f"{one.bandwidth * axis.width:.4g}" for one, axis in used)
         asked = f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}"
         labels = {"point": range(len(places))}
-        most = math.prod(one.peak for one in kernels[chosen]) / volume
         drawn = self._drawn(band, None, 0.0, most)
         found = self._asked_of(
             band, labels, asked, beta, target="smoothed", population=population, drawn=drawn
@@ -91,6 +95,35 @@ class Densities(Asking):
             self._placed(points, one) for one in (found.value, found.low, found.high)
         )
         return replace(found, value=value, low=low, high=high)
+
+    def _as_promised(
+        self,
+        promised: Promised,
+        of_bins: Callable[[Measure, Fraction], Band],
+        places: FloatArray,
+        most: float,
+    ) -> Callable[[Measure, Fraction], Band]:
+        """Return the bins' band, or the release's where it promises more than bins tell.
+
+        Of evenly spread records: by public facts, the same for all groups.
+        """
+        cells = [one.integrals(np.ones(1))[0] for one in self.measures[0].splines]
+        values = reduce(np.multiply.outer, cells) / len(self.measures)
+        even = replace(self.measures[0], values=values)
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            found = of_bins(measure, promised.part * share)
+            _, low, high = of_bins(even, promised.part * share)
+            if 2 * promised.least >= np.mean(high - low):
+                return found
+            group = next(i for i, one in enumerate(self.measures) if one is measure)
+            ends = promised.ends(places, str(share * len(self.measures)))  # of all groups at once
+            low, high = (
+                np.clip(np.reshape(end, (len(places), -1))[:, group], 0.0, most) for end in ends
+            )
+            return Band(np.clip(found.value, low, high), low, high)
+
+        return band
 
     def _placed(self, points: Points, found: Any) -> Any:
         """Numbers by point, and by group, on the grid that the points span; else as they are."""

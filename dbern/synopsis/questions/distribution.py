@@ -19,6 +19,7 @@ from dbern.synopsis.points import as_numbers, confidence
 from dbern.synopsis.questions.asking import (
     Account,
     Answer,
+    Promised,
     Response,
     Target,
     one_box,
@@ -40,8 +41,11 @@ def distribution_of(
     domain: Domain,
     facts: Mapping[str, Any],
     axis: str | None = None,
+    promised: Promised | None = None,
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
+
+    `promised` is as of `Distribution`.
 
     Raises SpecError where they are not bins that count rows on all axes.
     """
@@ -84,6 +88,7 @@ def distribution_of(
         *(whole[0].kernels, unit_rows),
         response=response,
         choices=whole[0].approximation.choices,
+        promised=promised,
     )
 
 
@@ -120,6 +125,8 @@ class Distribution(Moments, Responses):
         Of a regression: what was released of its responses.
     choices : int
         How many kernels the released one was chosen from: "smoothed" answers cover whichever.
+    promised : Promised, optional
+        Where a number tells of these data.
     """
 
     def mass(

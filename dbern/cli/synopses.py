@@ -112,8 +112,7 @@ _PLACES = 49  # an axis, to find the largest released value
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
     from dbern.reporting.html import signed_by
-    from dbern.reporting.pictures import picture_of
-    from dbern.reporting.terminal import drawing
+    from dbern.reporting.pictures import drawing, picture_of
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)

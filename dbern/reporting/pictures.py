@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 
 # --- The colours of pages and pictures, once for each scheme
 
@@ -573,3 +573,108 @@ def _heat_map(axes: Axes, values: xarray.DataArray, name: str, top: float):  # t
     )
     axes.set(title=name, xlabel=str(first), ylabel=str(second), aspect="equal")
     return mesh
+
+
+# --- In a terminal: a braille curve with its band, a map in shades, regions in letters
+
+
+_BRAILLE = 0x2800
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column, from the top
+_BAND = "░"
+_SHADES = " ·░▒▓█"
+_REGIONS = " ░▓╱╳·"
+_GUTTER = 12
+_CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
+
+
+def drawing(synopsis: Synopsis) -> str:
+    """Draw the function as text at most 80 columns wide, the same on every terminal."""
+    axes = synopsis.domain.numbers
+    picture = picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS)
+    lines: list[str] = []
+    for panel in picture.panels:
+        if panel.title:
+            lines.append(f"{' ' * _GUTTER}{_clean(panel.title, _MAP_COLUMNS)}")
+        lines += _curve(picture, panel) if picture.kind == "curve" else _map(picture, panel)
+    if picture.fixed:
+        words = _clean(f"at {picture.fixed}", 8 * _MAP_COLUMNS)
+        lines += [f"{' ' * _GUTTER}{line}" for line in wrap(words, _MAP_COLUMNS)]
+    if picture.kind == "curve":
+        lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band")
+    elif picture.kind == "map":
+        lines.append(f"{' ' * _GUTTER}{picture.low:.3g} {_SHADES} {picture.high:.3g}")
+    else:
+        lines += [
+            f"{' ' * _GUTTER}{_REGIONS[i % len(_REGIONS)] * 2}  {_clean(label, _MAP_COLUMNS)}"
+            for i, label in enumerate(picture.classes)
+        ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _curve(picture: Picture, panel: Panel) -> Iterator[str]:
+    (axis,) = picture.axes
+    rows = _CURVE_ROWS if len(picture.panels) == 1 else _SMALL_ROWS
+    low, high = picture.low, picture.high
+    high = high if high > low else low + 1
+    dots = 4 * rows
+
+    def height(values: FloatArray) -> FloatArray:  # in dots from the top
+        return np.clip(np.rint((high - values) / (high - low) * (dots - 1)), 0, dots - 1)
+
+    cells = np.zeros((rows, _MAP_COLUMNS), dtype=int)
+    curve = height(panel.values).astype(int)
+    for column, here in enumerate(curve):
+        # joined to the dot before, so that a steep curve has no holes
+        before = curve[max(column - 1, 0)]
+        step = 0 if here == before else (1 if before < here else -1)
+        for dot in range(here, before, -step) if step else (here,):
+            cells[dot // 4, column // 2] |= _DOTS[column % 2][dot % 4]
+    covered = np.zeros(cells.shape, dtype=np.bool_)
+    if panel.low is not None and panel.high is not None:
+        top, bottom = height(panel.high) // 4, height(panel.low) // 4
+        places = np.arange(rows)[:, None]
+        inside = (places >= top) & (places <= bottom)
+        covered = np.asarray(inside.reshape(rows, _MAP_COLUMNS, 2).any(axis=2))
+    for row in range(rows):
+        label = f"{high:.3g}" if row == 0 else f"{low:.3g}" if row == rows - 1 else ""
+        text = "".join(
+            chr(_BRAILLE + drawn) if drawn else _BAND if band else " "
+            for drawn, band in zip(cells[row], covered[row], strict=True)
+        )
+        yield f"{label:>{_GUTTER - 2}} ▏{text}"
+    yield _foot(axis)
+
+
+def _map(picture: Picture, panel: Panel) -> Iterator[str]:
+    first, second = picture.axes
+    columns = panel.values.shape[0]
+    rows = _MAP_ROWS if len(picture.panels) == 1 else _MAP_ROWS // 2
+    chosen = np.rint(np.linspace(0, panel.values.shape[1] - 1, rows)).astype(int)[::-1]
+    values = panel.values[:, chosen]
+    spread = (picture.high - picture.low) or 1.0
+    ends = {0: position_text(second, second.high), rows - 1: position_text(second, second.low)}
+    for row in range(rows):
+        label = _clean(ends.get(row, ""), _GUTTER - 2)
+        label = _clean(second.name, _GUTTER - 2) if row == rows // 2 else label
+        if picture.kind == "regions":
+            text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
+        else:
+            levels = np.clip((values[:, row] - picture.low) / spread, 0, 1)
+            text = "".join(_shade(float(level)) for level in levels)
+        yield f"{label:>{_GUTTER - 2}} ▏{text}"
+    yield _foot(first, columns)
+
+
+def _shade(level: float) -> str:
+    return _SHADES[min(int(level * len(_SHADES)), len(_SHADES) - 1)]
+
+
+def _clean(text: str, most: int) -> str:
+    """Without what a terminal would obey, and short enough."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:most]
+
+
+def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:
+    low, high = position_text(axis, axis.low), position_text(axis, axis.high)
+    room = max(columns - len(low) - len(high), 1)
+    return f"{' ' * _GUTTER}{low}{_clean(axis.name, room):^{room}}{high}"

@@ -171,7 +171,7 @@ def test_xarray_is_not_imported_unless_it_is_wanted():
 
 def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
     from dbern.reporting.html import synopsis_page
-    from dbern.reporting.terminal import drawing
+    from dbern.reporting.pictures import drawing
 
     project = Project(tmp_path)
     first = np.datetime64("2026-01-01", "D")

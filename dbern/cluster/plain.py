@@ -37,6 +37,8 @@ _THEIRS = {"CommClosedError": OSError, "KilledWorker": Exception, "NoValidWorker
            "NoWorkerError": Exception}  # fmt: skip
 _KNOWN = _OURS | {name: type(name, (base,), {}) for name, base in _THEIRS.items()}
 _UNKNOWN = type("UnknownError", (Exception,), {})
+CLUSTERS = frozenset({*_THEIRS, _UNKNOWN.__name__})
+"""Names of exceptions, besides Python's, that a scheduler tells of."""
 
 
 @dataclass(frozen=True, eq=False)

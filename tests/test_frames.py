@@ -446,7 +446,7 @@ def test_a_release_of_partitions_that_share_steps_reserves_nothing(project):
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
 
 
-def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted():
+def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted(client):
     """Each partition's graph runs alone, and a shuffle by chance would deal the rows out anew."""
     frame = pytest.importorskip("dask.dataframe").from_pandas(
         pd.DataFrame({"x": np.arange(200) / 200, "id": np.arange(200)}), npartitions=8
@@ -462,6 +462,7 @@ def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted()
         dealt,
         frame.repartition(npartitions=2),
         shuffled.persist(scheduler="threads"),
+        client.persist(shuffled),  # futures, each its own dependency
     ):
         refuse_shared_steps(frame_of(own, columns).partitions)
 

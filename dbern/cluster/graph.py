@@ -255,6 +255,8 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
         waiting = {one.key}
         while waiting:
             step = waiting.pop()
+            if step in whose and whose[step] == number:
+                continue  # a future of a cluster depends on itself
             if whose.setdefault(step, number) != number:
                 raise SpecError(
                     "data: partitions of this Dask frame share steps, as after a shuffle, a sort "

@@ -136,7 +136,7 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     release = start(project, cluster, rows_a_task=1000)
     code, out, err = outcome(release)
     assert (code, out) == (1, "")
-    assert "Bring its workers back and run the same command again" in err
+    assert "Bring back workers that are gone, and run the same command again" in err
     assert "KilledWorker" in err
     assert "Traceback" not in err
     assert project.reservation().state == "reading"

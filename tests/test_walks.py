@@ -26,7 +26,7 @@ CEILINGS = {
     # files on the way                   # wanted
     # One more each for the contract, which is what an auditor reads, and for the tails, which are
     # out of what privacy rests on.
-    "plan": 43,                          # 25: `dbern plan` of a plain density; one more for what
+    "plan": 42,                          # 25: `dbern plan` of a plain density; one more for what
                                          # is kept of choices
     "record": 17,                        # 10: from a record to a noised integer; one more for
                                          # arrays that a plan takes without compiled loops
@@ -43,13 +43,13 @@ CEILINGS = {
                                          # 16 for questions, objective perturbation, live reports,
                                          # frames and estimators
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 52_062,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 52_089,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures; 1300
                                          # for bands and lower bounds; 1000 for least squares;
                                          # 4700 for questions, objective perturbation, categories,
                                          # live reports, frames and estimators
     "protocols": 7,                      # 8
-    "isinstance": 84,                    # 60: of these some 40 look at what strangers wrote, and
+    "isinstance": 79,                    # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`
     "lone functions": 10,                # 10: public, and named in no other module
 }  # fmt: skip

@@ -88,7 +88,7 @@ _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 
 @contextmanager
-def scheduler_there(client: Any) -> Iterator[None]:
+def _scheduler_there(client: Any) -> Iterator[None]:
     """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
     try:
         if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
@@ -115,7 +115,7 @@ class DaskWorkers:
 
     def threads(self) -> int:
         """Return the threads of all workers together."""
-        with scheduler_there(self._client):
+        with _scheduler_there(self._client):
             found = self._client.nthreads()
         return sum(n for n in dict_of(found).values() if type(n) is int)
 
@@ -123,18 +123,18 @@ class DaskWorkers:
         """Return the future of a task, whose size is the plan's: nothing a user could change."""
         import dask
 
-        with scheduler_there(self._client), dask.config.set({_LARGE: sys.maxsize}):
+        with _scheduler_there(self._client), dask.config.set({_LARGE: sys.maxsize}):
             return self._client.submit(task, *arguments, pure=False)
 
     def compute(self, task: Callable[[Any], Any], argument: Any) -> Any:
         """Return the future of a task of what a Dask graph computes, where that is computed."""
         made = _delayed(task, argument)
-        with scheduler_there(self._client):
+        with _scheduler_there(self._client):
             return self._client.compute(made)
 
     def there(self) -> AbstractContextManager[None]:
         """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
-        return scheduler_there(self._client)
+        return _scheduler_there(self._client)
 
     def arriving(self) -> Any:
         """Return what futures are added to, to come out of it as they finish."""
@@ -146,7 +146,7 @@ class DaskWorkers:
         """Return whether one takes tasks or is at one; one short of memory only ends its own."""
         if not self.threads():  # finds a scheduler gone, where the next would repeat old news
             return False
-        with scheduler_there(self._client):
+        with _scheduler_there(self._client):
             workers = dict_of(self._client.scheduler_info(n_workers=-1).get("workers")).values()
         return any(
             worker.get("status") == "running"
@@ -265,7 +265,7 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
     """Return what each worker answers; while one is dying all are asked again, until it is gone."""
     end = math.inf
     while True:
-        with scheduler_there(client):
+        with _scheduler_there(client):
             found: dict[str, Any] = client.run(question, on_error="return")
         failures = [one for one in found.values() if isinstance(one, Exception)]
         if not failures:

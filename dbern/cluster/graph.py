@@ -337,7 +337,7 @@ def centers(
     workers = workers_of(client)
     window = _AHEAD * max(1, workers.threads())
     waiting = iter(pieces)
-    piece_of: dict[str, Piece] = {}
+    piece_of: dict[Any, Piece] = {}
     origins: set[str] = set()
     active = workers.arriving()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 LEDGER, WRITER = "dbern.ledger.ledger:BudgetLedger", "dbern.synopsis.writer:SynopsisWriter"
 STAGING, RELEASING = "dbern.ledger.secrets:Staging", "dbern.releasing.run"
-SECRETS = "dbern.ledger.underway:ReleaseSecrets"
+SECRETS = "dbern.ledger.ledger:ReleaseSecrets"
 
 # Every call that one stage of a release makes of another, in about the order of its story.
 STAGES = (
@@ -27,14 +27,14 @@ STAGES = (
     "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
     *(f"{SECRETS}.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
-    "dbern.ledger.underway:destroy_staging",
+    "dbern.ledger.ledger:destroy_staging",
 )
 # And those of a release from a data frame, besides.
 SPOOLING = (
     f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
     "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
     f"{LEDGER}.begin_reading", f"{RELEASING}:add_up", f"{LEDGER}.spend", f"{LEDGER}.commit",
-    "dbern.ledger.secrets:KeyFiles.destroy", "dbern.ledger.underway:destroy_staging",
+    "dbern.ledger.secrets:KeyFiles.destroy", "dbern.ledger.ledger:destroy_staging",
     "dbern.ledger.secrets:destroy_staging", "shutil:rmtree",
 )  # fmt: skip
 SYNCED = "os:fsync"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from dbern.cli.due import DAYS, due
+from dbern.cli.metrics import DAYS, due
 from pipelines.commands import say, told
 
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130

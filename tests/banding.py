@@ -11,7 +11,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.releasing import publish
-from dbern.releasing.choosing import prefer
+from dbern.releasing.publish import prefer
 from dbern.strategies.base import Strategy
 from dbern.synopsis.reader import Synopsis
 

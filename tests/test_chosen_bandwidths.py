@@ -18,12 +18,12 @@ from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
-from dbern.releasing import choosing, publish
+from dbern.releasing import publish
 from dbern.reporting import live
 from dbern.strategies.bias import KernelMixture, approximation_of
 from dbern.synopsis import metadata
 from dbern.synopsis.reader import Synopsis
-from dbern.targets.bandwidths import _finest_bandwidth
+from dbern.targets.density import _finest_bandwidth
 
 AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
 ONE = {"data__bounds": {"y": None}, "mechanism": {"k": "auto", "h": "auto", "noise": "auto"}}
@@ -106,7 +106,7 @@ def test_what_is_chosen_depends_on_what_is_released_alone(case):
     flat = np.full(shape, 1 / shape[0])
     narrow = (np.abs(cells - shape[0] // 2) < 2) / 4.0
     (wide, of_flat), (fine, of_narrow) = (
-        choosing.chosen(spec, plan, released(one)) for one in (flat, narrow)
+        publish.chosen(spec, plan, released(one)) for one in (flat, narrow)
     )
     assert of_narrow["bandwidth"] < of_flat["bandwidth"]
     assert wide.certificate.total < fine.certificate.total < plan.certificate.total
@@ -119,7 +119,7 @@ def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
     spec, plan = case
     (told,) = [note for note in plan.notes if note.startswith("bins and promises of this plan")]
     flat = np.full(plan.components[0].strategy.layout.shape, 1 << 8)
-    found, facts = choosing.chosen(spec, plan, lambda *_: flat)
+    found, facts = publish.chosen(spec, plan, lambda *_: flat)
     assert facts["bandwidth"] == facts["chosen_of"][-1]
     assert f"of the widest {found.certificate.total:.3g} for any database" in told
     assert 3 * found.certificate.total < plan.certificate.total
@@ -127,15 +127,15 @@ def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
 
 def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypatch):
     spec, plan = case
-    with_kernels = choosing.with_kernels
+    with_kernels = publish.with_kernels
 
     def worse(*given):
         found = with_kernels(*given)
         return replace(found, certificate=replace(found.certificate, noise=1e9))
 
-    monkeypatch.setattr(choosing, "with_kernels", worse)
+    monkeypatch.setattr(publish, "with_kernels", worse)
     shape = plan.components[0].strategy.layout.shape
-    found, facts = choosing.chosen(spec, plan, lambda *_: np.full(shape, 1 << 20))
+    found, facts = publish.chosen(spec, plan, lambda *_: np.full(shape, 1 << 20))
     assert found.components == plan.components
     assert facts["bandwidth"] == facts["chosen_of"][0]
 

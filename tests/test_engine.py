@@ -27,15 +27,7 @@ from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
-from dbern.cluster.connection import (
-    Threads,
-    _say_environment,
-    arriving,
-    at_work,
-    check_workers,
-    submitted,
-    threads,
-)
+from dbern.cluster.connection import DaskWorkers, Threads, _say_environment, check_workers
 from dbern.cluster.graph import (
     Outcome,
     Piece,
@@ -428,13 +420,13 @@ def test_a_release_here_starts_no_cluster(project):
 
 def test_threads_run_tasks_of_what_tasks_came_to():
     with Threads(2) as here:
-        assert threads(here) == 2
-        assert at_work(here)
-        parts = [submitted(here, abs, -n) for n in range(5)]
-        total, failed = submitted(here, sum, parts), submitted(here, abs, "text")
+        assert here.threads() == 2
+        assert here.at_work()
+        parts = [here.submit(abs, -n) for n in range(5)]
+        total, failed = here.submit(sum, parts), here.submit(abs, "text")
         assert total.result(timeout=60) == 10
         assert failed.exception(timeout=60).__class__ is TypeError
-        active = arriving(here)
+        active = here.arriving()
         for one in (total, failed):
             active.add(one)
         assert {next(active).key: one.status for one in (total, failed)} == {
@@ -452,7 +444,7 @@ def test_threads_are_not_waited_for_after_ctrl_c():
         over.wait()
 
     with pytest.raises(KeyboardInterrupt), Threads(1) as here:  # noqa: PT012
-        first, second = submitted(here, long), submitted(here, abs, -1)
+        first, second = here.submit(long), here.submit(abs, -1)
         begun.wait()
         raise KeyboardInterrupt
     assert (first.status, second.status) == ("pending", "pending")
@@ -515,7 +507,7 @@ def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, 
             asked = {"status": status, "metrics": {"task_counts": counts}}
             return {"workers": {"a": paused, "b": asked} if status else {}}
 
-    assert at_work(Known()) is works
+    assert DaskWorkers(Known()).at_work() is works
 
 
 @pytest.mark.parametrize("status", ["connecting", "closed"])
@@ -533,23 +525,23 @@ def test_a_scheduler_that_is_gone_has_no_workers_at_work(status):
             return {"workers": {"a": {"status": "running", "metrics": {}}}}
 
     with pytest.raises(ReleaseError, match="scheduler is gone"):
-        at_work(Knew())
+        DaskWorkers(Knew()).at_work()
 
 
 def test_a_client_that_closed_itself_is_given_no_task(client):
     from distributed import Client
 
     with Client(client.scheduler.address, set_as_default=False) as closed:
-        assert submitted(closed, abs, -1).result() == 1
+        assert DaskWorkers(closed).submit(abs, -1).result() == 1
     with pytest.raises(ReleaseError, match="scheduler is gone"):
-        submitted(closed, abs, -1)
+        DaskWorkers(closed).submit(abs, -1)
 
 
 def test_a_large_plan_is_sent_without_a_warning_that_nobody_can_heed(client):
     """Of many bins, whose tables the tasks need."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert submitted(client, len, bytes(11_000_000)).result() == 11_000_000
+        assert DaskWorkers(client).submit(len, bytes(11_000_000)).result() == 11_000_000
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch):

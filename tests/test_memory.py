@@ -172,19 +172,19 @@ def test_workers_are_asked_what_they_offer(client):
     assert offer["threads"] == 2
     assert offer["memory"] > 1 << 28
     cost = Cost(1, 1, 1, worker_bytes=offer["memory"] - 10, thread_bytes=10, client_bytes=1)
-    workers.check_memory(client, cost)
+    workers.DaskWorkers(client).check_memory(cost)
     with pytest.raises(EnvironmentRefusedError, match="--memory-limit"):
-        workers.check_memory(client, replace(cost, thread_bytes=11))
+        workers.DaskWorkers(client).check_memory(replace(cost, thread_bytes=11))
 
 
 def test_threads_of_the_releasing_process_need_what_workers_do(monkeypatch):
     cost = Cost(1, 1, 1, worker_bytes=50 << 20, thread_bytes=10 << 20, client_bytes=60 << 20)
     for count, needed in ((1, 60), (2, 60), (4, 80)):
         monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: needed << 20)
-        workers.check_memory(workers.Threads(count), cost)
+        workers.Threads(count).check_memory(cost)
         monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: (needed << 20) - 1)
         with pytest.raises(EnvironmentRefusedError, match=f"up to {needed} MiB there"):
-            workers.check_memory(workers.Threads(count), cost)
+            workers.Threads(count).check_memory(cost)
 
 
 @pytest.mark.slow

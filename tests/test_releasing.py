@@ -831,7 +831,7 @@ def test_a_release_here_has_a_thread_for_each_processor():
     import dask.system
 
     with clusters.cluster() as started:
-        assert clusters.threads(started) == cpu_count() == dask.system.CPU_COUNT
+        assert started.threads() == cpu_count() == dask.system.CPU_COUNT
 
 
 @pytest.mark.parametrize("asked", [True, False])

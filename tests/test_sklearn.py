@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_classifiers_train, check_estima
 import dbern
 import dbern.sklearn as estimators
 from dbern.errors import BudgetError, EnvironmentRefusedError, SpecError
-from dbern.sklearn.estimators import _warn_of_no_ledger
+from dbern.sklearn import _warn_of_no_ledger
 
 RNG = np.random.default_rng(5)
 HOURS = np.clip(RNG.normal(13, 3, (400, 1)), 0.0, 24.0)
@@ -159,7 +159,7 @@ def test_there_is_no_seed():
 @pytest.fixture
 def account(tmp_path, monkeypatch):
     """The URL of a ledger with 10 for rides, and warnings that were not given yet."""
-    monkeypatch.setattr("dbern.sklearn.estimators._fits", itertools.count(1))
+    monkeypatch.setattr("dbern.sklearn._fits", itertools.count(1))
     _warn_of_no_ledger.cache_clear()
     url = f"sqlite:///{tmp_path}/ledger.db"
     dbern.BudgetLedger.create(url)

@@ -22,7 +22,7 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tuning import NAME, Told, _refinement, _told_by, best_of
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import choosing
+from dbern.releasing import publish
 from dbern.strategies.bins import DEGREES, bin_matrix
 from dbern.synopsis import metadata
 from dbern.synopsis.bands import BIAS_SHARE
@@ -376,7 +376,7 @@ def test_a_run_that_would_choose_other_bins_publishes_those_chosen_first(
 
     for write, best in ((stop, 1), (SynopsisWriter.write, 0)):
         monkeypatch.setattr(SynopsisWriter, "write", write)
-        monkeypatch.setattr(choosing, "best_of", lambda *_told, best=best: best)
+        monkeypatch.setattr(publish, "best_of", lambda *_told, best=best: best)
         with nullcontext() if best == 0 else pytest.raises(KeyboardInterrupt):
             dbern.release(spec, client=client)
     told_of = dbern.open(spec.output).metadata["components"][-1]

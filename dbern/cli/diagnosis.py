@@ -284,9 +284,9 @@ def ledger(url: str) -> list[Finding]:
     if not backend.exists():
         mend = f"run: dbern ledger init --ledger {url}"
         return [Finding("ledger", "mend", f"there is none at {backend.url}", mend)]
-    if not isinstance(backend, SqliteBackend):  # its server keeps permissions, locks and disk
-        return [*_content(url), *database(url)]
     path = backend.path
+    if path is None:  # its server keeps permissions, locks and disk
+        return [*_content(url), *database(url)]
     folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
     return [
         _private("ledger file", path, 0o600),

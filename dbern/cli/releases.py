@@ -51,11 +51,11 @@ def plan(
     A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
     and losses) are imported and run here. Plan only specs that you would run as a program.
     """
-    from dbern.ledger import resolve_url
     from dbern.planning.planner import plan as make_plan
     from dbern.planning.spec import ReleaseSpec
     from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
     from dbern.privacy.budget import decimal_text
+    from dbern.system import resolve_url
 
     if table and target_error is not None:
         raise click.UsageError("--table and --target-error exclude each other")

@@ -222,8 +222,7 @@ class Answers:
                 if not self._asks:
                     raise
                 self.content = before
-                click.echo(error.message if isinstance(error, click.BadParameter) else str(error),
-                           err=True)  # fmt: skip
+                click.echo(str(error), err=True)
                 text = None
             else:
                 return str(text)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Condition, Thread
@@ -88,7 +88,7 @@ _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 
 @contextmanager
-def scheduler_there(client: Any) -> Iterator[None]:
+def _scheduler_there(client: Any) -> Iterator[None]:
     """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
     try:
         if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
@@ -101,66 +101,81 @@ def scheduler_there(client: Any) -> Iterator[None]:
         ) from None
 
 
-def threads(client: Any) -> int:
-    """Return the threads of all workers together."""
-    with scheduler_there(client):
-        found = client.nthreads()
-    return sum(n for n in dict_of(found).values() if type(n) is int)
+class DaskWorkers:
+    """The workers of a Dask scheduler, reached by a client; `Threads` can do the same.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        A caller's, in this process, or one of `connect`.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def threads(self) -> int:
+        """Return the threads of all workers together."""
+        with _scheduler_there(self._client):
+            found = self._client.nthreads()
+        return sum(n for n in dict_of(found).values() if type(n) is int)
+
+    def submit(self, task: Callable[..., Any], *arguments: object) -> Any:
+        """Return the future of a task, whose size is the plan's: nothing a user could change."""
+        import dask
+
+        with _scheduler_there(self._client), dask.config.set({_LARGE: sys.maxsize}):
+            return self._client.submit(task, *arguments, pure=False)
+
+    def compute(self, task: Callable[[Any], Any], argument: Any) -> Any:
+        """Return the future of a task of what a Dask graph computes, where that is computed."""
+        made = _delayed(task, argument)
+        with _scheduler_there(self._client):
+            return self._client.compute(made)
+
+    def there(self) -> AbstractContextManager[None]:
+        """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
+        return _scheduler_there(self._client)
+
+    def arriving(self) -> Any:
+        """Return what futures are added to, to come out of it as they finish."""
+        from distributed import as_completed
+
+        return as_completed(loop=self._client.loop)
+
+    def at_work(self) -> bool:
+        """Return whether one takes tasks or is at one; one short of memory only ends its own."""
+        if not self.threads():  # finds a scheduler gone, where the next would repeat old news
+            return False
+        with _scheduler_there(self._client):
+            workers = dict_of(self._client.scheduler_info(n_workers=-1).get("workers")).values()
+        return any(
+            worker.get("status") == "running"
+            or dict_of(dict_of(worker.get("metrics")).get("task_counts")).get("executing")
+            for worker in map(dict_of, workers)
+        )
+
+    def check_memory(self, cost: Cost) -> None:
+        """Refuse workers, or a releasing process, that may use less memory than the plan says."""
+        _check_own_memory(cost.client_bytes)
+        for worker, told in answers(self._client, _say_offer).items():
+            offered, together = told.get("memory"), told.get("threads")
+            if type(offered) is not int or type(together) is not int:
+                raise unlike(worker)
+            needed = cost.memory(together)
+            if 0 < offered < needed:
+                raise EnvironmentRefusedError(
+                    f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
+                    f"{-(-needed // 2**20)} MiB with {together} threads. Start workers with a "
+                    "larger --memory-limit or fewer --nthreads, write a smaller mechanism.k, or "
+                    "write the data in fewer and larger files and row groups."
+                )
 
 
-def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
-    """Return the future of a task; its size is the plan's, and nothing that a user could change."""
-    if type(client) is Threads:
-        return client.submit(task, *arguments)
-    import dask
-
-    with scheduler_there(client), dask.config.set({_LARGE: sys.maxsize}):
-        return client.submit(task, *arguments, pure=False)
-
-
-def computed(client: Any, task: Callable[[Any], Any], argument: Any) -> Any:
-    """Return the future of a task of what a Dask graph computes, where that is computed."""
+def _delayed(task: Callable[[Any], Any], argument: Any) -> Any:
     import dask
 
     # Not looked into: what a task holds is no graph.
-    made = dask.delayed(task, pure=False, traverse=False)(argument)
-    with scheduler_there(client):
-        return client.compute(made)
-
-
-def at_work(client: Any) -> bool:
-    """Return whether a worker takes tasks or is at one; one short of memory only ends its own."""
-    if type(client) is Threads:
-        return True
-    if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
-        return False
-    with scheduler_there(client):
-        workers = dict_of(client.scheduler_info(n_workers=-1).get("workers")).values()
-    return any(
-        worker.get("status") == "running"
-        or dict_of(dict_of(worker.get("metrics")).get("task_counts")).get("executing")
-        for worker in map(dict_of, workers)
-    )
-
-
-def check_memory(client: Any, cost: Cost) -> None:
-    """Refuse workers, or a releasing process, that may use less memory than the plan says."""
-    if type(client) is Threads:  # which are the worker
-        _check_own_memory(max(cost.client_bytes, cost.memory(threads(client))))
-        return
-    _check_own_memory(cost.client_bytes)
-    for worker, told in answers(client, _say_offer).items():
-        offered, together = told.get("memory"), told.get("threads")
-        if type(offered) is not int or type(together) is not int:
-            raise unlike(worker)
-        needed = cost.memory(together)
-        if 0 < offered < needed:
-            raise EnvironmentRefusedError(
-                f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
-                f"{-(-needed // 2**20)} MiB with {together} threads. Start workers with a larger "
-                "--memory-limit or fewer --nthreads, write a smaller mechanism.k, or write the "
-                "data in fewer and larger files and row groups."
-            )
+    return dask.delayed(task, pure=False, traverse=False)(argument)
 
 
 def _say_offer(dask_worker: Any) -> bytes:
@@ -222,8 +237,8 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
 
 
 def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
-    began, told = time.monotonic(), -1
-    while not threads(client) and (waited := time.monotonic() - began) < wait:
+    workers, began, told = DaskWorkers(client), time.monotonic(), -1
+    while not workers.threads() and (waited := time.monotonic() - began) < wait:
         if int(waited) > told:
             told = int(waited)
             progress("waiting for workers, seconds", told, math.ceil(wait))
@@ -250,7 +265,7 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
     """Return what each worker answers; while one is dying all are asked again, until it is gone."""
     end = math.inf
     while True:
-        with scheduler_there(client):
+        with _scheduler_there(client):
             found: dict[str, Any] = client.run(question, on_error="return")
         failures = [one for one in found.values() if isinstance(one, Exception)]
         if not failures:
@@ -286,10 +301,10 @@ class _Task(Future[Any]):
 
 
 class Threads:
-    """Threads of this process in place of a cluster and its client.
+    """Threads of this process in place of a cluster: what `DaskWorkers` can do.
 
-    Decoding and counting release the interpreter's lock, so threads use all cores. They end with
-    the process, whatever they are at: Ctrl-C waits for none.
+    Decoding and counting release the interpreter's lock, so threads use all cores. Ctrl-C waits for
+    none: what has not begun is dropped, and what has ends by itself, or with the process.
 
     Parameters
     ----------
@@ -303,8 +318,6 @@ class Threads:
     ...     print(total.result())
     3
     """
-
-    status = "running"
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -323,23 +336,35 @@ class Threads:
         for _ in range(self._count):
             self._waiting.put(None)
 
-    def nthreads(self) -> dict[str, int]:
-        """Return how many threads there are, like a cluster of one worker."""
-        return {"this process": self._count}
+    def threads(self) -> int:
+        """Return how many there are."""
+        return self._count
 
-    def submit(self, task: Callable[..., Any], *arguments: object, pure: bool = False) -> _Task:
-        """Return the future of a task; futures among its arguments, and in lists, are resolved.
-
-        None is `pure`: each is run.
-        """
-        del pure
+    def submit(self, task: Callable[..., Any], *arguments: object) -> _Task:
+        """Return the future of a task; futures among its arguments, and in lists, are resolved."""
         future = _Task()
         self._waiting.put(partial(_run, future, task, arguments))
         return future
 
-    def compute(self, delayed: Any) -> _Task:
-        """Return the future of what a Dask graph computes, in one thread."""
-        return self.submit(partial(delayed.compute, scheduler="synchronous"))
+    def compute(self, task: Callable[[Any], Any], argument: Any) -> _Task:
+        """Return the future of a task of what a Dask graph computes, in one thread."""
+        return self.submit(partial(_delayed(task, argument).compute, scheduler="synchronous"))
+
+    def there(self) -> AbstractContextManager[None]:
+        """Return what raises nothing: this process is there."""
+        return nullcontext()
+
+    def arriving(self) -> _Arriving:
+        """Return what futures are added to, to come out of it as they finish."""
+        return _Arriving()
+
+    def at_work(self) -> bool:
+        """Return true: they end with the process."""
+        return True
+
+    def check_memory(self, cost: Cost) -> None:
+        """Refuse a process that may use less memory than the plan says."""
+        _check_own_memory(max(cost.client_bytes, cost.memory(self._count)))
 
     def _work(self) -> None:
         while (run := self._waiting.get()) is not None:
@@ -389,13 +414,9 @@ class _Arriving:
         return self._ready.get()
 
 
-def arriving(client: Any) -> Any:
-    """Return what tasks are added to, to come out of it as they finish."""
-    if type(client) is Threads:
-        return _Arriving()
-    from distributed import as_completed
-
-    return as_completed(loop=client.loop)
+def workers_of(client: Client | Threads) -> DaskWorkers | Threads:
+    """Return who counts for a client, or for what `cluster` started in this process."""
+    return client if type(client) is Threads else DaskWorkers(client)
 
 
 @contextmanager

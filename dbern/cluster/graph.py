@@ -13,7 +13,7 @@ import hmac
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,15 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.cluster.connection import (
-    arriving,
-    at_work,
-    computed,
-    scheduler_there,
-    submitted,
-    threads,
-)
-from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
+from dbern.cluster.connection import DaskWorkers, Threads, workers_of
+from dbern.cluster.plain import CLUSTERS, Outcome, opened, packed, printed, unpacked
 from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading
 from dbern.data.parquet import FileFacts, UnreadableFileError, each, file_facts, footer_tag
 from dbern.errors import (
@@ -179,9 +172,9 @@ def _failed(error: BaseException, place: str = "") -> Outcome:
     return Outcome(None, failure="internal", place=_kind(error))
 
 
-def _kind(error: BaseException) -> str:
+def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
     """Return which of Python's exceptions it is: names of others, like texts, may hold values."""
-    return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "builtins")
+    return next(one.__name__ for one in type(error).__mro__ if one.__name__ in known)
 
 
 def _state_tag(state: Int64Array, salt: bytes) -> str:
@@ -284,17 +277,16 @@ def add_up(
     Partial sums are merged eight at a time as soon as they are there, and tasks are submitted a
     few ahead of the workers, so neither records nor partial sums pile up anywhere.
     """
-    window = _AHEAD * max(1, threads(client))
+    workers = workers_of(client)
+    window = _AHEAD * max(1, workers.threads())
     work: list[Callable[[], Future]] = [
-        partial(submitted, client, count, counters, task, salt, index)
+        partial(workers.submit, count, counters, task, salt, index)
         for task, index in passes(counters, tasks)
-    ] + [
-        partial(computed, client, partial(_count_table, counters, salt), one) for one in partitions
-    ]
+    ] + [partial(workers.compute, partial(_count_table, counters, salt), one) for one in partitions]
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    done, active = 0, arriving(client)
+    done, active = 0, workers.arriving()
 
     def submit(depth: int, start: Callable[[], Future]) -> None:
         future = start()
@@ -303,7 +295,7 @@ def add_up(
 
     for start in islice(waiting, window):
         submit(0, start)
-    for future in _arriving(client, active):
+    for future in _arriving(workers, active):
         depth = level.pop(future.key)
         peers = finished.setdefault(depth, [])
         peers.append(future)
@@ -313,9 +305,9 @@ def add_up(
             for start in islice(waiting, 1):
                 submit(0, start)
         if len(peers) == _FAN_IN:
-            submit(depth + 1, partial(submitted, client, merge, finished.pop(depth)))
+            submit(depth + 1, partial(workers.submit, merge, finished.pop(depth)))
     rest = [future for peers in finished.values() for future in peers]
-    return submitted(client, merge, rest)
+    return workers.submit(merge, rest)
 
 
 def centers(
@@ -339,21 +331,22 @@ def centers(
         from files that had changed under the same footers. Or where what a worker sent is not what
         the plan expects.
     """
-    window = _AHEAD * max(1, threads(client))
+    workers = workers_of(client)
+    window = _AHEAD * max(1, workers.threads())
     waiting = iter(pieces)
-    piece_of: dict[str, Piece] = {}
+    piece_of: dict[Any, Piece] = {}
     origins: set[str] = set()
-    active = arriving(client)
+    active = workers.arriving()
 
     def submit(piece: Piece, noise: Noise) -> None:
-        future = submitted(client, sent, total, counters, piece, noise, salt)
+        future = workers.submit(sent, total, counters, piece, noise, salt)
         piece_of[future.key] = piece
         active.add(future)
 
     for piece, noise in islice(waiting, window):
         submit(piece, noise)
-    for future in _arriving(client, active):
-        with scheduler_there(client):
+    for future in _arriving(workers, active):
+        with workers.there():
             try:
                 result = future.result(timeout=_PATIENCE_SECONDS)
             except TimeoutError:  # lost with its worker since
@@ -387,7 +380,7 @@ def _place_of(outcome: Outcome, files: Sequence[FileFacts]) -> str:
     return place if ours else "a place that is unknown here"
 
 
-def _arriving(client: Client, active: Any) -> Iterator[Future]:
+def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
     """Yield futures as they finish; the wait for a cluster without a working worker is bounded.
 
     A result that was lost with its worker since is computed again, and waited for.
@@ -413,7 +406,7 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
         if now - looked < _LOOK_SECONDS:
             continue
         looked = now
-        last_seen = now if at_work(client) else last_seen
+        last_seen = now if workers.at_work() else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(
                 f"For {_PATIENCE_SECONDS} s the cluster has had no workers, or all are paused, "
@@ -423,7 +416,8 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
 
 
 def _given_up(future: Future, status: str) -> ReleaseError:
-    kind = type(future.exception()).__name__ if status == "error" else status
+    # In this process, of a Dask frame, it may be the user's: its type may be made of a record.
+    kind = _kind(future.exception(), _PLACES | CLUSTERS) if status == "error" else status
     return ReleaseError(
         f"A task was given up ({kind}). Bring back workers that are gone, and run the same command "
         "again."

@@ -37,6 +37,8 @@ _THEIRS = {"CommClosedError": OSError, "KilledWorker": Exception, "NoValidWorker
            "NoWorkerError": Exception}  # fmt: skip
 _KNOWN = _OURS | {name: type(name, (base,), {}) for name, base in _THEIRS.items()}
 _UNKNOWN = type("UnknownError", (Exception,), {})
+CLUSTERS = frozenset({*_THEIRS, _UNKNOWN.__name__})
+"""Names of exceptions, besides Python's, that a scheduler tells of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,21 +51,24 @@ class Closed:
 
 def opened(result: object) -> bytes | memoryview:
     """Return the bytes that a task or a question returned, and nothing else."""
-    if type(result) is bytes:
-        return result
-    if isinstance(result, Closed) and result.content is not None:
-        return result.content
-    raise _refused("is not the bytes that this version returns, and was not opened")
+    content = result if type(result) is bytes else _content(result)
+    if content is None:
+        raise _refused("is not the bytes that this version returns, and was not opened")
+    return content
 
 
 def exception_of(sent: object) -> Exception:
     """Return an exception of the kind that pickled bytes name; they are searched, never loaded."""
-    content = sent.content if isinstance(sent, Closed) else None
+    content = _content(sent)
     searched = bytes(content[:_MOST_HEAD_BYTES]) if content is not None else b""
     found = {searched.find(name.encode()): kind for name, kind in _KNOWN.items()}
     found.pop(-1, None)
     # Of several the one that is named first: causes come after what they caused.
     return found[min(found)]() if found else _UNKNOWN()
+
+
+def _content(sent: object) -> bytes | memoryview | None:
+    return sent.content if isinstance(sent, Closed) else None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Stages of plain loops over a block of records, so that all but the last addition is done for
 several records at once; B-splines are added eight at a time. The order of operations on one record
-is that of `add_slowly` in `dbern.counting.adding`, and no operation is fused: the integers are the
+is that of `add_slowly` in `dbern.counting.rows`, and no operation is fused: the integers are the
 same, bit for bit.
 """
 
@@ -21,8 +21,7 @@ from numba.core.cgutils import for_range
 from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
-from dbern.counting.adding import add_slowly
-from dbern.counting.rows import Rows, Terms, require_inside
+from dbern.counting.rows import Rows, Terms, add_slowly, require_inside
 from dbern.types import Int64Array
 
 _BLOCK = 128  # records: what is known of them stays in a core's first cache

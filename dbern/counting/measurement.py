@@ -123,7 +123,7 @@ class Measurement:
     for_charge : callable, optional
         Of (n, charge): the same, where what is measured depends on the charge.
     candidates : tuple of Measurement
-        One of which the released bins choose, by `dbern.releasing.choosing`: of the same bins, with
+        One of which the released bins choose, by `dbern.releasing.publish`: of the same bins, with
         other kernels. Itself is that whose bins are fine enough for all.
     notes : tuple of str
         What a plan says of it.

@@ -37,8 +37,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.adding import add_slowly
-from dbern.counting.rows import Rows, Terms, unit_rows
+from dbern.counting.rows import Rows, Terms, add_slowly, unit_rows
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Exact integer sketches of kernel sums

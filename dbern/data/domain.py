@@ -515,6 +515,9 @@ def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit
 
 
 def _unit(bound: Bound) -> TimeUnit | None:
-    if isinstance(bound, datetime):
-        return TimeUnit.SECONDS
-    return TimeUnit.DAYS if isinstance(bound, date) else None
+    match bound:
+        case datetime():
+            return TimeUnit.SECONDS
+        case date():
+            return TimeUnit.DAYS
+    return None

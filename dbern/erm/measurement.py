@@ -197,7 +197,7 @@ class LinearFunctions(_Released):
     --------
     >>> from dbern.bernstein.reproducing import Linear
     >>> from dbern.data.domain import Axis, Column, Domain
-    >>> from dbern.erm.losses import Logistic
+    >>> from dbern.erm.risk import Logistic
     >>> from dbern.counting.kernel_sums import BySign
     >>> label = BySign(Column("late", "data.label.classes", (False, True)))
     >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))

@@ -40,8 +40,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.kernel_sums import RecordWeights
 from dbern.data.domain import Column, Domain
-from dbern.erm.losses import Loss
-from dbern.erm.risk import Risk
+from dbern.erm.risk import Loss, Risk
 from dbern.erm.solver import Certified, Objective, objective, one_vs_rest
 from dbern.erm.spaces import Space
 from dbern.erm.user import UserLoss

@@ -57,8 +57,7 @@ from functools import cached_property
 import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
-from dbern.erm.losses import Loss
-from dbern.erm.risk import BLOCK, sum_by_pairs
+from dbern.erm.risk import BLOCK, Loss, sum_by_pairs
 from dbern.erm.solver import one_vs_rest
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
@@ -184,7 +183,7 @@ class Separate:
 
     Examples
     --------
-    >>> from dbern.erm.losses import Hinge
+    >>> from dbern.erm.risk import Hinge
     >>> Separate(Hinge(1.0), 3).trace
     3.0
     """

@@ -61,7 +61,6 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Gathering, Memory
 from dbern.data.domain import Column
-from dbern.erm.losses import Logistic
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import (
     LISTED,
@@ -71,6 +70,7 @@ from dbern.erm.objective import (
     Softmax,
     minimized,
 )
+from dbern.erm.risk import Logistic
 from dbern.erm.spaces import LinearFeatures
 from dbern.privacy.keystream import KeyStream, content_words, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.erm.losses import Responses, check_bound
+from dbern.erm.risk import Responses, check_bound
 from dbern.errors import SpecError
 from dbern.system import named_function
 from dbern.types import FloatArray
@@ -144,7 +144,7 @@ class UserLoss(Responses):
         M. The solver clips the derivative there, which keeps a convex loss convex: a declared M
         that is too small changes the model, never the privacy.
     curvature, at_zero, derivative_error : float
-        See `dbern.erm.losses`.
+        See `dbern.erm.risk`.
     bound : float
         Labels are clipped to ``[-bound, bound]``.
 

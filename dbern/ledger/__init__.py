@@ -1,6 +1,6 @@
 """Budgets, reservations and keys: the only package that speaks SQL or holds a release key."""
 
-from dbern.ledger.ledger import BudgetLedger, resolve_url
+from dbern.ledger.ledger import BudgetLedger
 from dbern.ledger.secrets import Staging
 from dbern.ledger.values import (
     Abandoned,
@@ -14,6 +14,7 @@ from dbern.ledger.values import (
     State,
     Terms,
 )
+from dbern.system import resolve_url
 
 __all__ = [
     "Abandoned",

@@ -7,17 +7,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
-from urllib.parse import parse_qsl, urlsplit
+from typing import NoReturn, Self
 
-from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
+from sqlalchemy import Connection
+
+from dbern.errors import (
+    BudgetError,
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+)
 from dbern.ledger import accounts, restore, tables
-from dbern.ledger.postgres import PostgresBackend
+from dbern.ledger.postgres import STAGING, PostgresBackend
 from dbern.ledger.restore import Backend, writing
-from dbern.ledger.secrets import Point
+from dbern.ledger.secrets import (
+    Point,
+    RunRecord,
+    Spool,
+    Staging,
+    dead_staging,
+    destroy_staging,
+    sweep_staging,
+)
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
-from dbern.ledger.underway import ReleaseSecrets
 from dbern.ledger.values import (
     BASIC,
     LIVE,
@@ -33,11 +47,153 @@ from dbern.ledger.values import (
     require_positive,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+from dbern.privacy.keystream import subkey
+from dbern.system import is_postgres, sqlite_path
+
+# --- What a release keeps outside its row while it is under way: key, staging and run record
+
+
+class ReleaseSecrets:
+    """Keys and staging of one ledger's releases; both are destroyed when their release is over."""
+
+    def __init__(self, backend: Backend, ledger_id: str) -> None:
+        self._backend = backend
+        self._ledger_id = ledger_id
+
+    def begin(self, connection: Connection, release_id: str) -> None:
+        """Make the key of a release that is about to be reserved.
+
+        It is there before its row, or with it: a crash leaves an orphan key at most, never a
+        charge without one. The write lock held here keeps `sweep` from taking it for an orphan.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When there is no place for key or staging; nothing is charged.
+        """
+        self._staging_root()
+        self._backend.keys(connection).create(release_id)
+
+    def key(self, reservation: Reservation) -> bytes:
+        """Return the release key, which never leaves the releasing process.
+
+        Raises
+        ------
+        IntegrityError
+            When it is missing or damaged: the release can only be abandoned.
+        """
+        with self._backend.read() as connection:
+            key = self._backend.keys(connection).read(reservation.release_id)
+            if key is None:
+                self._refuse_keyless(connection, reservation)
+        return key
+
+    def staging(self, reservation: Reservation) -> Staging:
+        """Return where the exact center is staged.
+
+        Raises
+        ------
+        IntegrityError
+            When the key is missing.
+        ReleaseError
+            When the directory cannot be made.
+        EnvironmentRefusedError
+            When this process was told no place for it.
+        """
+        return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
+
+    def spool(self, reservation: Reservation) -> Spool:
+        """Return where the rows of a data frame are kept, encrypted; refuses as `staging` does."""
+        directory = self._staging_root() / f"{reservation.release_id}.spool"
+        return Spool(directory, subkey(self.key(reservation), "spool"))
+
+    def run_record(self, release_id: str) -> RunRecord:
+        """Return the private record of a release's runs, which outlives it."""
+        runs = self._backend.runs(self._ledger_id)
+        return RunRecord(None if runs is None else runs / f"{release_id}.jsonl")
+
+    def sweep(self) -> None:
+        """Remove keys, staging and locks of releases that are over.
+
+        Reservation makes its key under the same write lock, so no new key can be swept.
+        """
+        with writing(self._backend) as connection:
+            live = tables.live_ids(connection)
+            try:
+                self._backend.keys(connection).sweep(live)
+                staging = self._backend.staging(self._ledger_id)
+                if staging is not None:
+                    sweep_staging(staging, live)
+                self._backend.sweep_locks(live)
+            except OSError as error:
+                raise EnvironmentRefusedError(
+                    f"ledger: what a finished release left beside {self._backend.url} cannot be "
+                    f"removed: {error.strerror}. Make {error.filename} writable."
+                ) from error
+
+    def left_over(self) -> int:
+        """How many folders of staging belong to no release under way; the next sweep removes them.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When the folder cannot be looked at.
+        """
+        root = self._backend.staging(self._ledger_id)
+        with self._backend.read() as connection:
+            live = tables.live_ids(connection)
+        try:
+            return 0 if root is None else len(dead_staging(root, live))
+        except OSError as error:
+            raise EnvironmentRefusedError(
+                f"ledger: its staging {root} cannot be read ({error.strerror}). Make it readable "
+                "for this user."
+            ) from error
+
+    def destroy(self, reservation: Reservation) -> None:
+        """Remove key and staging of a release that is over.
+
+        Under the write lock, so that no other process's sweep is at the same files.
+        """
+        with writing(self._backend) as connection:
+            try:
+                self._backend.keys(connection).destroy(reservation.release_id)
+                staging = self._backend.staging(self._ledger_id)
+                if staging is not None:
+                    destroy_staging(staging / reservation.release_id)
+                    destroy_staging(staging / f"{reservation.release_id}.spool")
+            except OSError as error:
+                raise ReleaseError(
+                    f"{reservation.title}: is {reservation.state.value}, but its key or staged "
+                    f"center cannot be removed: {error.strerror} ({error.filename}). Make it "
+                    "removable. The next command that opens the ledger removes it."
+                ) from error
+
+    def _refuse_keyless(self, connection: Connection, reservation: Reservation) -> NoReturn:
+        found = tables.identified(connection, reservation.release_id)
+        if found is None or found.state not in LIVE:
+            raise accounts.moved_on(found, reservation.state.value)
+        fate = "is refunded" if found.state is State.RESERVED else "stands"
+        raise IntegrityError(
+            f"{found.title}: its key is missing from {self._backend.keys(connection).where}, so it "
+            f"can never be finished. Give it up (its charge {fate}): "
+            f"{found.abandon_command(self._backend.url)}"
+        )
+
+    def _staging_root(self) -> Path:
+        root = self._backend.staging(self._ledger_id)
+        if root is None or not root.parent.is_dir():
+            what = "is not set" if root is None else f"names {root.parent}, which is no directory"
+            raise EnvironmentRefusedError(
+                f"{STAGING}: {what}. Under a PostgreSQL ledger a release keeps its encrypted "
+                "center there until it is published. Set it to a directory on a disk that every "
+                "process which may go on with the release shares, never where synopses are "
+                "published."
+            )
+        return root
+
 
 # --- The database that a ledger's URL names, and a ledger in it
-
-_SQLITE = "sqlite:///"
-_POSTGRES = "postgresql+psycopg://"
 
 
 def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> Backend:
@@ -55,9 +211,9 @@ def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0)
     dbern.errors.SpecError: ledger: mysql is not available in this version. Write \
 "sqlite:///ledger.db" or "postgresql+psycopg://host/db".
     """
-    if _is_postgres(url):
+    if is_postgres(url):
         return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
-    path = Path(_sqlite_path(url)).resolve()
+    path = Path(sqlite_path(url)).resolve()
     return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
 
 
@@ -88,70 +244,6 @@ def _start_mark(backend: Backend, ledger_id: str) -> None:
     mark = backend.high_water_mark(ledger_id)
     if mark is not None:
         mark.advance(Point(1, 0))
-
-
-def resolve_url(url: str, base: Path) -> str:
-    """Return the ledger's URL, a relative SQLite path taken from `base`, the spec's folder.
-
-    Raises
-    ------
-    SpecError
-        As `backend_of`.
-
-    Examples
-    --------
-    >>> resolve_url("sqlite:///ledger.db", Path("/srv/specs"))
-    'sqlite:////srv/specs/ledger.db'
-    >>> resolve_url("sqlite:////var/ledger.db", Path("/srv/specs"))
-    'sqlite:////var/ledger.db'
-    """
-    if _is_postgres(url):
-        return url
-    return f"{_SQLITE}{base / _sqlite_path(url)}"
-
-
-def _is_postgres(url: str) -> bool:
-    """Return whether it names a PostgreSQL database, in a form that may be used."""
-    asked = _refuse_password(url)
-    if not url.startswith(_POSTGRES):
-        return False
-    if "options" in asked:
-        raise SpecError(
-            "ledger: the URL sets `options`, which the ledger sets itself. Leave them out."
-        )
-    return True
-
-
-def _sqlite_path(url: str) -> str:
-    """Return the file of a SQLite URL; no message repeats a URL, for it may hold a password."""
-    _refuse_password(url)
-    if not url.startswith("sqlite:"):
-        scheme = url.partition(":")[0]
-        what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
-        raise SpecError(f'ledger: {what}. Write "sqlite:///ledger.db" or "{_POSTGRES}host/db".')
-    path = url.removeprefix(_SQLITE)
-    if path in (url, "", ":memory:") or "?" in path or "#" in path:
-        raise SpecError(
-            "ledger: a sqlite URL is three slashes and a file, without options. Write "
-            '"sqlite:///ledger.db", or with an absolute path "sqlite:////srv/ledger.db".'
-        )
-    return path
-
-
-def _refuse_password(url: str) -> set[str]:
-    """Refuse a URL that holds a password; returns the names of its options."""
-    try:
-        parts = urlsplit(url)
-        asked = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        held = parts.password is not None or any("password" in key for key in asked)
-    except ValueError:
-        raise SpecError('ledger: is not a URL. Write one such as "sqlite:///ledger.db".') from None
-    if held:
-        raise SpecError(
-            "ledger: the URL holds a password. Leave it out and give it by a password file "
-            "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)."
-        )
-    return asked
 
 
 # --- The ledger itself

@@ -210,6 +210,9 @@ class PostgresBackend:
         Seconds to wait for another process's transaction.
     """
 
+    path: Path | None = None
+    """No file of this machine."""
+
     def __init__(self, url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
         self.url = url
         self._wait = max(1, round(1000 * busy_timeout))

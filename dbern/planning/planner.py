@@ -54,8 +54,8 @@ from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.system import is_url, one_thread
-from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
+from dbern.targets.density import unit_notes
 from dbern.types import FloatArray
 
 # --- Plan a release

@@ -49,7 +49,7 @@ _LEAST_DELTA: Final = Fraction(1, 10**4000)
 _ROOT_BITS: Final = 200
 
 
-def advanced_ratio(coefficients: int, epsilon: Fraction, delta: Fraction) -> Fraction:
+def _advanced_ratio(coefficients: int, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The least scale over the sensitivity of one coefficient, rounded up.
 
     An upper bound ``1/e`` on ``2 sqrt(2 N ln(1/delta))/epsilon`` (the logarithm, below 10**4, errs
@@ -66,7 +66,7 @@ def advanced_ratio(coefficients: int, epsilon: Fraction, delta: Fraction) -> Fra
 
     Examples
     --------
-    >>> round(float(advanced_ratio(21, Fraction(1), Fraction(1, 10**6))), 6)
+    >>> round(float(_advanced_ratio(21, Fraction(1), Fraction(1, 10**6))), 6)
     48.176818
     """
     if coefficients < 1 or not 0 < epsilon <= 10**6 or not _LEAST_DELTA <= delta < 1:
@@ -103,11 +103,11 @@ def calibrate_advanced_laplace(
 
     so the integers move by at most ``d = floor((S + 2 eta)/g + 1)`` each, and noise of scale
     ``s = ceil(d/e)`` makes each of them e-DP: the theorem at the top applies, with the e of
-    `advanced_ratio`. The proof holds for any g, here the largest power of two at most ``S/1024``,
+    `_advanced_ratio`. The proof holds for any g, here the largest power of two at most ``S/1024``,
     raised only as for Laplace noise in `calibrate_laplace` with eta for cN eta.
 
     Parameters are as there. The noise's sensitivity is ``cN d``: its own `epsilon` is what basic
-    composition promises. Raises `SpecError` as `advanced_ratio`, or as there.
+    composition promises. Raises `SpecError` as `_advanced_ratio`, or as there.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def calibrate_advanced_laplace(
             "noise: the sensitivity must be above 0, eta and bound not below; a constant target "
             "needs no release"
         )
-    ratio = advanced_ratio(coefficients, epsilon, delta)
+    ratio = _advanced_ratio(coefficients, epsilon, delta)
     if math.ceil(ratio) > MAX_SCALE:  # even the coarsest g leaves d at 1
         raise SpecError("noise: too many coefficients for this budget. Lower k or raise epsilon.")
     exponent = max(floor_log2(sensitivity / GRANULES_PER_SENSITIVITY), EXPONENTS.start)

@@ -28,7 +28,7 @@ Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], No
 """Of what is moved, errs, how many values, a budget, and a bound on values, in this order."""
 
 
-def exact_bound(value: float | Fraction) -> Fraction:
+def _exact_bound(value: float | Fraction) -> Fraction:
     """The fraction that a bound is: the one place where a float becomes part of a guarantee.
 
     Raises
@@ -75,12 +75,12 @@ class Sensitivity:
         cls, n: int, function: float, bound: float, derivation: str, norm: float
     ) -> Sensitivity:
         """Of sums over n whose function and values move by so much, in the norm."""
-        return cls(exact_bound(function) / n, exact_bound(bound) / n, derivation, norm)
+        return cls(_exact_bound(function) / n, _exact_bound(bound) / n, derivation, norm)
 
     @classmethod
     def paper(cls, n: int, function: float, values: int) -> Sensitivity:
         """The paper's l1 bound: each of so many values moves by S(F)."""
-        each = exact_bound(function) / n
+        each = _exact_bound(function) / n
         return cls(each, values * each, f"c N S(F) = {values} x S(F)", 1)
 
     def of_each(self) -> Sensitivity:
@@ -141,8 +141,8 @@ class Contract:
         fraction: Fraction,
     ) -> Contract:
         """That of sums over n; `kernel_error` is what it adds to n times the sensitivity."""
-        errors = exact_bound(kernel_error) / n, exact_bound(float_error)
-        return cls(sensitivity, *errors, exact_bound(value_bound), size, fraction)
+        errors = _exact_bound(kernel_error) / n, _exact_bound(float_error)
+        return cls(sensitivity, *errors, _exact_bound(value_bound), size, fraction)
 
 
 def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> Noise:

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.cluster.connection import (
     WAIT_SECONDS,
-    check_memory,
     cluster,
     is_here,
     require_address,
     same_cluster,
+    workers_of,
 )
 from dbern.cluster.graph import Piece, add_up, centers, refuse_shared_steps, share_out
 from dbern.counting.passes import Counters
@@ -566,7 +566,7 @@ def _count(
     with ExitStack() as stack:
         # The key, and what is derived from it, never leaves this process.
         client = stack.enter_context(cluster()) if counters.keyed else connected()
-        check_memory(client, plan.cost)
+        workers_of(client).check_memory(plan.cost)
         records = _records(ledger, spec, plan, frame, reservation, journal)
         files = stack.enter_context(records)
         if reservation.state is State.RESERVED:

@@ -26,6 +26,19 @@ A fitted estimator has ``synopsis_``, the released function as a `dbern.Synopsis
 pickled and given away. What `score` makes of private records is not private.
 """
 
+from __future__ import annotations
+
+import itertools
+import secrets
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
 try:
     import sklearn as _  # noqa: F401
 except ImportError:
@@ -33,15 +46,23 @@ except ImportError:
         "dbern.sklearn needs scikit-learn. Run: pip install 'dbern[sklearn]'"
     ) from None
 
-from dbern.sklearn.estimators import (
-    SVC,
-    GaussianNB,
-    KernelDensity,
-    KernelNB,
-    KernelRegressor,
-    LogisticRegression,
-    Ridge,
-)
+import numpy as np
+import pyarrow as pa
+from scipy.special import log_expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, DensityMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dbern import targets
+from dbern.errors import SpecError
+from dbern.ledger import BudgetLedger, resolve_url
+from dbern.ledger.values import LIVE
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import Budget
+from dbern.releasing.run import abandon, release
+from dbern.synopsis.reader import held
+from dbern.targets import Learner
+from dbern.types import FloatArray
 
 __all__ = [
     "SVC",
@@ -52,3 +73,495 @@ __all__ = [
     "LogisticRegression",
     "Ridge",
 ]
+
+Pair: TypeAlias = Sequence[float]
+Bounds: TypeAlias = Pair | Sequence[Pair] | Mapping[str, Pair]
+"""A pair for all columns, one for each in their order, or one for each by its name."""
+PerAxis: TypeAlias = float | Sequence[float]
+"""A number for all columns, or one for each."""
+
+_FREE = "unaccounted"  # the dataset of a ledger that is gone after the fit
+_PREFIX = "dbern-"  # of temporary folders, which are for their owner alone
+
+
+# --- A release that fails
+
+
+@contextmanager
+def _given_up(ledger: str, dataset: str, name: str) -> Iterator[None]:
+    """Abandon the release of a fit that fails: nobody knows its name to go on with it."""
+    with BudgetLedger.open(ledger) as opened:
+        try:
+            yield
+        except BaseException:
+            found = opened.find(dataset, name)
+            if found is not None and found.state in LIVE:
+                abandon(opened, dataset, name)
+            raise
+
+
+# --- What a process is told once
+
+_fits = itertools.count(1)
+
+
+@cache
+def _warn_of_no_ledger() -> None:
+    warnings.warn(
+        "ledger=None: nothing keeps account of what this fit and others cost together. Write "
+        'ledger="sqlite:///ledger.db", dataset="rides", with a budget from: dbern ledger grant',
+        stacklevel=2,
+    )
+
+
+def _warn_of_a_second_fit() -> None:
+    if next(_fits) == 2:
+        warnings.warn(
+            "A second fit of this process is a second release and a second charge. GridSearchCV, "
+            "cross_val_score and their like pay for every fit, of each candidate and each fold. "
+            "Add them up: dbern ledger status",
+            stacklevel=2,
+        )
+
+
+# --- The estimators' base
+
+
+@dataclass(kw_only=True, eq=False, repr=False)  # scikit-learn's parameters are fields as they are
+class Released(BaseEstimator):
+    """An estimator whose fit is a release; `dbern.sklearn` describes its parameters."""
+
+    learner: ClassVar[type[Learner]]
+    per_axis: ClassVar[str] = ""
+
+    bounds: Bounds | None = None
+    epsilon: str | float | None = None
+    delta: str | float = 0
+    outside: str = "clamp"
+    ledger: str | None = None
+    dataset: str | None = None
+    output: str | Path | None = None
+    mechanism: Mapping[str, Any] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # two fits draw other noise
+        return tags
+
+    def _records(self, X: Any, *y: Any, **how: Any) -> Any:  # noqa: N803 -- scikit-learn's name
+        """Check what is to be fitted, by scikit-learn's rules.
+
+        A row with a missing value is a missing record, and stays: an error for it would depend on
+        the data. What scikit-learn itself refuses, such as a response of NaN, it refuses for the
+        caller, whose data it is, before anything is charged or released.
+        """
+        return validate_data(self, X, *y, dtype=np.float64, ensure_all_finite=False, **how)
+
+    def _points(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return points (m, l) to ask at; a point is the asker's, so none may be missing."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _nearest(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the same, and of what is outside the bounds the nearest point within."""
+        points = self._points(X)
+        return np.clip(points, *self._box)
+
+    @property
+    def _box(self) -> FloatArray:
+        return np.array([(axis.low, axis.high) for axis in self.synopsis_.domain.axes]).T
+
+    def _release(
+        self,
+        records: FloatArray,
+        role: str = "",
+        facts: Mapping[str, Any] | None = None,
+        y: Any = (),
+    ) -> Self:
+        """Release the function of records (n, l), and of a column that has a role."""
+        names = [*getattr(self, "feature_names_in_", map("x{}".format, range(records.shape[1])))]
+        columns = dict(zip(names, records.T, strict=True))
+        data = {"bounds": self._bounds(names), "outside": self.outside}
+        if facts is not None:
+            column = "y"
+            while column in names:
+                column += "_"
+            columns[column], data[role] = y, {"column": column, **facts}
+        name = f"{type(self).__name__}-{secrets.token_hex(8)}"
+        with self._account() as (ledger, dataset, output):
+            spec = ReleaseSpec(
+                release={"name": name, "output": f"{output}/{name}.zarr"},
+                data=data,
+                target=self._target(len(names)),
+                mechanism=dict(self.mechanism or {}),
+                budget={**self._charge, "ledger": ledger, "dataset": dataset},
+            )
+            with _given_up(ledger, dataset, name):
+                self.synopsis_ = held(release(spec, data=pa.table(columns)).synopsis)
+        self.release_name_ = name
+        _warn_of_a_second_fit()
+        return self
+
+    @property
+    def _charge(self) -> dict[str, str]:
+        if self.epsilon is None:
+            raise SpecError("epsilon: is missing. Write epsilon=1, what each fit costs")
+        return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+
+    def _bounds(self, names: Sequence[str]) -> dict[str, list[float]]:
+        given: Any = self.bounds
+        fix = (
+            f"Write bounds=[(low, high), ..] with a pair for each of the {len(names)} columns of "
+            "X, or one pair for all, from what they mean: X.min() would be a look at the data"
+        )
+        if given is None:
+            raise SpecError(f"bounds: are missing. {fix}")
+        try:
+            pairs = [given[name] for name in names] if hasattr(given, "keys") else given
+            each = np.broadcast_to(np.asarray(pairs, dtype=np.float64), (len(names), 2))
+        except (KeyError, TypeError, ValueError):
+            raise SpecError(f"bounds: are not those of X. {fix}") from None
+        return dict(zip(names, each.tolist(), strict=True))
+
+    def _target(self, axes: int) -> dict[str, Any]:
+        """The learner's parameters; it has a default for those that are None."""
+        keys = [key for key in self.learner.model_fields if getattr(self, key, None) is not None]
+        target = {key: np.asarray(getattr(self, key)).tolist() for key in keys}
+        if np.ndim(target.get(self.per_axis, ())) == 0:
+            target[self.per_axis] = [target[self.per_axis]] * axes
+        return {"kind": self.learner.kind, **target}
+
+    @contextmanager
+    def _account(self) -> Iterator[tuple[str, str, str]]:
+        """The ledger and the dataset that pay, and the folder of the synopsis."""
+        with TemporaryDirectory(prefix=_PREFIX) as folder:
+            output = folder if self.output is None else str(self.output).rstrip("/")
+            if self.ledger is None:
+                _warn_of_no_ledger()
+                yield _granted(f"sqlite:///{folder}/ledger.db", **self._charge), _FREE, output
+            elif self.dataset is None:
+                raise SpecError(
+                    'dataset: is missing. Write dataset="rides", the name of the account that pays '
+                    "in the ledger"
+                )
+            else:
+                yield resolve_url(self.ledger, Path.cwd()), self.dataset, output
+
+
+def _granted(ledger: str, epsilon: str, delta: str) -> str:
+    """Make a ledger that can pay one release."""
+    charge = Budget.parse(epsilon, delta)
+    BudgetLedger.create(ledger)
+    with BudgetLedger.open(ledger) as opened:
+        opened.grant(_FREE, charge)
+    return ledger
+
+
+# --- Densities
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelDensity(DensityMixin, Released):
+    """Kernel density of up to six columns.
+
+    Parameters
+    ----------
+    bandwidth : float or sequence of float
+        Of all columns or of each, in their units.
+    outside : str
+        "drop": a row outside the bounds is counted in n alone.
+
+    Examples
+    --------
+    >>> KernelDensity(bounds=(0, 24), epsilon=1, bandwidth=1.0)
+    KernelDensity(bandwidth=1.0, bounds=(0, 24), epsilon=1)
+    """
+
+    learner: ClassVar[type[Learner]] = targets.KernelDensity
+    per_axis: ClassVar[str] = "bandwidth"
+
+    bandwidth: PerAxis | None = None
+    kernel: str | None = None
+    outside: str = "drop"
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Release the density of the rows of X."""
+        del y
+        return self._release(self._records(X))
+
+    def score_samples(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the logarithm of the density at each point (m,).
+
+        Where the released density is below the standard deviation of its noise, also outside the
+        bounds, it counts as that: noise cannot be told from less, and the logarithm is finite.
+        """
+        points = self._points(X)
+        (array,) = self.synopsis_.arrays
+        least = array.deviation(array.smoothing(array.order))
+        found = np.fmax(self.synopsis_(points), least)  # of a NaN and a number it is the number
+        return np.asarray(np.log(found))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Return the sum of the logarithms of the density at points: their log-likelihood."""
+        del y
+        return float(self.score_samples(X).sum())
+
+
+# --- Regressions
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Regressor(RegressorMixin, Released):
+    y_bounds: Pair | None = None
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the regression of y on the columns of X."""
+        if self.y_bounds is None:
+            raise SpecError(
+                "y_bounds: are missing. Write y_bounds=(low, high), from what y means: values "
+                "outside are moved to them"
+            )
+        records, responses = self._records(X, y, y_numeric=True)
+        bounds = np.asarray(self.y_bounds).tolist()
+        return self._release(records, "response", {"bounds": bounds}, responses)
+
+    def predict(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the response at each point (m,); of one outside the bounds, at the nearest."""
+        points = self._nearest(X)
+        return np.asarray(self.synopsis_(points))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelRegressor(_Regressor):
+    """Nadaraya-Watson regression on up to six columns.
+
+    Parameters
+    ----------
+    bandwidth : float or sequence of float
+        Of all columns or of each, in their units.
+
+    Examples
+    --------
+    >>> KernelRegressor(bounds=(0, 24), y_bounds=(0, 60), epsilon=1, bandwidth=1.0).kernel
+    """
+
+    learner: ClassVar[type[Learner]] = targets.NadarayaWatson
+    per_axis: ClassVar[str] = "bandwidth"
+
+    bandwidth: PerAxis | None = None
+    kernel: str | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Ridge(_Regressor):
+    """Linear or quadratic least squares, solved of released moments of up to 63 columns.
+
+    Parameters
+    ----------
+    C : "auto" or float
+        The paper's: scikit-learn's alpha is n/C, of columns that their bounds map to [0, 1].
+    degree : 1 or 2
+        2 adds the products of two columns, and their squares, each moved to [-1, 1].
+
+    Attributes
+    ----------
+    coef_ : array (l,)
+        With degree 2 those of products follow, in the order of ``synopsis_.regression()``.
+    intercept_ : float
+        Of the function, which predictions are within the bounds of X and y.
+
+    Examples
+    --------
+    >>> Ridge(bounds=(0, 24), y_bounds=(0, 60), epsilon="1/3").epsilon
+    '1/3'
+    """
+
+    learner: ClassVar[type[Learner]] = targets.RidgeRegression
+    method: ClassVar[Literal["moments"]] = "moments"
+
+    C: float | str | None = None
+    degree: int | None = None
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the moments of X and y, and solve the regression of y."""
+        super().fit(X, y)
+        found = self.synopsis_.regression()
+        self.coef_, self.intercept_ = np.array([*found.coefficients.values()]), found.intercept
+        return self
+
+
+# --- Classifiers
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Classifier(ClassifierMixin, Released):
+    classes: Sequence[Any] | None = None
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the classifier of the labels y by the columns of X.
+
+        A row whose label is not one of the classes contributes nothing: to refuse it would tell of
+        the data.
+        """
+        if self.classes is None:
+            raise SpecError(
+                'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
+                "they are public, and never looked up in y"
+            )
+        records, labels = self._records(X, y)
+        check_classification_targets(labels)
+        classes = np.unique(self.classes)
+        text, given = (one.dtype.kind in "US" for one in (classes, labels))
+        if text != given and labels.dtype.kind != "O":  # of the schema, whatever the values are
+            raise SpecError("classes: are text and y holds numbers, or y text. Write both alike")
+        own = {label: label for label in classes.tolist()}
+        known = pa.array([own.get(label) for label in labels.tolist()], pa.array([*own]).type)
+        self._release(records, "label", {"classes": [*own]}, known)
+        self.classes_ = classes
+        return self
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Return the class of each point (m,); of one outside the bounds that of the nearest."""
+        found = self._decisions(X)
+        codes = found.argmax(axis=1) if found.ndim == 2 else (found > 0).astype(np.intp)
+        return self.classes_[codes]
+
+    def _decisions(self, X: Any) -> FloatArray:  # noqa: N803
+        points = self._nearest(X)
+        return np.asarray(self.synopsis_.decision_function(points))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Probable(_Classifier):
+    def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the probability of each class at each point (m, classes)."""
+        points = self._nearest(X)
+        return np.asarray(self.synopsis_.predict_proba(points))
+
+    def predict_log_proba(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(_Probable):
+    """Linear logistic regression; of more than two classes, one of each against the rest.
+
+    Parameters
+    ----------
+    C : float
+        The paper's: scikit-learn's C is C/n, of columns that their bounds map to [0, 1].
+    constant : float
+        Of the constant feature that stands for an intercept; 0 for none.
+
+    Attributes
+    ----------
+    coef_ : array (1, l) or (classes, l)
+    intercept_ : array (1,) or (classes,)
+
+    Examples
+    --------
+    >>> LogisticRegression(bounds=(0, 1), classes=["no", "yes"], epsilon=0.5, C=100).C
+    100
+    """
+
+    learner: ClassVar[type[Learner]] = targets.LogisticRegression
+
+    C: float | str | None = None
+    constant: float | None = None
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the weights of the model of the labels y by the columns of X.
+
+        A row whose label is not one of the classes contributes nothing.
+        """
+        super().fit(X, y)
+        low, high = self._box
+        corners = np.where(np.eye(len(low) + 1, len(low), -1), high, low)  # linear: these say all
+        first, *others = np.asarray(self.synopsis_.decision_function(corners))
+        slopes = np.atleast_2d((np.array(others) - first).T) / (high - low)
+        self.coef_, self.intercept_ = slopes, np.atleast_1d(first) - slopes @ low
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return log odds of the second of two classes (m,), or of each class (m, classes)."""
+        return self._decisions(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the probability of each class (m, classes); of more than two, made to sum to 1."""
+        found = self._decisions(X)
+        odds = found if found.ndim == 2 else np.column_stack([-found, found])
+        return np.asarray(softmax(log_expit(odds), axis=1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVC(_Classifier):
+    """Support vector machine with a Gaussian kernel, on up to six columns.
+
+    Parameters
+    ----------
+    length_scale : float or sequence of float
+        s of the kernel ``exp(-|x - y|^2 / (2 s^2))``, of all columns or of each, in their units:
+        scikit-learn's gamma is ``1 / (2 s^2)``.
+    C : "auto" or float
+        The paper's: scikit-learn's C is C/n. "auto", the default, follows from rows and epsilon.
+
+    Examples
+    --------
+    >>> SVC(bounds=(0, 1), classes=[0, 1], epsilon=1, length_scale=0.2).length_scale
+    0.2
+    """
+
+    learner: ClassVar[type[Learner]] = targets.SupportVectorMachine
+    per_axis: ClassVar[str] = "length_scale"
+
+    length_scale: PerAxis | None = None
+    C: float | str | None = None
+
+    def decision_function(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return what decides (m,), above 0 for the second of two classes, or (m, classes)."""
+        return self._decisions(X)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GaussianNB(_Probable):
+    """Naive Bayes with Gaussian likelihoods.
+
+    Parameters
+    ----------
+    std_floor : float or sequence of float
+        The least standard deviation of a likelihood, of all columns or of each, in their units.
+
+    Examples
+    --------
+    >>> GaussianNB(bounds=(0, 1), classes=[0, 1], epsilon=1, std_floor=0.05).std_floor
+    0.05
+    """
+
+    learner: ClassVar[type[Learner]] = targets.GaussianNaiveBayes
+    per_axis: ClassVar[str] = "std_floor"
+
+    std_floor: PerAxis | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelNB(_Probable):
+    """Naive Bayes with kernel density likelihoods.
+
+    Parameters
+    ----------
+    bandwidth : float or sequence of float
+        Of all columns or of each, in their units.
+
+    Examples
+    --------
+    >>> KernelNB(bounds=(0, 1), classes=[0, 1], epsilon=1, bandwidth=0.1).bandwidth
+    0.1
+    """
+
+    learner: ClassVar[type[Learner]] = targets.NaiveBayes
+    per_axis: ClassVar[str] = "bandwidth"
+
+    bandwidth: PerAxis | None = None
+    kernel: str | None = None

@@ -15,16 +15,14 @@ from importlib.metadata import entry_points
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
-from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.density import KernelDensity, NadarayaWatson
+from dbern.targets.density import KernelDensity, NadarayaWatson, axis_kernels
 from dbern.targets.functional_mean import FunctionalMean
-from dbern.targets.kernel_erm import KernelERM
+from dbern.targets.kernel_erm import KernelERM, SupportVectorMachine
 from dbern.targets.linear import LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.oracle import Oracle
 from dbern.targets.priestley_chao import PriestleyChao
-from dbern.targets.support_vectors import SupportVectorMachine
 
 __all__ = [
     "FunctionalMean",

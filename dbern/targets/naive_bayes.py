@@ -105,8 +105,8 @@ from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.strategies.base import Bound, Entries, Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
-from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths, Way
+from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import kernel_bayes_notes
 from dbern.targets.predictions import bayes_notes
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array

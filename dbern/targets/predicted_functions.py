@@ -19,7 +19,7 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.combination import Combination
-from dbern.erm.losses import Loss
+from dbern.erm.risk import Loss
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.families import covariance_of

@@ -84,8 +84,8 @@ from dbern.data.domain import Axis, Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.strategies.base import AxisStrategy, Bound, Slab
 from dbern.strategies.bias import KernelMixture
-from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
+from dbern.targets.density import axis_kernels
 from dbern.targets.linear import of_responses
 from dbern.targets.predicted_functions import sum_notes
 from dbern.targets.predictions import TypicalResponses

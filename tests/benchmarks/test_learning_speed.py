@@ -22,8 +22,7 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.reproducing import Gaussian
-from dbern.erm.losses import Hinge, Logistic, Loss
-from dbern.erm.risk import Risk
+from dbern.erm.risk import Hinge, Logistic, Loss, Risk
 from dbern.erm.solver import Certified, Expansion
 from dbern.erm.spaces import ProjectedGaussian
 from dbern.privacy.keystream import content_buckets

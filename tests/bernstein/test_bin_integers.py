@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.basis import _cell_of
 from dbern.bernstein.kernels import Gaussian
-from dbern.counting import adding
+from dbern.counting import rows as adding
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.loops import add_rows
 from dbern.counting.rows import Rows

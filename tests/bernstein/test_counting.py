@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from dbern import compiling
 from dbern.counting import loops as compiled
 from dbern.counting import moments as dispatching
-from dbern.counting.adding import add_slowly
 from dbern.counting.loops import add_rows
 from dbern.counting.moments import Cells, MomentSketch
-from dbern.counting.rows import EQUAL, Rows, Terms, strides, unit_rows
+from dbern.counting.rows import EQUAL, Rows, Terms, add_slowly, strides, unit_rows
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)

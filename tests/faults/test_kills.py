@@ -33,8 +33,8 @@ STATES = [
     ("dbern.synopsis.writer:publish", 1, "before", "spent"),
     ("dbern.synopsis.writer:publish", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
-    ("dbern.ledger.underway:ReleaseSecrets.destroy", 1, "before", "committed"),
-    ("dbern.ledger.underway:destroy_staging", 1, "before", "committed"),
+    ("dbern.ledger.ledger:ReleaseSecrets.destroy", 1, "before", "committed"),
+    ("dbern.ledger.ledger:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
 

@@ -19,8 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.erm.losses import Hinge
-from dbern.erm.risk import Risk
+from dbern.erm.risk import Hinge, Risk
 from dbern.erm.solver import Expansion
 from dbern.errors import SpecError
 from dbern.types import FloatArray

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from exact_learning import EIGHTY_BITS, LOSSES
 
-from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Square
 from dbern.erm.user import UserLoss
 from dbern.errors import SpecError
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dbern.erm import objective
-from dbern.erm.losses import Hinge, Huber
 from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax, minimized
+from dbern.erm.risk import Hinge, Huber
 from dbern.errors import SpecError
 
 SOLVERS = [minimized, objective._accelerated, objective._plain]

@@ -14,8 +14,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
 from dbern.bernstein.reproducing import Linear
-from dbern.erm.losses import Hinge, Logistic, Square
-from dbern.erm.risk import Risk
+from dbern.erm.risk import Hinge, Logistic, Risk, Square
 from dbern.erm.solver import Certified, DualObjective, Expansion
 from dbern.errors import SpecError
 

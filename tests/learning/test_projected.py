@@ -12,8 +12,7 @@ from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.erm import solver as objectives
-from dbern.erm.losses import Logistic
-from dbern.erm.risk import Risk, state_error, value_error
+from dbern.erm.risk import Logistic, Risk, state_error, value_error
 from dbern.erm.solver import Certified
 from dbern.erm.spaces import ProjectedGaussian
 

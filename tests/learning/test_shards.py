@@ -10,8 +10,7 @@ from fitting import solve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.erm.losses import Hinge, Huber, Logistic
-from dbern.erm.risk import Risk
+from dbern.erm.risk import Hinge, Huber, Logistic, Risk
 from dbern.erm.solver import Certified
 from dbern.privacy.keystream import content_buckets, content_words, subkey
 

@@ -23,8 +23,14 @@ from exact_learning import (
 from fitting import problem_of, solve
 
 from dbern.erm import solver as objectives
-from dbern.erm.losses import Hinge
-from dbern.erm.risk import Risk, _prediction_error, mean_state_error, state_error, value_error
+from dbern.erm.risk import (
+    Hinge,
+    Risk,
+    _prediction_error,
+    mean_state_error,
+    state_error,
+    value_error,
+)
 from dbern.erm.solver import (
     Certified,
     DualObjective,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.errors import SpecError
-from dbern.privacy.advanced import advanced_ratio, calibrate_advanced_laplace
+from dbern.privacy.advanced import _advanced_ratio, calibrate_advanced_laplace
 from dbern.privacy.calibration import LaplaceNoise
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
@@ -42,7 +42,7 @@ def true_delta(scale: float, moved: int, coefficients: int, epsilon: float) -> f
 
 def holds(coefficients: int, epsilon: Fraction, delta: Fraction) -> bool:
     try:
-        advanced_ratio(coefficients, epsilon, delta)
+        _advanced_ratio(coefficients, epsilon, delta)
     except SpecError:
         return False
     return True
@@ -71,14 +71,14 @@ def test_the_exact_loss_keeps_its_delta_wherever_the_proof_holds(
     largest = largest_epsilon(coefficients, delta)
     for share in (Fraction(1), Fraction(1, 2), Fraction(1, 20)):
         epsilon = share * largest
-        scale = 8 * advanced_ratio(coefficients, epsilon, delta)
+        scale = 8 * _advanced_ratio(coefficients, epsilon, delta)
         found = true_delta(float(scale), 8, coefficients, float(epsilon))
         assert found <= float(delta)
 
 
 def test_the_bound_says_something() -> None:
     epsilon, delta = Fraction(1), Fraction(1, 100)
-    scale = float(8 * advanced_ratio(400, epsilon, delta))
+    scale = float(8 * _advanced_ratio(400, epsilon, delta))
     assert true_delta(scale / 4, 8, 400, 1.0) > float(delta)
 
 
@@ -87,7 +87,7 @@ def test_the_papers_scale_is_not_private_where_its_proof_does_not_hold() -> None
     scale = 8 * 2 * math.sqrt(2 * coefficients * math.log(1 / delta)) / epsilon
     assert true_delta(scale, 8, coefficients, epsilon) > 0.9
     with pytest.raises(SpecError, match=r"mechanism.noise: .*not proved.*. Write"):
-        advanced_ratio(coefficients, Fraction(epsilon), Fraction(1, 10))
+        _advanced_ratio(coefficients, Fraction(epsilon), Fraction(1, 10))
 
 
 @pytest.mark.parametrize("coefficients", SIZES)
@@ -105,7 +105,7 @@ def test_the_ratio_is_the_papers_rounded_up(
 ) -> None:
     if not holds(coefficients, epsilon, delta):
         return
-    ratio = advanced_ratio(coefficients, epsilon, delta)
+    ratio = _advanced_ratio(coefficients, epsilon, delta)
     # (ratio epsilon / 2)^2 = 2 N ln(1/delta) to within the rounding, compared in high precision
     squared = (ratio * epsilon / 2) ** 2 / (2 * coefficients)
     odds = Fraction(1, 1) / delta
@@ -121,7 +121,7 @@ def test_the_logarithm_and_the_root_are_rounded_up() -> None:
     # ln 2 and sqrt to 60 digits, from their series: nothing of the code under test
     ln2 = sum(Fraction(1, n * 2**n) for n in range(1, 300))
     for coefficients in (1, 2, 21, 10**6):
-        ratio = advanced_ratio(coefficients, Fraction(1, 10), Fraction(1, 2))
+        ratio = _advanced_ratio(coefficients, Fraction(1, 10), Fraction(1, 2))
         excess = (ratio * Fraction(1, 20)) ** 2 - 2 * coefficients * ln2
         assert 0 < excess < Fraction(1, 10**25)
 
@@ -138,7 +138,7 @@ def test_parameters(
     each, rest = divmod(noise.l1_sensitivity_granules, n)
     assert rest == 0
     assert each <= (moved + 2 * eta) / g + 1 < each + 1
-    ratio = advanced_ratio(n, epsilon, delta)
+    ratio = _advanced_ratio(n, epsilon, delta)
     assert noise.scale - 1 < each * ratio <= noise.scale
     assert (bound + eta) / g + Fraction(1, 2) < 2**62
     if g > moved / 1024:  # raised: half of it would have broken a limit

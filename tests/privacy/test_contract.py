@@ -12,7 +12,7 @@ from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise, calibrate_laplace
-from dbern.privacy.contract import Contract, Sensitivity, exact_bound, law_of, require_one_charge
+from dbern.privacy.contract import Contract, Sensitivity, _exact_bound, law_of, require_one_charge
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
 
 ONE = Fraction(1)
@@ -76,7 +76,7 @@ def test_gaussian_noise_needs_a_delta():
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e-300, Fraction(-1)])
 def test_what_bounds_nothing_is_refused(value):
     with pytest.raises(SpecError, match="State a finite number"):
-        exact_bound(value)
+        _exact_bound(value)
 
 
 @pytest.mark.parametrize("name", ["kernel", "floats", "bound"])

@@ -25,7 +25,14 @@ import dbern
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import _recipes, guarantee_of, synopsis_page
 from dbern.reporting.live import live
-from dbern.reporting.pictures import CLASSES, INK, SCHEMES, _channels, class_colour, picture_of
+from dbern.reporting.pictures import (
+    CLASSES,
+    INK,
+    SCHEMES,
+    _channels,
+    class_colour,
+    picture_of,
+)
 from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
 

@@ -20,10 +20,10 @@ from dbern.bernstein.reproducing import Linear
 from dbern.cluster.connection import Threads
 from dbern.counting.kernel_sums import BySign
 from dbern.data.domain import Axis, Column, Domain
-from dbern.erm.losses import Hinge, Logistic
 from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import LISTED
 from dbern.erm.perturbed import CONSTANT, MOST_SMOOTH, ROUNDED, PerturbedFunctions
+from dbern.erm.risk import Hinge, Logistic
 from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan

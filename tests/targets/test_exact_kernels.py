@@ -27,7 +27,7 @@ from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
 from dbern.counting.passes import StoppedError
-from dbern.erm.losses import Logistic
+from dbern.erm.risk import Logistic
 from dbern.erm.solver import Certified, objective
 from dbern.erm.user import Secant, UserLoss
 from dbern.planning.planner import plan_files

@@ -173,7 +173,7 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
     def unproved(*args, **given):
         return replace(KernelSum(*args, **given), added_sensitivity=None)
 
-    monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", unproved)
+    monkeypatch.setattr("dbern.targets.density.KernelSum", unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
@@ -225,6 +225,6 @@ def test_a_measurement_that_spends_less_than_nothing_is_refused(monkeypatch):
     def hidden(*args, **given):
         return replace(KernelSum(*args, **given), spent=Fraction(-1, 2))
 
-    monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", hidden)
+    monkeypatch.setattr("dbern.targets.density.KernelSum", hidden)
     with pytest.raises(dbern.SpecError, match="spends less than 0"):
         plan_files(CASES["density"].spec(1, 2, "laplace"), ())

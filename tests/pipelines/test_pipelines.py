@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cli import metrics as due
+from dbern.cli import metrics
 from dbern.privacy.budget import Budget
 from pipelines import catch_up, commands, score
 from pipelines.generated import generate, risk, trips, write
@@ -113,7 +113,8 @@ def test_what_ends_a_round(monkeypatch, codes, tried, code):
 
 
 def test_the_examples_of_what_is_due_hold():
-    assert doctest.testmod(due) == (0, 3)
+    (examples,) = doctest.DocTestFinder().find(metrics.due, globs=vars(metrics))
+    assert doctest.DocTestRunner().run(examples) == (0, 3)
 
 
 def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):

@@ -8,13 +8,12 @@ import pickle
 import re
 import signal
 import time
+from importlib import import_module
 from pathlib import Path
 
 import cloudpickle
 import numpy as np
-import processes
 import pytest
-import runner
 from object_server import KEY, SECRET
 
 import dbern
@@ -274,8 +273,10 @@ KILLS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "call", "when"), KILLS)
 def test_a_release_killed_at_any_put_goes_on(
-    project, bucket, undisturbed, tmp_path_factory, place, call, when
+    project, bucket, undisturbed, tmp_path_factory, monkeypatch, place, call, when
 ):
+    monkeypatch.syspath_prepend(Path(__file__).parent / "faults")
+    processes, runner = map(import_module, ("processes", "runner"))
     remote(project, bucket, **SMALL)
     output = tmp_path_factory.mktemp("client") / "said"
     processes.prepare()

@@ -26,7 +26,7 @@ from projects import Draws, Project, Ran, fix_reservations, objects, records
 
 from dbern import certificate
 from dbern.ledger import sqlite
-from dbern.planning import plans, tuning
+from dbern.planning import tuning
 from dbern.system import memory_limit
 
 # However slow the machine is: not even the drawing of examples is timed.
@@ -154,7 +154,7 @@ def kept_noise_bounds() -> Iterator[None]:
     """More of the bounds that this process has computed stay: its specs come again and again."""
     found = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (certificate, plans, tuning):
+        for module in (certificate, tuning):
             patch.setattr(module, "noise_bound", found)
         yield
 

@@ -16,7 +16,7 @@ from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import told_error
+from dbern.certificate import chosen_noise, told_error
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -24,7 +24,8 @@ from dbern.planning.tuning import NAME, Told, _refinement, _told_by, best_of
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
 from dbern.strategies.bins import DEGREES, bin_matrix
-from dbern.synopsis import metadata
+from dbern.synopsis import bands, metadata
+from dbern.synopsis.arrays import smoothings
 from dbern.synopsis.bands import BIAS_SHARE
 from dbern.synopsis.writer import SynopsisWriter
 
@@ -338,6 +339,26 @@ def test_a_promise_holds_whichever_bins_are_chosen(told_well):
             str(Fraction("0.05") * Fraction(4, 5) * (1 - BIAS_SHARE)), about="any-database"
         ).noise
     )
+
+
+def test_an_order_that_is_chosen_later_has_its_part_of_what_numbers_may_fail_with(
+    told_well, monkeypatch
+):
+    """Their noise is one for all orders: the part of each pays for it."""
+    spec, plan = told_well
+    given = centers(spec, plan, {"x": np.linspace(0, 1, 1000)})
+    (follows,) = synopsis_of(spec, plan, given, bytes(32))._bracketed
+    planned, parts = follows.array.smoothing(follows.array.order), []
+    monkeypatch.setattr(
+        bands,
+        "chosen_noise",
+        lambda noise, beta, *facts: parts.append(beta) or chosen_noise(noise, beta, *facts),
+    )
+    for selected in (False, True):
+        follows.band(planned, Fraction(1, 20), 1, selected=selected)
+    count = len(smoothings(follows.array.strategy, follows.array.order))
+    assert parts == [Fraction(1, 20) * (1 - BIAS_SHARE) / one for one in (1, count)]
+    assert count > 1
 
 
 def preference(spec, plan, columns, key=bytes(32)):

@@ -182,20 +182,19 @@ class Bracketed:
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
         rest = beta * (1 - BIAS_SHARE)
+        count = len(smoothings(array.strategy, array.order)) if selected else 1
 
-        def noise(beta: Fraction, beside: Beside) -> float:
-            found = array.bound(smoothing, beta, at_once, selected=selected, beside=beside)
+        def noise(part: Fraction, beside: Beside) -> float:  # one smoothing's of so many
+            found = array.bound(smoothing, part * count, at_once, selected=selected, beside=beside)
             return found.noise
 
         sure = array.bound(smoothing, rest, at_once, selected=selected)
         promised = math.inf
         if promise:
-            alone, both = chosen_noise(noise, rest, promise.noise, promise.among)
+            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.among)
             if promise.among > 1 or both - sure.noise <= _WORTH * sure.approximation:
                 sure, promised = replace(sure, noise=alone), promise.approximation + both - alone
-        if selected:
-            at_once *= len(smoothings(array.strategy, array.order))
-        at_once *= array.approximation.choices
+        at_once *= count * array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, min(sure.approximation, promised))
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))

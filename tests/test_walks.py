@@ -36,14 +36,14 @@ CEILINGS = {
                                          # and lower bounds are one more each; so are the rows, and
                                          # the threads that tasks are given to where no cluster is
     # what there is
-    "modules": 149,                      # 85: those that read what strangers wrote were added,
+    "modules": 150,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest,
                                          # `cli.metrics` for other tools;
                                          # 7 for bands, lower bounds and least squares;
                                          # 16 for questions, objective perturbation, live reports,
                                          # frames and estimators
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 52_090,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 52_330,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures; 1300
                                          # for bands and lower bounds; 1000 for least squares;
                                          # 4700 for questions, objective perturbation, categories,

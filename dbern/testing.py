@@ -23,6 +23,7 @@ from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import FAMILIES
 from dbern.privacy.mechanism import to_grid
+from dbern.strategies import noise_names
 from dbern.targets import Learner, known
 from dbern.types import FloatArray, Int64Array
 
@@ -289,7 +290,7 @@ def _ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -
 def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
     """What the planned law is calibrated to, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
-    family = next(one for one in FAMILIES if planned.noise.kind in one.kinds.values())
+    family = next(one for one in FAMILIES if planned.noise.kind in noise_names(one).values())
     if family.norm < math.inf:
         return family.norm, family.moved(law)
     # The move of any one value, whose number is part of the law.

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import dbern
 from dbern.privacy.budget import Neighbors, PrivacyUnit
 from dbern.releasing import publish
 
@@ -340,11 +341,12 @@ def test_a_planted_leak_is_caught(traces, monkeypatch, plant):
     assert LEAKS[plant] in differences(base, other)
 
 
-def test_no_log_holds_a_record_the_key_or_the_salt(project, run, fixed, caplog):
+def test_no_log_holds_a_record_the_key_or_the_salt(project, run, client, fixed, caplog):
     log_everything(caplog)
     columns = {"x": [3.1415926535] * 60, "y": [0.2718281828] * 60}
     project.write(columns)
     assert run("release", "release.toml").code == 0
+    dbern.release(project.twin("cluster").spec(), client)
     logged = "\n".join(f"{r.getMessage()} {r.exc_text}" for r in caplog.records)
     assert "distributed" in {r.name.partition(".")[0] for r in caplog.records}
     for private in ("3.14159", "0.27182", repr(bytes(range(32))), bytes(range(32)).hex(),

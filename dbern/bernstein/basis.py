@@ -400,3 +400,23 @@ def bin_products(
         of_bins[bins, bins] += left @ beta
         of_values[bins] += left @ values[:, own].T
     return of_bins, of_values
+
+
+def chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
+    """Return nodes in [-1, 1], and what takes values there to coefficients of T_0, T_1, ..
+
+    Examples
+    --------
+    >>> nodes, analysis = chebyshev(3)
+    >>> (analysis @ (2 * nodes**2 - 1)).round(12).tolist()
+    [0.0, -0.0, 1.0]
+    """
+    angles = (np.arange(count) + 0.5) * np.pi / count
+    analysis = cosines(angles, count).T * (2 / count)
+    analysis[0] /= 2
+    return np.cos(angles), analysis
+
+
+def cosines(angles: FloatArray, count: int) -> FloatArray:
+    """Return ``T_a(cos theta)`` of Chebyshev polynomials T_0, T_1, .., shape (.., count)."""
+    return np.cos(angles[..., None] * np.arange(count))

@@ -43,6 +43,7 @@ from dbern.planning.predicted import (
 )
 from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import NoiseFamily
+from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
@@ -591,6 +592,8 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
 
 CANDIDATES = {"binned": _binned_candidates, "spectral": _spectral_candidates, "": _plain_candidates}
 """By what is released, in the order in which they are tried: what wins most often goes first."""
+
+CANDIDATES |= {one.kind: one.candidates for one in STRATEGIES if one.kind not in CANDIDATES}
 
 
 # --- Candidates for kernels that are not products over axes

@@ -50,6 +50,7 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
+from dbern.strategies import STRATEGY_KINDS, noise_names
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.strategies.limits import LowerBound, strongest_bound
@@ -473,10 +474,10 @@ def choose(
     if family is PAPER:
         h = h or (_PAPER_H,) * measurement.domain.dimensions
         k = k or _paper_k(measurement, settings, max(h))
-    plain_only = noise == family.plain or len(family.kinds) == 1
+    plain_only = noise == family.plain or not family.others
     if k is not None and h is not None and plain_only:
         return LatticeStrategy(Lattice(k)), h, family
-    if noise == family.kinds.get("spectral"):
+    if noise == noise_names(family).get("spectral"):
         require_positive_definite(measurement.kernels)
     best: Candidate | None = None
     for one in settings.families:
@@ -513,7 +514,7 @@ def _asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
 
 def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
     """Return what may be released with a family: where more is asked or chosen of bins, these."""
-    named = [kind for kind, name in family.kinds.items() if settings.noise in ("auto", name)]
+    named = [kind for kind, name in noise_names(family).items() if settings.noise in ("auto", name)]
     bins = measurement.candidates or _asked_of(measurement, settings) or settings.tune
     return [kind for kind in named if kind == "binned" or not bins]
 
@@ -549,9 +550,9 @@ def _without_delta(
     strategy, h, family = ways[one.name]
     ours = best = problem_of(one, settings, family).candidate(strategy, h)
     pure, to_beat = replace(settings, charge=Budget(settings.charge.epsilon)), ours.error
-    for noise in named("auto", with_delta=False):
+    for noise in named("auto", STRATEGY_KINDS, with_delta=False):
         problem = replace(problem_of(one, pure, noise), h=settings.per_axis("h", one.domain))
-        found = chosen(list(noise.kinds), replace(problem, to_beat=to_beat / (1 + _WORTH)))
+        found = chosen(list(noise_names(noise)), replace(problem, to_beat=to_beat / (1 + _WORTH)))
         best, to_beat = (best, to_beat) if found is None else (found, found.error)
     if best is ours:
         return ()

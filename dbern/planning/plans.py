@@ -27,7 +27,7 @@ from dbern.privacy.families import NoiseFamily, family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
-from dbern.strategies import map_from_dict, map_to_dict, strategy_of
+from dbern.strategies import map_from_dict, map_to_dict, noise_names, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
 from dbern.strategies.bias import mends_of
@@ -110,7 +110,7 @@ class PlannedNoise:
         """Return that of values in some unit."""
         granularity = math.ldexp(1.0, law.granularity_exponent) * unit
         scale = family.scale(law) * granularity
-        return cls(family.kinds[strategy.kind], scale, granularity, law)
+        return cls(noise_names(family)[strategy.kind], scale, granularity, law)
 
 
 @dataclass(frozen=True)
@@ -538,7 +538,7 @@ def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
 
 
 def _released_as(one: PlannedMeasurement) -> str:
-    what = {"spectral": "spectral coordinates", "binned": "bins"}[one.strategy.kind]
+    what = one.maps[0].called
     of = " of the whole lattice" if one.maps[0].of else ""
     return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 

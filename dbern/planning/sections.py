@@ -12,9 +12,10 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from dbern.data.domain import from_text
 from dbern.privacy.families import FAMILIES
+from dbern.strategies import noise_names
 from dbern.targets.base import Section
 
-WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.values()}
+WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in noise_names(one).values()}
 """Whether a noise needs a delta, by its name."""
 
 # --- The sections of a spec

@@ -43,6 +43,7 @@ from dbern.planning.tuning import NAME, tuned
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
+from dbern.strategies import STRATEGY_KINDS
 from dbern.system import importable, is_url, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
@@ -489,7 +490,7 @@ def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:
         raise SpecError(
             'mechanism.calibration: "paper" is for delta = "0". Write calibration = "tight"'
         )
-    return named(noise, with_delta=charge.delta > 0, paper=paper)
+    return named(noise, STRATEGY_KINDS, with_delta=charge.delta > 0, paper=paper)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

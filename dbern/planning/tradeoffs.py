@@ -22,6 +22,7 @@ from dbern.planning.planner import (
 from dbern.planning.plans import ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED, PAPER
+from dbern.strategies import noise_names
 from dbern.system import Progress, one_thread, silent
 
 _STEPS = 14
@@ -88,9 +89,9 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
             "Leave out --table."
         )
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
-    families = {noise: one for one in settings.families for noise in one.kinds.values()}
+    families = {noise: one for one in settings.families for noise in noise_names(one).values()}
     for noise, family in families.items():
-        kind = next(kind for kind, name in family.kinds.items() if name == noise)
+        kind = next(kind for kind, name in noise_names(family).items() if name == noise)
         if kind not in released_kinds(family, measurement, settings):
             continue
         for candidate in candidates(kind, problem_of(measurement, settings, family)):

@@ -6,7 +6,7 @@ A new law is a file beside this one, and a `NoiseFamily` of it here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -52,6 +52,8 @@ class NoiseFamily:
         Of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
     kinds : mapping
         By what a strategy releases (`Strategy.kind`), the name in ``mechanism.noise`` and plans.
+    others : str
+        What the names of all other strategies' noise end with; "" where it is for none of them.
     with_delta : bool
         Whether it is for a budget with a delta.
     weighting : float
@@ -107,11 +109,17 @@ class NoiseFamily:
     automatic: bool = True
     by_function: bool = False
     calibrated: Calibrated | None = None
+    others: str = ""
 
     @property
     def plain(self) -> str:
         """Name the noise of lattice values and of vectors."""
         return self.kinds[""]
+
+    def names(self, kinds: Iterable[str]) -> dict[str, str]:
+        """Return its names, by what is released, where these are the kinds of other strategies."""
+        others = {kind: f"{kind}-{self.others}" for kind in kinds} if self.others else {}
+        return {**self.kinds, **others}
 
     @property
     def values_norm(self) -> int:
@@ -144,7 +152,8 @@ def _laplace_node_tail(law: LaplaceNoise, a: float, m: float, level: float) -> f
 LAPLACE: Final = NoiseFamily(
     law=LaplaceNoise,
     norm=1,
-    kinds={"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
+    kinds={"": "laplace"},
+    others="laplace",
     with_delta=False,
     weighting=0.25,
     ratio=lambda budget: 1 / float(budget.epsilon),
@@ -158,7 +167,8 @@ LAPLACE: Final = NoiseFamily(
 GAUSSIAN: Final = NoiseFamily(
     law=GaussianNoise,
     norm=2,
-    kinds={"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
+    kinds={"": "discrete-gaussian"},
+    others="gaussian",
     with_delta=True,
     weighting=0.5,
     ratio=lambda budget: 1 / math.sqrt(squared_for(budget.epsilon, budget.delta)),
@@ -170,7 +180,7 @@ GAUSSIAN: Final = NoiseFamily(
     weighted_tail=gaussian_weighted_tail,
     rho=lambda law: law.rho,
 )
-PAPER: Final = replace(LAPLACE, kinds={"": "laplace"}, automatic=False, by_function=True)
+PAPER: Final = replace(LAPLACE, others="", automatic=False, by_function=True)
 """The paper's calibration of Laplace noise, N S(F)."""
 
 ADVANCED: Final = replace(
@@ -186,6 +196,7 @@ K_NORM: Final = replace(
     LAPLACE,
     law=KNormNoise,
     kinds={"binned": "binned-k-norm"},
+    others="",
     covariance=k_norm_covariance,
     drawn=k_norm_draws,
     most_values=MOST_VALUES,
@@ -207,8 +218,12 @@ def covariance_of(law: Noise) -> Covariance:
     return family.covariance(law.values).scaled(family.scale(law))
 
 
-def named(noise: str, *, with_delta: bool, paper: bool = False) -> tuple[NoiseFamily, ...]:
+def named(
+    noise: str, kinds: Sequence[str], *, with_delta: bool, paper: bool = False
+) -> tuple[NoiseFamily, ...]:
     """Return the families that a spec's noise means, "auto" or a name; first that of vectors.
+
+    `kinds` as of `NoiseFamily.names`.
 
     Raises
     ------
@@ -219,7 +234,7 @@ def named(noise: str, *, with_delta: bool, paper: bool = False) -> tuple[NoiseFa
     for one in FAMILIES:
         automatic = noise == "auto" and (one.automatic or paper)
         fits = one.with_delta == with_delta and paper == (one is PAPER)
-        if fits and (automatic or noise in one.kinds.values()):
+        if fits and (automatic or noise in one.names(kinds).values()):
             found.append(one)
     if not found:
         raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')

@@ -1,10 +1,11 @@
-"""Strategies: a new one is a file, a line here, candidates, names, and what a reader demands."""
+"""Strategies: a new one is a file, and its line here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy
@@ -17,6 +18,14 @@ STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strat
     LatticeSpectrum: lambda lattice, maps: GramStrategy(lattice, *maps),
 }
 """By what is stored of it; where that is nothing, lattice values are released."""
+
+STRATEGY_KINDS: Final = tuple(dict.fromkeys(one.kind for one in STRATEGIES))
+"""What is released in place of lattice values."""
+
+
+def noise_names(family: NoiseFamily) -> dict[str, str]:
+    """Return what specs and plans call a family's noise, by what is released; "" lattice values."""
+    return family.names(STRATEGY_KINDS)
 
 
 def strategy_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Strategy:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -49,6 +49,26 @@ class StoredArray:
     facts: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What a reader demands of one array of a map, which a stranger may have written.
+
+    Attributes
+    ----------
+    numbers : str
+        "int64" or "float64".
+    facts : mapping
+        Of its attributes, all of which are there: the type, the least and the most.
+    """
+
+    numbers: str = "float64"
+    facts: Mapping[str, tuple[type, float, float]] = field(default_factory=dict)
+
+
+Said: TypeAlias = Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]]
+"""By its name, the shape that an array says to have, and its attributes."""
+
+
 class AxisMap(ABC):
     """What is released of one axis, or of the whole lattice, where that is not lattice values."""
 
@@ -57,6 +77,10 @@ class AxisMap(ABC):
     """What a released value of it is called."""
     of: ClassVar[str] = ""
     """ "lattice" for the map of a whole lattice."""
+    called: ClassVar[str] = "values"
+    """What plans call the values that are released."""
+    demands: ClassVar[Mapping[str, Demand]]
+    """Of each of its `arrays`, by name."""
     used: int
 
     @property
@@ -105,6 +129,20 @@ class AxisMap(ABC):
     @abstractmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
         """What `arrays` wrote; `read` gives values and facts of a name."""
+
+    @classmethod
+    @abstractmethod
+    def shapes(cls, nodes: int, said: Said) -> tuple[int, dict[str, tuple[int, ...]]]:
+        """How many values are released where there are so many nodes, and each array's shape."""
+
+    @classmethod
+    def candidates(cls, problem: Any) -> Iterator[Any]:
+        """Ways to release it, for a plan to weigh: of a `Problem`, see `planning.choose`.
+
+        Strategies that have none here have them there.
+        """
+        del problem
+        return iter(())
 
 
 Maps: TypeAlias = Sequence[AxisMap | None]

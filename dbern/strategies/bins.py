@@ -56,6 +56,8 @@ from dbern.bernstein.basis import (
     bin_matrix,
     bin_products,
     by_parity,
+    chebyshev,
+    cosines,
     enclosing_nodes,
     iterated_matrix,
     local_weights,
@@ -64,7 +66,7 @@ from dbern.bernstein.basis import (
     with_mirrored,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import AxisMap, StoredArray, fitted_values
+from dbern.strategies.approximation import AxisMap, Demand, Said, StoredArray, fitted_values
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.types import BoolArray, FloatArray, Int64Array
 
@@ -96,6 +98,10 @@ class AxisBins(AxisMap):
 
     kind: ClassVar[str] = "binned"
     mode: ClassVar[str] = "bin"
+    called: ClassVar[str] = "bins"
+    demands: ClassVar = {
+        "synthesis": Demand(facts={"cells": (int, 1, 2**31), "degree": (int, 0, 32)})
+    }
 
     @property
     def rank(self) -> int:
@@ -164,6 +170,13 @@ class AxisBins(AxisMap):
         """What `arrays` wrote."""
         synthesis, facts = read("synthesis")
         return cls(facts["cells"], facts["degree"], np.asarray(synthesis).astype("<f8").tobytes())
+
+    @classmethod
+    def shapes(cls, nodes: int, said: Said) -> tuple[int, dict[str, tuple[int, ...]]]:
+        """As many bins as the facts say."""
+        _, facts = said["synthesis"]
+        rank = facts["cells"] + facts["degree"]
+        return rank, {"synthesis": (nodes, rank)}
 
 
 @lru_cache(maxsize=256)
@@ -433,7 +446,7 @@ class _Pieces:
             cut = OUTWARD * 2 * float(steps) * math.prod(shares)
             if cut <= most:
                 break
-        offsets, analysis = _chebyshev(count)
+        offsets, analysis = chebyshev(count)
         rows = (cells + 1) // 2 if bins.mirrored else cells
         y = (np.arange(rows)[:, None] + (1 + offsets) / 2) / cells
         values = bernstein_basis(y.reshape(-1), k) @ coefficients
@@ -448,7 +461,7 @@ class _Pieces:
         """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
         count = self.terms.shape[1]
         steps = _COARSE * count
-        found = (_polynomials(np.linspace(0, np.pi, steps + 1), count) @ self.terms).max(axis=1)
+        found = (cosines(np.linspace(0, np.pi, steps + 1), count) @ self.terms).max(axis=1)
         bends = np.tensordot(np.arange(count) ** 2, np.abs(self.terms), axes=(0, 1))
         return np.asarray(found + _between([np.pi], [bends], [steps]) + self.cut)
 
@@ -481,7 +494,7 @@ class _Pieces:
         in_t = (sizes.sum(axis=1) + np.abs(less[:, 0])) @ squares
         bends = sizes.sum(axis=2) @ squares, in_t
         steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
-        of_y, of_t = (_polynomials(np.linspace(0, np.pi, one + 1), count) for one in steps)
+        of_y, of_t = (cosines(np.linspace(0, np.pi, one + 1), count) for one in steps)
         found = (np.abs(of_y @ terms @ of_t.T) - less @ of_t.T).max(axis=1)
         found = _halves(found)[:, ::-1] + _between((np.pi, np.pi), bends, steps)[:, None]
         lebesgue = 1 + 2 / np.pi * math.log(count)
@@ -491,7 +504,7 @@ class _Pieces:
         """K on boxes (m,), which depends on how far they are apart: coefficients as `_splines`."""
         apart = rows * self.bins.cells - columns * self.cells
         _, first, same = np.unique(apart, return_index=True, return_inverse=True)
-        offsets, analysis = _chebyshev(self.terms.shape[1])
+        offsets, analysis = chebyshev(self.terms.shape[1])
         y, t = self._places(rows[first], columns[first], offsets, offsets)
         found = analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T
         return np.asarray(found[same])
@@ -514,7 +527,7 @@ class _Pieces:
         steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
         in_y, in_t = (np.linspace(-1.0, 1.0, one + 1) for one in steps)
         y, t = self._places(rows, columns, in_y, in_t)
-        at_y, at_t = (_polynomials(np.arccos(one), count) for one in (in_y, in_t))
+        at_y, at_t = (cosines(np.arccos(one), count) for one in (in_y, in_t))
         misses = np.abs(self.kernel(y[:, :, None] - t[:, None, :]) - at_y @ terms @ at_t.T)
         found = _halves((misses - less @ at_t.T).max(axis=1))
         for kink in self.kernel.kinks:
@@ -537,7 +550,7 @@ class _Pieces:
         in_y = np.clip(2 * (y * self.cells - rows[:, None]) - 1, -1.0, 1.0)
         in_t = np.clip(2 * (t * self.bins.cells - columns[:, None]) - 1, -1.0, 1.0)
         y, t = self._places(rows, columns, in_y, in_t)
-        of_y, of_t = (_polynomials(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
+        of_y, of_t = (cosines(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
         misses = np.abs(self.kernel(y - t) - (of_y @ terms * of_t).sum(axis=2))
         return np.asarray((misses - (less * of_t).sum(axis=2)).max(axis=1))
 
@@ -553,7 +566,7 @@ class _Pieces:
 
         `terms` (cells, .., bins) are those of the a_j in y.
         """
-        offsets, analysis = _chebyshev(self.terms.shape[1])
+        offsets, analysis = chebyshev(self.terms.shape[1])
         weights = np.stack(local_weights(offsets, self.bins.degree)) @ analysis.T
         own = sliding_window_view(terms, self.bins.degree + 1, 2)[rows, :, columns]
         return np.asarray(own @ weights)
@@ -563,19 +576,6 @@ def _halves(values: FloatArray) -> FloatArray:
     """The largest of each half of values (m, 2 q + 1), whose middle is in both."""
     middle = values.shape[1] // 2
     return np.stack([values[:, : middle + 1].max(axis=1), values[:, middle:].max(axis=1)], axis=1)
-
-
-def _chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes in [-1, 1], and what takes values there to coefficients of T_0, T_1, .."""
-    angles = (np.arange(count) + 0.5) * np.pi / count
-    analysis = _polynomials(angles, count).T * (2 / count)
-    analysis[0] /= 2
-    return np.cos(angles), analysis
-
-
-def _polynomials(angles: FloatArray, count: int) -> FloatArray:
-    """``T_a(cos theta)``, (.., count)."""
-    return np.cos(angles[..., None] * np.arange(count))
 
 
 def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:

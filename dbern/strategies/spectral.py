@@ -13,7 +13,13 @@ import numpy as np
 
 from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import LinearMap, StoredArray, lebesgue_constant
+from dbern.strategies.approximation import (
+    Demand,
+    LinearMap,
+    Said,
+    StoredArray,
+    lebesgue_constant,
+)
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -155,6 +161,7 @@ def _enclosed_bound(spectrum: AxisSpectrum, kernel: Kernel, k: int, *, pairs: bo
 
 
 _BITS = 40  # of the largest entry of T
+_POWERS = float, math.ulp(0.0), 1.0
 _LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rounding noise
 
 
@@ -182,6 +189,11 @@ class AxisSpectrum(LinearMap):
     used: int = 0
 
     kind: ClassVar[str] = "spectral"
+    called: ClassVar[str] = "spectral coordinates"
+    demands: ClassVar = {
+        "analysis": Demand("int64", {"exponent": (int, -1000, 250), "weighting": _POWERS}),
+        "eigenvalues": Demand(),
+    }
 
     @property
     def rank(self) -> int:
@@ -282,6 +294,12 @@ class AxisSpectrum(LinearMap):
         levels, _ = read("eigenvalues")
         packed = np.asarray(analysis).astype("<i8").tobytes()
         return cls(packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"])
+
+    @classmethod
+    def shapes(cls, nodes: int, said: Said) -> tuple[int, dict[str, tuple[int, ...]]]:
+        """At most as many eigenvectors as nodes."""
+        rank = min(said["analysis"][0][0], nodes)
+        return rank, {"analysis": (rank, nodes), "eigenvalues": (rank,)}
 
 
 def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:

@@ -33,6 +33,7 @@ from dbern.data.domain import MOST_VALUES, Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 from dbern.privacy.families import FAMILIES, noise_law
+from dbern.strategies import STRATEGY_KINDS, noise_names
 from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
@@ -43,7 +44,7 @@ from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 
 _LAWS = {one.law.kind: one.law for one in FAMILIES}
-_NOISES = tuple(dict.fromkeys(name for one in FAMILIES for name in one.kinds.values()))
+_NOISES = tuple(dict.fromkeys(name for one in FAMILIES for name in noise_names(one).values()))
 _LARGEST = 1e300  # of a number that is computed with: sums of a few stay finite
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared
 _MOST_ROWS = 10**15
@@ -290,7 +291,7 @@ class _NoiseFacts(Facts):
 
     @model_validator(mode="after")
     def _is_one(self) -> _NoiseFacts:
-        laws = [one.law.kind for one in FAMILIES if self.kind in one.kinds.values()]
+        laws = [one.law.kind for one in FAMILIES if self.kind in noise_names(one).values()]
         require(self.law["kind"] in laws, "law does not fit the kind")
         return self
 
@@ -516,9 +517,9 @@ class Component(Facts):
 
     @property
     def family(self) -> str:
-        """What carries the noise: "spectral", "binned", or "" where that is what is stored."""
+        """What carries the noise, of `STRATEGY_KINDS`; or "" where that is what is stored."""
         family = self.noise.kind.partition("-")[0]
-        return family if family in ("spectral", "binned") else ""
+        return family if family in STRATEGY_KINDS else ""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pyarrow import Codec
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model
 
 from dbern.data.storage import (
     MANIFEST,
@@ -35,6 +35,8 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError, pri
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.strategies import map_of
+from dbern.strategies.approximation import AxisMap, Demand
 from dbern.synopsis.metadata import (
     ABSENT,
     FORMAT,
@@ -219,22 +221,15 @@ class _Values(_Small):
         yield from self.attributes.facts(component)
 
 
-class _Analysis(_Small):
-    class _Power(Facts):
-        exponent: Annotated[int, Field(ge=-1000, le=250)]
-        weighting: Annotated[float, Field(gt=0, le=1)]
-
-    attributes: _Power
-
-    numbers: ClassVar[str] = "int64"
-
-
-class _Synthesis(_Small):
-    class _Bins(Facts):
-        cells: Annotated[int, Field(ge=1, le=2**31)]
-        degree: Annotated[int, Field(ge=0, le=32)]
-
-    attributes: _Bins
+def _demanded(demand: Demand) -> type[_Small]:
+    """What an array of a map has to be."""
+    facts: dict[str, Any] = {
+        key: (Annotated[kind, Field(ge=least, le=most)], ...)
+        for key, (kind, least, most) in demand.facts.items()
+    }
+    attributes = create_model("_Attributes", __base__=Facts, **facts)
+    members = {"__annotations__": {"attributes": attributes}, "numbers": demand.numbers}
+    return type("_OfMap", (_Small,), {**members, "__module__": __name__})
 
 
 @dataclass(frozen=True)
@@ -360,12 +355,13 @@ def _models(component: Component) -> dict[str, type[_Array]]:
     family = component.family
     models |= {f"{family}/released": _Values} if family else {}
     for suffix in _suffixes(component):
-        if family == "spectral":
-            models |= {f"spectral/analysis{suffix}": _Analysis}
-            models |= {f"spectral/eigenvalues{suffix}": _Small}
-        elif family:
-            models |= {f"binned/synthesis{suffix}": _Synthesis}
+        demands = found.demands.items() if (found := _map_of(component)) else ()
+        models |= {f"{family}/{name}{suffix}": _demanded(one) for name, one in demands}
     return models
+
+
+def _map_of(component: Component) -> type[AxisMap] | None:
+    return map_of(component.family, component.spectral if component.declares("spectral") else "")
 
 
 def _suffixes(component: Component) -> list[str]:
@@ -410,21 +406,18 @@ def _coordinates(
     component: Component, arrays: Mapping[str, _Stored]
 ) -> Iterator[tuple[str, str, bool]]:
     """That matrices fit the lattice on one side, and what was released on the other."""
-    if not component.family:
+    found = _map_of(component)
+    if found is None:
         return
     nodes = [component.size] if component.declares("spectral") else list(component.shape)
     ranks = []
     for suffix, count in zip(_suffixes(component), nodes, strict=True):
-        if component.family == "spectral":
-            name, levels = f"spectral/analysis{suffix}", f"spectral/eigenvalues{suffix}"
-            rank = arrays[name].shape[0]
-            yield name, "shape", arrays[name].shape == (rank, count) and rank <= count
-            yield levels, "shape", arrays[levels].shape == (rank,)
-        else:
-            name = f"binned/synthesis{suffix}"
-            bins = arrays[name].attributes
-            rank = bins["cells"] + bins["degree"]
-            yield name, "shape", arrays[name].shape == (count, rank)
+        own = {name: arrays[f"{component.family}/{name}{suffix}"] for name in found.demands}
+        rank, shapes = found.shapes(
+            count, {key: (one.shape, one.attributes) for key, one in own.items()}
+        )
+        for name, shape in shapes.items():
+            yield f"{component.family}/{name}{suffix}", "shape", own[name].shape == shape
         ranks.append(rank)
     released, law = f"{component.family}/released", noise_law(component.noise.law)
     values = len(component.arrays) * math.prod(ranks)

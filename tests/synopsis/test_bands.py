@@ -213,7 +213,7 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
     rows, columns = np.divmod(np.arange(cells * own), own)
     fine = np.linspace(-1, 1, 21)
     y, t = pieces._places(rows, columns, fine, fine)
-    terms = module._polynomials(np.arccos(fine), count)
+    terms = module.cosines(np.arccos(fine), count)
     found = terms @ pieces._bumps(rows, columns) @ terms.T
     worst = np.abs(kernel(y[:, :, None] - t[:, None, :]) - found).max()
     times = 1 + (1 + 2 / np.pi * np.log(count)) ** 2

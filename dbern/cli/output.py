@@ -146,9 +146,7 @@ log_format = click.option(
 def shown_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> Iterator[Progress]:
     """Show a progress bar on a terminal, elsewhere a line every few seconds, or JSON lines."""
     if lines == "json":
-        JsonLines(quiet=quiet).install(
-            here=here
-        )  # removed when the command's failure, too, was printed
+        JsonLines(quiet=quiet).install(here=here)  # removed when a failure, too, was printed
         yield silent
     elif quiet:
         yield silent

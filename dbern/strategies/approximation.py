@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class AxisMap(ABC):
     of: ClassVar[str] = ""
     """ "lattice" for the map of a whole lattice."""
     used: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it is made of: tables that follow are made again where they are used."""
+        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
 
     @property
     @abstractmethod

@@ -455,7 +455,9 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """Return the largest error of `fitted_values` on a grid: what no bins there improve on."""
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
-    made = bernstein_basis(y, k) @ (iterated_matrix(k, h) @ fitted_values(kernel, k, h, t))
+    bases, totals = by_parity(bernstein_basis(y, k)), iterated_parts(k, h)
+    each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
+    made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
     return float(np.abs(kernel(y[:, None] - t) - made).max())
 
 

@@ -205,6 +205,8 @@ def _refused(bandwidths, kernel):
         ([0.01, 0.03, 0.05], "gaussian"),
         ([0.004, 0.1, 0.1], "gaussian"),
         ([0.03, 0.03, 0.03], "triangle"),
+        ([0.04], "triangle"),
+        ([0.005], "laplace"),
         ([0.05] * 4, "gaussian"),
         ([0.1, 0.2, 0.1, 0.2, 0.1], "laplace"),
     ],

@@ -19,6 +19,10 @@ from dbern.types import FloatArray, Int64Array
 _OVERSAMPLING = 8
 _FEW = 32  # points, for which steps of Python would take longer than the products
 
+MANY = 256
+"""Rows, or bins, of which each has to do with its neighbours alone."""
+_POINTS_TOGETHER, _NOTHING, _BLOCK = 1024, 1e-22, 64
+
 MOST_K = 1000
 """Largest degree: beyond, ``2^-k`` underflows."""
 
@@ -79,6 +83,29 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
             basis[v + 1] *= (k - v) / (v + 1)
     basis[:, far] = basis[::-1, far]
     return basis.T
+
+
+def bernstein_mixtures(y: FloatArray, k: int, coefficients: FloatArray) -> FloatArray:
+    """Evaluate ``b(y) M`` at increasing y (m,) for coefficients M (k + 1, q), shape (m, q).
+
+    Of more rows than `MANY`, those whose weight at nearby points is below 1e-22 are left out: 1e-19
+    of the largest coefficient together, far less than the roundings of the others.
+
+    Examples
+    --------
+    >>> bernstein_mixtures(np.array([0.25, 1.0]), 1, np.array([[4.0], [8.0]])).tolist()
+    [[5.0], [8.0]]
+    """
+    if k < MANY:
+        return np.asarray(bernstein_basis(y, k) @ coefficients)
+    found = np.empty((len(y), coefficients.shape[1]))
+    for first in range(0, len(y), _POINTS_TOGETHER):
+        some = slice(first, first + _POINTS_TOGETHER)
+        basis = bernstein_basis(y[some], k)
+        near = np.flatnonzero(basis.max(axis=0) > _NOTHING)
+        own = slice(near[0], near[-1] + 1)
+        np.matmul(basis[:, own], coefficients[own], out=found[some])
+    return found
 
 
 @lru_cache(maxsize=32)
@@ -420,3 +447,31 @@ def chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
 def cosines(angles: FloatArray, count: int) -> FloatArray:
     """Return ``T_a(cos theta)`` of Chebyshev polynomials T_0, T_1, .., shape (.., count)."""
     return np.cos(angles[..., None] * np.arange(count))
+
+
+def solved_in_blocks(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve equations of bins (n, n) for right sides (n, m), some bins at a time.
+
+    `matrix` is positive definite and couples no bins that are more than 64 apart, as `bin_products`
+    of degrees below that.
+
+    Examples
+    --------
+    >>> solved_in_blocks(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[3.0], [0.0]])).round(12)
+    array([[ 2.],
+           [-1.]])
+    """
+    later: list[tuple[FloatArray, FloatArray]] = []
+    for first in range(0, len(matrix), _BLOCK):
+        own, after = slice(first, first + _BLOCK), slice(first + _BLOCK, first + 2 * _BLOCK)
+        block, values = matrix[own, own], right[own]
+        if later:
+            before = matrix[own, first - _BLOCK : first]
+            block, values = block - before @ later[-1][0], values - before @ later[-1][1]
+        known = np.hstack([matrix[own, after], values])
+        found = np.asarray(np.linalg.solve(block, known), np.float64)
+        later.append((found[:, : -right.shape[1]], found[:, -right.shape[1] :]))
+    solved = [later[-1][1]]
+    for coupled, known in later[-2::-1]:
+        solved.append(known - coupled @ solved[-1])
+    return np.concatenate(solved[::-1])

@@ -44,11 +44,11 @@ class JsonLines(logging.Handler):
         """Return the one that a command of this process chose."""
         return cls._installed
 
-    def install(self) -> None:
-        """Log here until `remove`."""
+    def install(self, *, here: bool) -> None:
+        """Log here until `remove`, a cluster's client too if the release is not `here`."""
         from dbern.releasing.run import logged_by
 
-        logged_by(self)
+        logged_by(self, here=here)
         JsonLines._installed = self
 
     def remove(self) -> None:
@@ -143,10 +143,10 @@ log_format = click.option(
 
 
 @contextmanager
-def shown_progress(quiet: bool, lines: str = "plain") -> Iterator[Progress]:
+def shown_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> Iterator[Progress]:
     """Show a progress bar on a terminal, elsewhere a line every few seconds, or JSON lines."""
     if lines == "json":
-        JsonLines(quiet=quiet).install()  # removed when the command's failure, too, was printed
+        JsonLines(quiet=quiet).install(here=here)  # removed when a failure, too, was printed
         yield silent
     elif quiet:
         yield silent

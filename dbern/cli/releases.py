@@ -140,8 +140,8 @@ def release(
     from dbern.planning.spec import ReleaseSpec
     from dbern.releasing.run import release as publish
 
-    silent = quiet or as_json or log_format == "json"
-    with imports_noted(silent=silent), shown_progress(quiet, log_format) as progress:
+    silent, here = quiet or as_json or log_format == "json", scheduler is None
+    with imports_noted(silent=silent), shown_progress(quiet, log_format, here=here) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
         out = publish(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress

@@ -65,7 +65,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeAlias
@@ -319,6 +319,12 @@ class BinnedSumAccumulator(RecordAccumulator):
     strategy: BinnedStrategy
     n: int
     bits: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made of bins, megabytes of many: no task needs it."""
+        bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return own | {"strategy": replace(self.strategy, bins=bins)}
 
     @property
     def columns(self) -> tuple[Column, ...]:

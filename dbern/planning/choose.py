@@ -69,8 +69,8 @@ _COARSEST = 0.8  # lattice steps a deviation
 _COARSEST_TRIED = 2.0 / 1.25**5  # of many axes
 _EXACTLY = 1e-9  # of a width: what is written as the least is taken, however it is rounded
 _MOST_FACTORS = 20_000  # beyond any bandwidth that a spec takes
-_LEAST_STEPS = 2.0  # of those on the finest lattice: with fewer, most of a bump is missed; kinks
-# miss more, and less slowly, on any lattice: theirs are planned as they are
+_PARTS, _SPECTRAL_PARTS = ("noise", "worst", "typical"), ("worst", "noise", "typical")
+_LEAST_STEPS = 2.0  # of those on the finest lattice: with fewer, most of a bump is missed
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Problem:
         if self.k is not None:
             return [Lattice(self.k)]
         needed = max(_LEAST_STEPS / kernel.deviation for kernel in self.kernels)
-        if not self.kinked and needed > self.largest_k * (1 + _EXACTLY):
+        if needed > self.largest_k * (1 + _EXACTLY):
             raise self.too_narrow(f"k = {math.ceil(needed)}", self.largest_k, steps=True)
         each = [self._resolved(steps) for steps in resolutions]
         if self.kinked:
@@ -206,7 +206,7 @@ class Problem:
 
     def _wider(self, factor: float) -> Problem:
         """The same of wider kernels, of which a lattice resolves each."""
-        least = 0.0 if self.kinked else _LEAST_STEPS / self.largest_k
+        least = _LEAST_STEPS / self.largest_k
         own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
         kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
         return replace(self, measurement=replace(self.measurement, kernels=kernels))
@@ -242,15 +242,17 @@ class Problem:
 
     def candidate(self, strategy: Strategy, h: tuple[int, ...], missed: float = 0.0) -> Candidate:
         """Predict the errors of one way to release, or as much as shows that it cannot win."""
-        noise, given = self.least_noise(strategy, h), self._given(strategy, missed)
-        sure, least = self.certified, Candidate(strategy, h, noise, 0.0, 0.0, *given)
-        if least.error >= self.to_beat:
-            return least
-        worst = worst_error(self.kernels, strategy, h)
-        typical = worst if sure else self.bias(strategy, h)
-        least = replace(least, approximation=typical, worst=worst)
-        if least.error >= self.to_beat:
-            return least
+        least = Candidate(strategy, h, 0.0, 0.0, 0.0, *self._given(strategy, missed))
+        for part in _PARTS if strategy.kind != "spectral" else _SPECTRAL_PARTS:
+            if part == "noise":
+                least = replace(least, noise=self.least_noise(strategy, h))
+            elif part == "worst":
+                least = replace(least, worst=worst_error(self.kernels, strategy, h))
+            else:
+                typical = least.worst if self.certified else self.bias(strategy, h)
+                least = replace(least, approximation=typical)
+            if least.error >= self.to_beat:
+                return least
         return replace(least, noise=self.noise(strategy, h))
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:

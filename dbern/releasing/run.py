@@ -132,9 +132,10 @@ def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
     )
 
 
-def logged_by(handler: logging.Handler) -> None:
-    """Let this handler alone log what the release and its cluster's client say."""
-    import distributed  # noqa: F401 -- it gives its loggers handlers of their own when imported
+def logged_by(handler: logging.Handler, *, here: bool) -> None:
+    """Let this handler alone log what the release says, and its cluster's client if not `here`."""
+    if not here:
+        import distributed  # noqa: F401 -- it gives its loggers handlers of their own when imported
 
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger) and name.split(".")[0] in ("distributed", "tornado"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -82,6 +82,10 @@ class AxisMap(ABC):
     demands: ClassVar[Mapping[str, Demand]]
     """Of each of its `arrays`, by name."""
     used: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it is made of: tables that follow are made again where they are used."""
+        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
 
     @property
     @abstractmethod
@@ -489,7 +493,9 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """Return the largest error of `fitted_values` on a grid: what no bins there improve on."""
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
-    made = bernstein_basis(y, k) @ (iterated_matrix(k, h) @ fitted_values(kernel, k, h, t))
+    bases, totals = by_parity(bernstein_basis(y, k)), iterated_parts(k, h)
+    each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
+    made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
     return float(np.abs(kernel(y[:, None] - t) - made).max())
 
 

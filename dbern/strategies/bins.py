@@ -52,7 +52,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import (
-    bernstein_basis,
+    MANY,
+    bernstein_mixtures,
     bin_matrix,
     bin_products,
     by_parity,
@@ -63,6 +64,7 @@ from dbern.bernstein.basis import (
     local_weights,
     of_parities,
     parities,
+    solved_in_blocks,
     with_mirrored,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
@@ -215,7 +217,9 @@ def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPI
     shares = np.ones(values.shape[1])
     shares[[0, -1]] += _AT_ENDS * len(shares) / cells
     gram, right = bin_products(_middles(len(shares)), shares, values, cells, degree)
-    gram += damping * np.trace(gram) / len(gram) * np.eye(len(gram))
+    gram[np.diag_indices(len(gram))] += damping * np.trace(gram) / len(gram)
+    if len(gram) > MANY:
+        return solved_in_blocks(gram, right).T
     equations = zip(by_parity(gram), parities(right), strict=True)
     fitted: list[Any] = [np.linalg.solve(*each) for each in equations]
     return of_parities(*fitted).T
@@ -249,13 +253,10 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
 MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""
 
-_TRUNCATION = 1e-9  # of the peak
-_SHARE = 1 / 64  # of the largest error seen, that the places between may add
-_COARSE = 4  # steps in a cell where it is looked for
-_MOST_LOCAL, _MOST_STEPS = 32, 64  # nodes, and steps, in a cell
-_BOXES = 512  # at a time
-_MOST_CELLS = 1 << 20  # of y, on all axes together
-_CELLS_A_BIN, _CELLS_A_DEVIATION = 2, 24
+_TRUNCATION, _SHARE = 1e-9, 1 / 64  # of the peak; of the largest error seen, to add in between
+_COARSE, _MOST_LOCAL, _MOST_STEPS = 4, 32, 64  # steps where it is looked for; nodes; steps; a cell
+_BOXES, _ROWS = 512, 64  # at a time
+_MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
 
 
@@ -382,8 +383,8 @@ class _Boxes:
         On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
         """
         pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
-        apart = _distances(pieces.cells, *_ends(bins))
-        nearest, farthest = (one[: len(pieces.terms)] for one in apart)
+        ends, half = np.arange(bins.cells + 1) / bins.cells, slice(len(pieces.terms))
+        nearest, farthest = (one[half] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
         found = kernel(nearest) + pieces.largest()
         allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
@@ -449,7 +450,7 @@ class _Pieces:
         offsets, analysis = chebyshev(count)
         rows = (cells + 1) // 2 if bins.mirrored else cells
         y = (np.arange(rows)[:, None] + (1 + offsets) / 2) / cells
-        values = bernstein_basis(y.reshape(-1), k) @ coefficients
+        values = bernstein_mixtures(y.reshape(-1), k, coefficients)
         return cls(kernel, bins, cells, analysis @ values.reshape(rows, count, -1), cut, tail)
 
     def largest(self) -> FloatArray:
@@ -459,11 +460,17 @@ class _Pieces:
 
     def highest(self) -> FloatArray:
         """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
-        count = self.terms.shape[1]
-        steps = _COARSE * count
-        found = (cosines(np.linspace(0, np.pi, steps + 1), count) @ self.terms).max(axis=1)
-        bends = np.tensordot(np.arange(count) ** 2, np.abs(self.terms), axes=(0, 1))
-        return np.asarray(found + _between([np.pi], [bends], [steps]) + self.cut)
+        count, found = self.terms.shape[1], np.abs(self.terms).sum(axis=1)
+        steps, least = _COARSE * count, _FLOATS * self.kernel.peak if self.bins.rank > MANY else -1
+        places = cosines(np.linspace(0, np.pi, steps + 1), count)
+        for first in range(0, len(found), _ROWS):
+            rows = slice(first, first + _ROWS)
+            near = np.flatnonzero(found[rows].max(axis=0) > least)  # others are as good as 0
+            own = slice(near[0], near[-1] + 1)
+            terms = self.terms[rows, :, own]
+            bends = np.tensordot(np.arange(count) ** 2, np.abs(terms), axes=(0, 1))
+            found[rows, own] = (places @ terms).max(axis=1) + _between([np.pi], [bends], [steps])
+        return np.asarray(found + self.cut)
 
     def seen(self) -> float:
         """The largest ``|r|`` at some places, in the middle of each cell of y."""
@@ -592,11 +599,6 @@ def _between(
     """
     axes = zip(widths, bends, steps, strict=True)
     return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
-
-
-def _ends(bins: AxisBins) -> tuple[FloatArray, FloatArray]:
-    """The low and the high ends of the bins' cells."""
-    return np.arange(bins.cells) / bins.cells, np.arange(1, bins.cells + 1) / bins.cells
 
 
 def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:

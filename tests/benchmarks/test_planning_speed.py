@@ -63,6 +63,8 @@ CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest r
     "a kink, two axes": (2, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.2),
     "a kink, three axes": (3, 1.0, {**DENSITY, "kernel": "triangle"}, {}, "0", 3.0),
     "narrow": (1, 0.1, DENSITY, {}, "0", 1.5),
+    "very narrow": (1, 0.03, DENSITY, {}, "0", 4.5),
+    "a narrow kink": (1, 0.05, {**DENSITY, "kernel": "triangle"}, {}, "0", 13.0),
     "any bandwidth": (1, "auto", DENSITY, {}, "0", 2.1),
     "any bandwidth, two axes": (2, "auto", DENSITY, {}, "0", 1.1),
     "a covariance": (2, None, {**DENSITY, "covariance": OBLIQUE}, {}, "0", 1.0),

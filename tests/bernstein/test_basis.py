@@ -15,6 +15,8 @@ from dbern.bernstein.basis import (
     MOST_H,
     MOST_K,
     bernstein_basis,
+    bernstein_mixtures,
+    bin_products,
     by_parity,
     enclosing_nodes,
     iterate,
@@ -22,6 +24,7 @@ from dbern.bernstein.basis import (
     iterated_matrix,
     of_parities,
     parities,
+    solved_in_blocks,
 )
 from dbern.strategies.approximation import lebesgue_constant
 
@@ -183,3 +186,25 @@ def test_lebesgue_constants_are_those_of_the_literature():
     assert 1.15 < lebesgue_constant(20, 2) < 1.30
     assert 1.55 < lebesgue_constant(20, 10) < 1.72
     assert 3.2 < lebesgue_constant(20, 50) < 3.6
+
+
+@pytest.mark.parametrize("k", [255, 256, 700, MOST_K])
+def test_mixtures_leave_out_nothing_that_can_be_seen(k):
+    """Coefficients of every size and sign, and points from end to end, few and many together."""
+    rng = np.random.default_rng(k)
+    coefficients = rng.choice([-1.0, 1.0], size=(k + 1, 3)) * 10.0 ** rng.uniform(-3, 3, (k + 1, 3))
+    y = np.concatenate([[0.0, 0.0, 1e-300], np.linspace(0, 1, 2100), [1.0]])
+    wanted = bernstein_basis(y, k) @ coefficients
+    found = bernstein_mixtures(y, k, coefficients)
+    assert np.abs(found - wanted).max() <= 1e-14 * np.abs(coefficients).max()
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+@pytest.mark.parametrize("cells", [3, 60, 64, 65, 300])
+def test_bins_are_solved_for_in_blocks(cells, degree):
+    t = (np.arange(6 * cells) + 0.5) / (6 * cells)
+    values = np.stack([np.cos(9 * t), t**3, np.ones(len(t))])
+    matrix, right = bin_products(t, np.ones(len(t)), values, cells, degree)
+    found = solved_in_blocks(matrix, right)
+    np.testing.assert_allclose(matrix @ found, right, atol=1e-10 * np.abs(right).max())
+    np.testing.assert_allclose(found[:, 2], 1.0, atol=1e-7)  # they sum to one

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -100,3 +102,19 @@ def test_plain_lines_are_what_they_were(project, run):
     """On a fast release none at all; and nothing is left behind by one with JSON lines."""
     assert run("release", "release.toml", "--log-format", "json").code == 0
     assert run("release", "release.toml").err == ""
+
+
+@pytest.mark.slow
+def test_a_local_release_with_json_lines_starts_no_client(project):
+    """What logs for a cluster's client takes a second to import: a release in threads has none."""
+    program = (
+        "import sys; from dbern.cli.main import run; "
+        "code = run(['release', 'release.toml', '--log-format', 'json']); "
+        "print(*{module.partition('.')[0] for module in sys.modules}); sys.exit(code)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=project.folder, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert lines(ran.stderr)[-1]["stage"] == "committing"
+    assert {"distributed", "tornado"}.isdisjoint(ran.stdout.split())

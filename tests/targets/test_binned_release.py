@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -59,6 +60,28 @@ def test_bins_are_sums_of_weights_over_n():
     (accumulator,) = plan.counters(spec).parts
     assert isinstance(accumulator, BinnedSumAccumulator)
     assert (values >= -1e-9).all()
+
+
+def test_a_task_of_bins_carries_no_table():
+    """Each task pickles what it counts with; the matrix is for who evaluates the sums."""
+    spec = CASES["density"].spec(1, 200, "binned-laplace", k=800)
+    plan = plan_files(spec, ())
+    counters = plan.counters(spec)
+    (component,), (counter,) = plan.components, counters.parts
+    assert isinstance(counter, BinnedSumAccumulator)
+    table = component.maps[0].synthesis.nbytes
+    assert table > 20_000
+    sent = pickle.dumps(counters)
+    assert len(sent) < 4_000
+    arrived = pickle.loads(sent)
+    assert arrived.state_bytes == counters.state_bytes
+    state, own = (np.zeros(one.parts[0].shape, np.int64) for one in (arrived, counters))
+    records = {"x": np.linspace(0, 1, 200)}
+    arrived.parts[0].add(state, records)
+    counter.add(own, records)
+    assert state.any()
+    assert np.array_equal(state, own)
+    assert len(pickle.dumps(component.maps[0])) < 1.1 * table  # once, not for each that follows
 
 
 @pytest.mark.usefixtures("fixed")

@@ -43,7 +43,7 @@ CEILINGS = {
                                          # 16 for questions, objective perturbation, live reports,
                                          # frames and estimators
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 52_430,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 52_500,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures; 1300
                                          # for bands and lower bounds; 1000 for least squares;
                                          # 4700 for questions, objective perturbation, categories,

@@ -357,7 +357,6 @@ class Problem:
 
 
 def _rounded_up(width: float) -> str:
-    """Three digits."""
     digit = 10.0 ** (math.floor(math.log10(width)) - 2)
     return f"{math.ceil(width / digit * (1 - _EXACTLY)) * digit:.3g}"
 
@@ -593,9 +592,8 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
 
 
 CANDIDATES = {"binned": _binned_candidates, "spectral": _spectral_candidates, "": _plain_candidates}
-"""By what is released, in the order in which they are tried: what wins most often goes first."""
-
 CANDIDATES |= {one.kind: one.candidates for one in STRATEGIES if one.kind not in CANDIDATES}
+"""By what is released, in the order in which they are tried: what wins most often goes first."""
 
 
 # --- Candidates for kernels that are not products over axes

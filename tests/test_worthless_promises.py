@@ -128,3 +128,12 @@ def test_what_a_reader_is_to_ask_is_of_its_learner():
     moments = _planned({"kind": "ridge-regression", "method": "moments"}, _RESPONSE).promises
     assert dict(kernels.lines())["these data"] == "told place by place by interval()"
     assert dict(moments.lines())["these data"] == "told place by place by regression()"
+
+
+@pytest.mark.parametrize(("method", "empty"), [("moments", False), ("objective", True)])
+def test_only_a_function_s_certificate_is_called_empty(method, empty):
+    """That of moments is of their own numbers, whatever a function of them promises."""
+    plan = _planned({"kind": "ridge-regression", "method": method}, _RESPONSE)
+    (line,) = (one for one in str(plan).splitlines() if one.startswith("certificate"))
+    assert plan.promises.empty
+    assert ("empty" in line) == empty

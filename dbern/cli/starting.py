@@ -372,7 +372,7 @@ _HEAD = """\
 @click.option("--ledger", default="sqlite:///ledger.db", show_default=True, metavar="URL")
 @click.option("--dataset", metavar="NAME", help="The account that pays.")
 @common
-def init(spec_path: Path, as_json: bool, **given: Any) -> tuple[Any, str]:
+def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> tuple[Any, str]:
     """Write a commented spec, asking for what no option gives.
 
     On a terminal it asks again for an answer that is wrong. Reads no data and overwrites no file.
@@ -403,7 +403,8 @@ def init(spec_path: Path, as_json: bool, **given: Any) -> tuple[Any, str]:
         f"dbern release {spec_path}",
     ]
     lines = [f"wrote {spec_path}; read it, then:", *(f"  {line}" for line in following)]
-    return {"spec": str(spec_path), "next": following}, "\n".join(lines)
+    text = f"wrote {spec_path}" if quiet else "\n".join(lines)
+    return {"spec": str(spec_path), "next": following}, text
 
 
 def terminal() -> bool:

@@ -476,7 +476,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     ]
     if one.promise:
         return [*lines, ("promise", _told_by(one))]
-    constant = plan.promises.constant if len(plan.components) == 1 else ""
+    constant = plan.promises.constant if sure == plan.certificate else ""
     empty = f"; empty: {constant}" if constant else ""
     return [
         *lines,

@@ -133,7 +133,9 @@ class PlannedMeasurement:
     entries : tuple of str
         What the numbers of a vector are.
     promise : dict
-        Of what tells how much bins miss of the data at hand: `dbern.planning.tuning.facts_of`.
+        Of what tells how much bins miss of the data at hand: `dbern.planning.tuning.Offer.told`.
+    most_silenced : float
+        How far silencing noise may move the function, in data units: in the certificate's noise.
     """
 
     name: str
@@ -152,6 +154,7 @@ class PlannedMeasurement:
     released_error: float
     entries: tuple[str, ...] = ()
     promise: dict[str, Any] = field(default_factory=dict)
+    most_silenced: float = 0.0
 
     @property
     def lattice(self) -> Lattice | Box:
@@ -172,9 +175,8 @@ class PlannedMeasurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        content = asdict(replace(self, maps=()))
-        if not self.promise:  # plans had none
-            del content["promise"]
+        given, late = asdict(replace(self, maps=())).items(), ("promise", "most_silenced")
+        content = {key: one for key, one in given if one or key not in late}  # plans had none
         content["maps"] = [map_to_dict(one) for one in self.maps]
         content["certificate"]["total"] = self.certificate.total
         return content
@@ -420,8 +422,9 @@ class ReleasePlan:
 
 
 def _certificate(content: Mapping[str, Any]) -> Certificate:
-    fields = Certificate.__dataclass_fields__
-    return Certificate(**{key: content[key] for key in fields if key in content})
+    return Certificate(
+        **{key: content[key] for key in Certificate.__match_args__ if key in content}
+    )
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -540,6 +543,7 @@ def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
 def _released_as(one: PlannedMeasurement) -> str:
     what = one.maps[0].called
     of = " of the whole lattice" if one.maps[0].of else ""
+    of += f"; noise alone is silenced, by {one.most_silenced:.3g}" if one.most_silenced else ""
     return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
@@ -636,7 +640,7 @@ def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
     found = one.promise["even"] + one.lattice_error + one.released_error
     missed = told_error(found, one.promise) - one.promise["rest"]
-    return float(missed + one.promise["least"]) + own.certificate.rounding
+    return float(missed + one.promise["least"]) + own.certificate.rounding + own.most_silenced
 
 
 # --- What counting takes

@@ -16,6 +16,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from dbern.bernstein.basis import on_axes
+from dbern.bernstein.kernels import OUTWARD
+from dbern.certificate import enclose
 from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
@@ -26,15 +29,17 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tuning import Told, best_of
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import array_names
+from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
-from dbern.strategies.base import Lattice, Slab
+from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins
+from dbern.synopsis.arrays import quieted
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of
-from dbern.types import Int64Array
+from dbern.types import FloatArray, Int64Array
 
 # --- Chosen after the noise: a bandwidth from released bins, or bins from released numbers
 #
@@ -202,8 +207,9 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
     lattice_slab = noisy.released
     if stored.maps:
         released = noisy.whole
-        writer.write_released(stored, released, strategy.kind)
-        values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
+        with one_thread():
+            values, told = derived_from(noisy.planned, released)
+        writer.write_released(stored, released, strategy.kind, told)
 
         def lattice_slab(slab: Slab) -> Int64Array:
             return to_grid(strategy.reconstruct(values, slab), law)
@@ -213,6 +219,44 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
 
     with one_thread(), ThreadPoolExecutor(WRITERS) as pool:
         yield from pool.map(write, stored.lattice.slabs())
+
+
+# --- Silence noise where nothing stands out of it
+#
+# The lattice of a density by bins is that of quieter bins: y, and some share of what silencing adds
+# to it (`quieted`), so that their function is moved by no more than the plan has promised. It is
+# post-processing of the noised integers, which are published as they are.
+
+_NODES = {2: (8, 1e-8), 3: (4, 1e-8)}  # by axes: oversampling and cut of what encloses a movement
+_BLOCK = 1 << 20  # nodes at a time
+_ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
+
+
+def derived_from(
+    planned: PlannedMeasurement, released: Int64Array
+) -> tuple[FloatArray, dict[str, float]]:
+    """Return what a lattice is derived from, in unit-cube units, and what readers are told of it.
+
+    Parameters
+    ----------
+    released : array
+        The noised integers, of the layout's shape.
+    """
+    strategy, law, unit = cast("Strategy", planned.strategy), planned.noise.law, planned.unit
+    values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
+    if not planned.most_silenced:
+        return values, {}
+    noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
+    nodes = enclose(strategy, planned.h, *_NODES[len(planned.h)])
+    step = quieted(values, noise) - values
+    first, *others = nodes.bases
+    blocks = np.array_split(first, math.ceil(math.prod(map(len, nodes.bases)) / _BLOCK))
+    moved = max(float(np.abs(on_axes(step, [rows, *others])).max()) for rows in blocks)
+    moved = OUTWARD * (nodes.factor * moved + nodes.loose * float(np.abs(step).max()))
+    floats = _ADDED * strategy.released_norm(planned.h) * float(np.abs(values).max())
+    room = max(0.0, planned.most_silenced / unit - floats)
+    share = min(1.0, room / moved) if moved > 0 else 0.0
+    return values + share * step, {"silenced": OUTWARD * unit * (share * moved + floats)}
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:

@@ -24,7 +24,7 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
 
 _ENCLOSING = 8  # oversampling
-_CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
+CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the coefficients' sizes: far above their floats' error
 _TRUNCATION = 1e-6
 _ROWS = 512
@@ -220,7 +220,7 @@ class Series:
     tail: float
 
     @classmethod
-    def of(cls, k: int, matrix: FloatArray, cut: float = _CUT) -> Series:
+    def of(cls, k: int, matrix: FloatArray, cut: float = CUT) -> Series:
         """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding.
 
         What is left out is `cut` times the norm, or hardly more.
@@ -280,9 +280,9 @@ def _cosines(nodes: int, degree: int) -> FloatArray:
 
 
 @lru_cache(maxsize=16)
-def released_series(k: int, h: int, axis: AxisMap | None) -> Series:
+def released_series(k: int, h: int, axis: AxisMap | None, cut: float = CUT) -> Series:
     """Return what an axis's released values are multiplied by."""
-    return Series.of(k, synthesis_matrix(k, h, axis))
+    return Series.of(k, synthesis_matrix(k, h, axis), cut)
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -149,10 +149,14 @@ _MOST_WHOLE = 1024  # nodes in all, where axes do not factor
 
 @dataclass(frozen=True)
 class Smoothing:
-    """An order per axis, and how many leading components of each axis are used (None: plain)."""
+    """An order per axis, and how many leading components of each axis are used (None: plain).
+
+    `raw`: of the bins as they were released, where noise was silenced in the lattice.
+    """
 
     h: tuple[int, ...]
     ranks: tuple[int | None, ...]
+    raw: bool = False
 
 
 @dataclass(frozen=True)
@@ -339,6 +343,7 @@ class ReleasedVector:
     highest = math.inf
     value_unit = 1.0
     counted_in = None
+    silenced = 0.0
     chosen = Smoothing((), ())
 
     def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
@@ -430,14 +435,24 @@ class ReleasedArray:
         """Bound on the error of a released value but for its noise, in unit-cube units."""
         return float(self._facts["errors"]["released"])
 
-    def smoothing(self, h: Sequence[int]) -> Smoothing:
-        """Return the whole release at an order."""
-        return Smoothing(tuple(h), _whole_ranks(self.strategy))
+    @cached_property
+    def silenced(self) -> float:
+        """How far silencing noise moved the function of the lattice from that of the bins."""
+        if not self.strategy.kind:
+            return 0.0
+        facts = self._store.facts(f"{self._path}/{self.strategy.kind}/released")
+        return float(facts.get("silenced", 0.0))
+
+    def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
+        """Return the whole release at an order; at another than its own no noise is silenced."""
+        own = Smoothing(tuple(h) or self.order, _whole_ranks(self.strategy))
+        return own if own.h == self.order else as_released(self, own)
 
     @cached_property
     def chosen(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error."""
-        return select(self._released_blocks(), self.noise, self.strategy, self.order)
+        found = select(self._released_blocks(), self.noise, self.strategy, self.order)
+        return as_released(self, found)
 
     @cached_property
     def noise(self) -> Covariance:
@@ -515,11 +530,12 @@ class ReleasedArray:
     ) -> Certificate:
         """Bound on its error; `selected`: the smoothing was chosen by looking at the values.
 
-        `beside` as of `ErrorModel.bound`.
+        `beside` as of `ErrorModel.bound`. With the noise counts how far silencing it has moved.
         """
         if selected:
             at_once *= len(smoothings(self.strategy, self.order))
-        return self.model(smoothing).bound(smoothing.h, beta, at_once, beside=beside)
+        sure = self.model(smoothing).bound(smoothing.h, beta, at_once, beside=beside)
+        return sure if smoothing.raw else replace(sure, noise=sure.noise + self.silenced)
 
     def model(self, smoothing: Smoothing) -> ErrorModel:
         """Return what its error follows from."""
@@ -613,7 +629,7 @@ class ReleasedArray:
 
         Of the whole rank these are lattice values, of others what the lattice is derived from.
         """
-        if smoothing.ranks == _whole_ranks(self.strategy):
+        if smoothing.ranks == _whole_ranks(self.strategy) and not smoothing.raw:
             axes = zip(self.lattice.k, smoothing.h, strict=True)
             return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
         used = smoothed(self.strategy, smoothing)
@@ -629,7 +645,7 @@ class ReleasedArray:
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing.ranks == _whole_ranks(self.strategy):
+        if smoothing.ranks == _whole_ranks(self.strategy) and not smoothing.raw:
             return iterate(self._lattice_values, smoothing.h)
         return self._made_of(self.released, smoothing)
 
@@ -637,6 +653,11 @@ class ReleasedArray:
         used = smoothed(self.strategy, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.reconstruct(values, whole), smoothing.h)
+
+
+def as_released(array: ReleasedArray | ReleasedVector, smoothing: Smoothing) -> Smoothing:
+    """Return the smoothing of what carries the noise, before any of it was silenced."""
+    return replace(smoothing, raw=array.silenced > 0)
 
 
 def _noise(facts: Mapping[str, Any]) -> Covariance:

@@ -179,7 +179,8 @@ class Bracketed:
     ) -> ArrayBand:
         """Its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
-        planned = smoothing == array.smoothing(array.order)
+        own = array.smoothing()
+        planned = (smoothing.h, smoothing.ranks) == (own.h, own.ranks)
         promise = self.promise if planned else None
         rest = beta * (1 - BIAS_SHARE)
         count = len(smoothings(array.strategy, array.order)) if selected else 1

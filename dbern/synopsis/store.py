@@ -211,8 +211,12 @@ class _Small(_Array):
         yield "fill_value", self.fill_value == 0
 
 
+class _Silenced(_Scale):
+    silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT
+
+
 class _Values(_Small):
-    attributes: _Scale
+    attributes: _Silenced
 
     numbers: ClassVar[str] = "int64"
 
@@ -570,6 +574,10 @@ class ReleasedStore:
             name = self._arrays[path].name(0)
             raise damaged(str(self.place), name, "", "holds what is no such number")
         return values, self._arrays[path].attributes
+
+    def facts(self, path: str) -> Mapping[str, Any]:
+        """Return the attributes of an array."""
+        return self._arrays[path].attributes
 
     def values(self, path: str) -> FloatArray:
         """Return an array of released integers in data units."""

@@ -59,7 +59,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
     "shapes",
     multiple=True,
     metavar="SHAPE",
-    help="Free post-processing: quiet, nonnegative, normalized, increasing:AXIS or "
+    help="Free post-processing: raw, quiet, nonnegative, normalized, increasing:AXIS or "
     "decreasing:AXIS; may be repeated.",
 )
 @click.option(

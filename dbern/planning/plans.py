@@ -478,7 +478,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
         ("", f"on multiples of {noise.granularity:.4g}"),
     ]
     if one.promise:
-        return [*lines, ("promise", _told_by(one))]
+        return [*lines, ("promise", _TOLD_BY.format(**one.promise))]
     constant = plan.promises.constant if sure == plan.certificate else ""
     empty = f"; empty: {constant}" if constant else ""
     return [
@@ -490,11 +490,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     ]
 
 
-def _told_by(one: PlannedMeasurement) -> str:
-    factor, rest = one.promise["factor"], one.promise["rest"]
-    return f"approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
-
-
+_TOLD_BY = "approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",

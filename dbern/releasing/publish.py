@@ -227,7 +227,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
 # to it (`quieted`), so that their function is moved by no more than the plan has promised. It is
 # post-processing of the noised integers, which are published as they are.
 
-_NODES = {2: (8, 1e-8), 3: (4, 1e-8)}  # by axes: oversampling and cut of what encloses a movement
+_NODES = {2: (8, 1e-8), 3: (6, 1e-8)}  # by axes: oversampling and cut of what encloses a movement
 _BLOCK = 1 << 20  # nodes at a time
 _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 
@@ -254,9 +254,10 @@ def derived_from(
     moved = max(float(np.abs(on_axes(step, [rows, *others])).max()) for rows in blocks)
     moved = OUTWARD * (nodes.factor * moved + nodes.loose * float(np.abs(step).max()))
     floats = _ADDED * strategy.released_norm(planned.h) * float(np.abs(values).max())
-    room = max(0.0, planned.most_silenced / unit - floats)
+    room = max(0.0, planned.most_silenced / unit / OUTWARD**2 - floats)
     share = min(1.0, room / moved) if moved > 0 else 0.0
-    return values + share * step, {"silenced": OUTWARD * unit * (share * moved + floats)}
+    told = {"silenced": OUTWARD * unit * (share * moved + floats), "silenced_share": share}
+    return values + share * step, told
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:

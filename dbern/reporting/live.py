@@ -1,8 +1,9 @@
 """What a reader can ask of a released function on the report's page: offline, without Python.
 
-The page holds released numbers R and, for each axis, the matrix M from them to coefficients of the
-Bernstein basis: ``b(y) = basis(y) M`` are an axis's weights of a place, and products over axes
-those of R in the value there. An integral of the basis is a tail of that of the next degree.
+The page holds released numbers R, where noise is silenced also without it, and, for each axis, the
+matrix M from them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's
+weights of a place, and products over axes those of the numbers in the value there. An integral of
+the basis is a tail of that of the next degree.
 
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
@@ -105,6 +106,9 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one) for one in released],
+        "answered": []
+        if response
+        else [_packed(one.answered) for one in functions if one.silenced],
         "shows": shows,
         "counting": counting,
         "matrices": matrices,
@@ -285,12 +289,13 @@ def _stop(
 
 
 def _widths(synopsis: Synopsis, places: int) -> FloatArray:
-    """Half-widths of the simultaneous band at the middles of the cells, groups first."""
+    """How far the simultaneous band reaches at the middles of the cells, groups first."""
     middles = (np.arange(places) + 0.5) / places
     grids = np.meshgrid(*(axis.at(middles) for axis in synopsis.domain.axes), indexing="ij")
     points = np.stack([one.reshape(-1) for one in grids], axis=-1)
     low, high = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
-    return np.asarray((high - low) / 2).reshape(len(points), -1).T
+    values = synopsis(points)
+    return np.asarray(np.maximum(high - values, values - low)).reshape(len(points), -1).T
 
 
 def _packed(values: FloatArray, kind: str = "<f8") -> str:

@@ -435,13 +435,23 @@ class ReleasedArray:
         """Bound on the error of a released value but for its noise, in unit-cube units."""
         return float(self._facts["errors"]["released"])
 
-    @cached_property
+    @property
     def silenced(self) -> float:
         """How far silencing noise moved the function of the lattice from that of the bins."""
-        if not self.strategy.kind:
-            return 0.0
-        facts = self._store.facts(f"{self._path}/{self.strategy.kind}/released")
-        return float(facts.get("silenced", 0.0))
+        return self._silence[0]
+
+    @cached_property
+    def _silence(self) -> tuple[float, float]:
+        """That, and its share of all that might be silenced."""
+        family = self.strategy.kind
+        facts = self._store.facts(f"{self._path}/{family}/released") if family else {}
+        return float(facts.get("silenced", 0.0)), float(facts.get("silenced_share", 0.0))
+
+    @property
+    def answered(self) -> FloatArray:
+        """What its lattice is derived from, in data units: bins, some of their noise silenced."""
+        released, (_, share) = self.released, self._silence
+        return released + share * (quieted(released, self.noise) - released)
 
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
         """Return the whole release at an order; at another than its own no noise is silenced."""

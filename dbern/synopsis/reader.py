@@ -599,8 +599,8 @@ class Synopsis:
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.
 
-        Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details:
-        `dbern.synopsis.shaping.shape`.
+        Any of "raw", "quiet", "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an
+        axis). Details: `dbern.synopsis.shaping.shape`.
 
         Raises
         ------

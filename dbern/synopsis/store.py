@@ -213,6 +213,7 @@ class _Small(_Array):
 
 class _Silenced(_Scale):
     silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT
+    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
 
 
 class _Values(_Small):

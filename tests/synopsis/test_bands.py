@@ -17,7 +17,7 @@ from banding import centers, synopsis_of
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.certificate import noise_bound
+from dbern.certificate import SILENCED, noise_bound
 from dbern.combination import Combination
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
@@ -29,7 +29,7 @@ from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket
 from dbern.synopsis import bands
 
-AXES = "xyz"
+AXES = "xyzw"
 
 
 # --- Brackets
@@ -375,6 +375,53 @@ def test_a_choice_made_after_the_release_is_covered(kept_noise):
     assert covered(case, 200, records, points, 0.1, h="auto") >= at_least(200, 0.95)
 
 
+_ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
+
+
+@pytest.mark.parametrize(
+    ("axes", "bandwidth", "noise", "target"),
+    [
+        (2, 0.15, "binned-laplace", {}),
+        (2, 0.15, "binned-k-norm", {}),
+        (2, 0.15, "binned-gaussian", {}),
+        (2, 0.15, "auto", {"kernel": "triangle"}),
+        (2, None, "auto", {"covariance": ((0.01, 0.005), (0.005, 0.01))}),
+        (3, 0.15, "binned-laplace", {}),
+    ],
+)
+def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, noise, target):
+    """Of five kinds of records, the rare bump that hardly stands out of the noise among them."""
+    spec, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
+    points = np.random.default_rng(1).uniform(size=(4000, axes))
+    shrunk = 0
+    for draw, records in enumerate([*databases(axes, 5000).values(), np.zeros((40, axes)) + 0.5]):
+        integers = centers(spec, plan, columns(records))
+        found = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
+        (array,), raw = found.arrays, found.shaped("raw")
+        sure, released = (one.bound(about="any-database") for one in (found, raw))
+        moved, most = np.abs(found(points) - raw(points)).max(), SILENCED * released.noise
+        assert 0 < moved <= array.silenced <= most
+        shrunk += array.silenced > 0.99 * most
+        assert sure.noise == pytest.approx(released.noise + array.silenced)
+        assert sure.total <= found.metadata["certificate"]["total"]
+    assert shrunk
+
+
+@pytest.mark.parametrize(
+    ("axes", "bandwidth", "noise", "target"),
+    [
+        (1, 0.1, "auto", {}),
+        (2, 0.1, "laplace", {}),
+        (2, 0.1, "auto", {"kind": "nadaraya-watson", "roles": _ROLES}),
+        (4, 0.4, "auto", {}),
+    ],
+)
+def test_other_releases_are_answered_as_they_are(axes, bandwidth, noise, target):
+    _, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
+    assert not any(one.most_silenced for one in plan.components)
+    assert "most_silenced" not in plan.to_dict()["components"][0]
+
+
 @pytest.mark.parametrize(
     "axes", [1, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 3))]
 )
@@ -395,11 +442,11 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
         best = 0.0
         for one in near:
             there = ones * one
-            synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(there)))
+            synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(there))).shaped("raw")
             found = abs(float(synopsis(place[None])[0]) - _share(place, there, plan.n, bandwidth))
             if found > best:
                 best, records = found, there
-        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)))
+        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records))).shaped("raw")
         (band,) = synopsis._bands(Fraction(1, 20), None, "these-data")
         sure = band.certificate
         bias = float(band.at(place[None])[0]) - sure.noise

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.bernstein.basis import on_axes
+from dbern.bernstein.basis import on_others
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import enclose
 from dbern.counting.measurement import Measurement
@@ -227,8 +227,8 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
 # to it (`quieted`), so that their function is moved by no more than the plan has promised. It is
 # post-processing of the noised integers, which are published as they are.
 
-_NODES = {2: (8, 1e-8), 3: (6, 1e-8)}  # by axes: oversampling and cut of what encloses a movement
-_BLOCK = 1 << 20  # nodes at a time
+_OVERSAMPLING, _CUT = (8, 6, 4, 3), 1e-8  # of what encloses a movement
+_WORK, _BLOCK = 4e9, 1 << 20  # multiplications that this may take, and nodes at a time
 _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 
 
@@ -247,11 +247,17 @@ def derived_from(
     if not planned.most_silenced:
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
-    nodes = enclose(strategy, planned.h, *_NODES[len(planned.h)])
+    for oversampling in _OVERSAMPLING:
+        nodes = enclose(strategy, planned.h, oversampling, _CUT)
+        first, second, *others = nodes.bases
+        count = math.prod(map(len, nodes.bases))
+        if count * first.shape[1] <= _WORK:
+            break
     step = quieted(values, noise) - values
-    first, *others = nodes.bases
-    blocks = np.array_split(first, math.ceil(math.prod(map(len, nodes.bases)) / _BLOCK))
-    moved = max(float(np.abs(on_axes(step, [rows, *others])).max()) for rows in blocks)
+    moved = 0.0
+    for rows in np.array_split(second, math.ceil(count / _BLOCK)):
+        found = first @ on_others(step, [rows, *others]).reshape(len(step), -1)
+        moved = max(moved, float(found.max()), -float(found.min()))
     moved = OUTWARD * (nodes.factor * moved + nodes.loose * float(np.abs(step).max()))
     floats = _ADDED * strategy.released_norm(planned.h) * float(np.abs(values).max())
     room = max(0.0, planned.most_silenced / unit / OUTWARD**2 - floats)

@@ -37,10 +37,9 @@ from dbern.bernstein.basis import bernstein_basis, bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
-from dbern.releasing.publish import derived_from
 from dbern.strategies.bins import BinnedStrategy
-from dbern.synopsis.arrays import quieted
-from dbern.types import FloatArray, Int64Array
+from dbern.synopsis.arrays import quieted, silenced
+from dbern.types import FloatArray
 
 BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)
 POINTS = {1: 1001, 2: 161, 3: 41}
@@ -282,18 +281,18 @@ class Cell:
         choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
         law = component.noise.law
         granule = math.ldexp(component.unit, law.granularity_exponent)
-        granules = np.rint(bins / granule).astype(np.int64)
         known = family_of(law).covariance(law.values).scaled(component.noise.scale)
 
-        def noisy(seed: int) -> Int64Array:
+        def noisy(seed: int) -> FloatArray:
             drawn = family_of(law).drawn(law, bins.size, 1, public_stream("panel", seed))
-            return granules + drawn.reshape(bins.shape).astype(np.int64)
+            return bins + granule * drawn.reshape(bins.shape)
 
         def answered(seed: int) -> FloatArray:
-            return component.unit * derived_from(component, noisy(seed))[0]
+            most = component.most_silenced
+            return silenced(noisy(seed), known, strategy, plan.h, most)[0] if most else noisy(seed)
 
         def quiet(seed: int) -> FloatArray:
-            return quieted(granule * noisy(seed), known)
+            return quieted(noisy(seed), known)
 
         errors = self.mean_error(answered, matrices), self.mean_error(quiet, matrices)
         return *errors, plan.certificate.total, choice

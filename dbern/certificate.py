@@ -371,8 +371,8 @@ _SILENCED_AXES, _SILENCED_BINS = (2, 3), 1 << 20
 def with_silence(sure: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
     """Return the certificate of a density whose noise is silenced, and the most that this moves it.
 
-    A triangle inequality: `dbern.releasing.publish` moves bins' function by no more. On one axis
-    nothing is gained by it, on more than three and of more bins it would take long.
+    A triangle inequality: `dbern.synopsis.arrays.silenced` moves bins' function by no more. On one
+    axis hardly anything is gained by it, on more than three and of more bins it would take long.
     """
     able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SILENCED_AXES
     able = able and strategy.layout.size <= _SILENCED_BINS

@@ -93,7 +93,7 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None, 
     strategy: Strategy = planned.strategy
     lattice, family = noisy, strategy.kind
     if family:
-        values, told = publish.derived_from(planned, noisy)
+        values, told = publish._derived_from(planned, noisy)
     if family == "binned":
         store.arrays[f"{path}/binned/released"] = (noisy * planned.noise.granularity, told)
         for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):

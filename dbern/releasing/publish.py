@@ -16,9 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.bernstein.basis import on_others
-from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import enclose
 from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
@@ -34,7 +31,7 @@ from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins
-from dbern.synopsis.arrays import quieted
+from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
@@ -208,7 +205,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
     if stored.maps:
         released = noisy.whole
         with one_thread():
-            values, told = derived_from(noisy.planned, released)
+            values, told = _derived_from(noisy.planned, released)
         writer.write_released(stored, released, strategy.kind, told)
 
         def lattice_slab(slab: Slab) -> Int64Array:
@@ -221,49 +218,18 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
         yield from pool.map(write, stored.lattice.slabs())
 
 
-# --- Silence noise where nothing stands out of it
-#
-# The lattice of a density by bins is that of quieter bins: y, and some share of what silencing adds
-# to it (`quieted`), so that their function is moved by no more than the plan has promised. It is
-# post-processing of the noised integers, which are published as they are.
-
-_OVERSAMPLING, _CUT = (8, 6, 4, 3), 1e-8  # of what encloses a movement
-_WORK, _BLOCK = 4e9, 1 << 20  # multiplications that this may take, and nodes at a time
-_ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
-
-
-def derived_from(
+def _derived_from(
     planned: PlannedMeasurement, released: Int64Array
 ) -> tuple[FloatArray, dict[str, float]]:
-    """Return what a lattice is derived from, in unit-cube units, and what readers are told of it.
-
-    Parameters
-    ----------
-    released : array
-        The noised integers, of the layout's shape.
-    """
-    strategy, law, unit = cast("Strategy", planned.strategy), planned.noise.law, planned.unit
+    """What a lattice is derived from, in unit-cube units, and what readers are told of it."""
+    law, unit, most = planned.noise.law, planned.unit, planned.most_silenced
     values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
-    if not planned.most_silenced:
+    if not most:
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
-    for oversampling in _OVERSAMPLING:
-        nodes = enclose(strategy, planned.h, oversampling, _CUT)
-        first, second, *others = nodes.bases
-        count = math.prod(map(len, nodes.bases))
-        if count * first.shape[1] <= _WORK:
-            break
-    step = quieted(values, noise) - values
-    moved = 0.0
-    for rows in np.array_split(second, math.ceil(count / _BLOCK)):
-        found = first @ on_others(step, [rows, *others]).reshape(len(step), -1)
-        moved = max(moved, float(found.max()), -float(found.min()))
-    moved = OUTWARD * (nodes.factor * moved + nodes.loose * float(np.abs(step).max()))
-    floats = _ADDED * strategy.released_norm(planned.h) * float(np.abs(values).max())
-    room = max(0.0, planned.most_silenced / unit / OUTWARD**2 - floats)
-    share = min(1.0, room / moved) if moved > 0 else 0.0
-    told = {"silenced": OUTWARD * unit * (share * moved + floats), "silenced_share": share}
-    return values + share * step, told
+    strategy = cast("Strategy", planned.strategy)
+    values, moved, share = silenced(values, noise, strategy, planned.h, most / unit)
+    return values, {"silenced": moved * unit, "silenced_share": share}
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:

@@ -93,9 +93,8 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     parts = _parts(asked)
     response = asked is not None and asked.response is not None
     shows = ("response",) if response else _shows(parts, axes)
-    matrices, released = [], [*parts[0].values] if response else [one.released for one in functions]
-    if not response:
-        matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
+    released = [*parts[0].values] if response else [one.released for one in functions]
+    whose = () if response else first.strategy.matrices(first.order)
     counting = None if asked is None else _counting(synopsis, asked, places, arrays)
     drawn, steps = len(axes) < 3 and not response, np.linspace(0, 1, _COLOURS)
     facts = {
@@ -106,12 +105,10 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one) for one in released],
-        "answered": []
-        if response
-        else [_packed(one.answered) for one in functions if one.silenced],
+        "answered": [_packed(one.answered) for one in functions if one.silenced],
         "shows": shows,
         "counting": counting,
-        "matrices": matrices,
+        "matrices": [_place(one, arrays) for one in whose],
         "arrays": list(arrays),
         "widths": _packed(_widths(synopsis, places), "<f4") if drawn else "",
         "band": 0.0 if response else synopsis.band(synopsis.metadata["certificate"]["beta"]),

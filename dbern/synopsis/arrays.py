@@ -22,14 +22,9 @@ from dbern.bernstein.basis import (
     on_axes,
     on_others,
 )
-from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.certificate import (
-    Beside,
-    Certificate,
-    ErrorModel,
-    vector_bound,
-)
+from dbern.certificate import Beside, Certificate, ErrorModel, enclose, vector_bound
 from dbern.combination import Answer
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
@@ -285,6 +280,9 @@ def _product(left: Sequence[FloatArray], right: Sequence[FloatArray], correlatio
 # --- Silence bins where nothing stands out of the noise
 
 _REACHES, _CAUTION = (1, 2), 4.0  # bins on either side of a window's middle; times the variance
+_OVERSAMPLING, _CUT = (8, 6, 4, 3), 1e-8  # of what encloses a movement
+_ENCLOSING = 4e9  # multiplications that this may take
+_ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 
 
 def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
@@ -303,6 +301,30 @@ def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
         shares = noise.variance(counts, counts) / np.square(np.where(sums > 0, sums, np.inf))
         kept = np.maximum(kept, np.where(sums > 0, 1 - _CAUTION * shares, 0.0))
     return kept * values
+
+
+def silenced(
+    values: FloatArray, noise: Covariance, strategy: Strategy, h: Sequence[int], most: float
+) -> tuple[FloatArray, float, float]:
+    """Return bins moved towards quiet ones, how far their function is moved, and by what share.
+
+    The share is the largest up to one with which that is at most `most`: docs/mathematics.md.
+    """
+    for oversampling in _OVERSAMPLING:
+        nodes = enclose(strategy, h, oversampling, _CUT)
+        first, *others = nodes.bases
+        count = math.prod(map(len, nodes.bases))
+        if count * first.shape[1] <= min(_ENCLOSING, _SUMS * len(first)):
+            break
+    step, moved = quieted(values, noise) - values, 0.0
+    lines = on_others(step, others).reshape(len(step), -1)
+    for rows in np.array_split(first, math.ceil(count / _SUMS)):
+        found = rows @ lines
+        moved = max(moved, float(found.max()), -float(found.min()))
+    moved = OUTWARD * (nodes.factor * moved + nodes.loose * float(np.abs(step).max()))
+    floats = _ADDED * strategy.released_norm(h) * float(np.abs(values).max())
+    share = min(1.0, max(0.0, most / OUTWARD**2 - floats) / moved) if moved > 0 else 0.0
+    return values + share * step, OUTWARD * (share * moved + floats), share
 
 
 def _windowed(values: FloatArray, reach: int, axis: int) -> FloatArray:

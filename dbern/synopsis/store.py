@@ -572,8 +572,7 @@ class ReleasedStore:
         values = self._decoded(path, 0)
         least = 1 / _LARGEST if "/eigenvalues" in path else -_LARGEST
         if not ((values >= least) & (values <= _LARGEST)).all():
-            name = self._arrays[path].name(0)
-            raise damaged(str(self.place), name, "", "holds what is no such number")
+            raise damaged(str(self.place), self._arrays[path].name(0), "", "holds no such number")
         return values, self._arrays[path].attributes
 
     def facts(self, path: str) -> Mapping[str, Any]:

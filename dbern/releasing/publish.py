@@ -229,7 +229,7 @@ def _derived_from(
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
     strategy = cast("Strategy", planned.strategy)
     values, moved, share = silenced(values, noise, strategy, planned.h, most / unit)
-    return values, {"silenced": moved * unit, "silenced_share": share}
+    return values, {"silenced": moved * unit, "silenced_share": share} if share else {}
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:

@@ -390,21 +390,33 @@ _ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
     ],
 )
 def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, noise, target):
-    """Of five kinds of records, the rare bump that hardly stands out of the noise among them."""
+    """Of six kinds of records, of which none and few that hardly stand out of the noise."""
     spec, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
     points = np.random.default_rng(1).uniform(size=(4000, axes))
-    shrunk = 0
-    for draw, records in enumerate([*databases(axes, 5000).values(), np.zeros((40, axes)) + 0.5]):
+    shrunk, few = 0, [np.full((count, axes), 0.5) for count in (1, 40)]
+    for draw, records in enumerate([*databases(axes, 5000).values(), *few]):
         integers = centers(spec, plan, columns(records))
         found = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
         (array,), raw = found.arrays, found.shaped("raw")
         sure, released = (one.bound(about="any-database") for one in (found, raw))
         moved, most = np.abs(found(points) - raw(points)).max(), SILENCED * released.noise
-        assert 0 < moved <= array.silenced <= most
+        assert moved <= array.silenced <= most
+        assert (moved > 0) == (array.silenced > 0)
         shrunk += array.silenced > 0.99 * most
         assert sure.noise == pytest.approx(released.noise + array.silenced)
         assert sure.total <= found.metadata["certificate"]["total"]
-    assert shrunk
+    assert shrunk >= 2
+
+
+def test_where_records_are_nearly_everywhere_nothing_is_silenced():
+    """And the band is as wide as it was; one axis with few of them is enough."""
+    spec, plan = planned(2, 20_000, 0.1)
+    spread = np.random.default_rng(0).uniform(size=(20_000, 2))
+    for width, silenced in ((1.0, False), (0.1, True)):
+        integers = centers(spec, plan, columns(spread * [1.0, width]))
+        found = synopsis_of(spec, plan, integers, bytes(32))
+        assert bool(found.arrays[0].silenced) is silenced
+        assert (found.band() > found.shaped("raw").band()) is silenced
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_the_lattice_of_bins_can_be_rebuilt_by_any_reader(project, client):
     import zarr
 
     project.write({"x": np.linspace(0, 10, 200), "y": np.linspace(-1, 1, 200)})
-    spec = project.spec(mechanism={"noise": "binned-laplace"})
+    spec = project.spec(mechanism={"noise": "binned-laplace"}, budget={"epsilon": "0.1"})
     synopsis = dbern.release(spec, client=client).synopsis
     root = zarr.open_group(synopsis.url, mode="r")["components/density"]
     values, facts = root["binned/released"][...].astype(float), root["binned/released"].attrs

@@ -77,7 +77,7 @@ def ratios(records, width, epsilon, tune):
         errors = []
         for values in (array.answered, array.released):
             for basis in bases[array.bins]:
-                values = np.tensordot(values, basis, axes=(0, 1))  # noqa: PLW2901 -- axis by axis
+                values = np.tensordot(values, basis, axes=(0, 1))
             errors.append(np.abs(values - truth).max())
         promise = synopsis.bound().total
         found.append((errors[0], promise, errors[1], promise - array.silenced))
@@ -118,5 +118,5 @@ def test_tune_keeps_up_with_twenty_lines_where_all_records_are_at_one_place():
     """Without it they are twice as good: the plan's bins are too wide, and it cannot know."""
     records, y = database("one point", 20_000, 2), np.linspace(0, 1, POINTS[2])
     truth = truth_of(records.tobytes(), records.shape, 0.1)
-    error, _ = ratios(records, 0.1, 0.1, "0.02")
+    error, *_ = ratios(records, 0.1, 0.1, "0.02")
     assert error.mean() < 1.1 * Cell("one point", records, 0.1, y, truth, REPEATS).lines(0.1)

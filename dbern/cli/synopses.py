@@ -117,8 +117,10 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     promises = synopsis.promises(page_picture(synopsis).largest)
     signers, text = synopsis.signers, _described(synopsis.metadata, promises.constant)
     moved = max(one.silenced for one in synopsis.arrays)
-    quieter = f"\n{'silenced':<12} noise that nothing stands out of, by at most {moved:.3g}"
-    text += quieter if moved else ""
+    quieter = (
+        f"noise that nothing stands out of: values moved by at most {moved:.3g}{promises.unit}"
+    )
+    text += f"\n{'silenced':<12} {quieter}" if moved else ""
     text += "".join(f"\n{label:<12} {said}" for label, said in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(one)}" for one in signers or (None,))
     if not (quiet or as_json):

@@ -539,7 +539,7 @@ def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
 def _released_as(one: PlannedMeasurement) -> str:
     what = one.maps[0].called
     of = " of the whole lattice" if one.maps[0].of else ""
-    of += f"; noise alone is silenced, by {one.most_silenced:.3g}" if one.most_silenced else ""
+    of += f"; noise alone silenced, by at most {one.most_silenced:.3g}" if one.most_silenced else ""
     return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.bernstein.basis import local_weights
-from dbern.certificate import Certificate, Promises, printed_sum, told_error
+from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -571,7 +571,7 @@ def outlook_of(
     promises : sequence of PlannedMeasurement
         What tells of the error for the data at hand.
     """
-    sums = [one for one, _ in pairs if one.kernel_sum]
+    sums, own = [one for one, _ in pairs if one.kernel_sum], pairs[0][1]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     unsigned = all(one.unsigned for one, _ in pairs)
@@ -591,7 +591,8 @@ def outlook_of(
     follows = unsigned and all(width is not None for width in widths)
     these = combination.error([width or 0.0 for width in widths]) if follows else None
     if these is not None:
-        these = min([these, *(_told(pairs[0][1], one) for one in promises)])
+        these = min([these, *(_told(own, one) for one in promises)])
+        these += silenced_if_even(own.most_silenced, own.strategy, own.noise.law)
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
     return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
@@ -629,14 +630,15 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
         shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
         spread.append((one.kernel @ shares, one.error @ shares))
     sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
-    return min(found, sure.approximation) + sure.rounding + sure.noise
+    noise = sure.noise - planned.most_silenced
+    return min(found, sure.approximation) + sure.rounding + noise
 
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
     found = one.promise["even"] + one.lattice_error + one.released_error
     missed = told_error(found, one.promise) - one.promise["rest"]
-    return float(missed + one.promise["least"]) + own.certificate.rounding + own.most_silenced
+    return float(missed + one.promise["least"]) + own.certificate.rounding
 
 
 # --- What counting takes

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix, iterated_basis
+from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.privacy.accuracy import independent_draws, public_stream
@@ -131,8 +131,9 @@ def _bumps(kernel: Kernel, points: int) -> FloatArray:
 @lru_cache(maxsize=32)
 def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
     """The iterated basis at points of y, evenly spaced or crowded at the ends."""
-    y = np.linspace(0, 1, points)
-    return iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
+    y = np.linspace(0, 1, points)[: (points + 1) // 2]  # the others are these in reverse
+    half = iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
+    return with_mirrored(half, points)
 
 
 def reference_error(
@@ -224,6 +225,7 @@ def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
 
 
+@lru_cache(maxsize=8)
 def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """Return what multiplies an axis's released values at points of y, crowded at the ends."""
     rows = _rows(k, h, points, crowded=True)

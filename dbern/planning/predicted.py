@@ -57,8 +57,7 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     starts = itertools.count()
 
     def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        blocks = -(-size * draws // _SHARED)
-        return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
+        return _drawn(law, next(starts), size * draws).reshape(size, draws)
 
     size = strategy.layout.size
     if size > _MOST_DRAWN:
@@ -71,9 +70,20 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
 
 
 @lru_cache(maxsize=4)
-def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
-    """Blocks of numbers that candidates share: fewer of them are a prefix."""
-    return independent_draws(law, blocks * _SHARED, 1, public_stream("planning", start)).ravel()
+def _kept(law: Any, start: int) -> list[FloatArray]:
+    """What is drawn so far, that candidates share: fewer numbers are a prefix."""
+    del law, start
+    return [np.empty(0)]
+
+
+def _drawn(law: Any, start: int, count: int) -> FloatArray:
+    """So many numbers: where there are fewer, half as many again as there were are drawn."""
+    kept = _kept(law, start)
+    if len(kept[0]) < count:
+        blocks = -(-max(count, min(len(kept[0]) * 3 // 2, _MOST_DRAWN)) // _SHARED)
+        stream = public_stream("planning", start)
+        kept[0] = independent_draws(law, blocks * _SHARED, 1, stream).ravel()
+    return kept[0][:count]
 
 
 def typical_error(

@@ -47,11 +47,7 @@ from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
-from dbern.strategies.bins import (
-    AxisBins,
-    BinnedStrategy,
-    axis_bins,
-)
+from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
@@ -641,15 +637,16 @@ def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ..
 def _candidate(
     problem: Problem, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
 ) -> Candidate:
-    """Predict the errors of one way to release."""
-    noise = problem.moved(strategy) / problem.n * problem.noise_ratio
+    """Predict the errors of one way to release, or its noise if that shows that it cannot win."""
+    noise, share = problem.moved(strategy) / problem.n * problem.noise_ratio, _LEAST_WORST_SHARE
     noise *= unit_noise(strategy, h, problem.family, strategy.layout.size)
+    if noise >= problem.to_beat:
+        return Candidate(strategy, h, noise, 0.0, 0.0, problem.certified, share)
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
     farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if problem.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, problem.n))
-    share = _LEAST_WORST_SHARE
     return Candidate(strategy, h, noise, typical, worst, problem.certified, share)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
+from dbern.bernstein.basis import bin_mixtures, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.privacy.accuracy import independent_draws, public_stream
@@ -109,7 +109,7 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
     bumps = _bumps(kernel, points)
     released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
-    rough = [(one * other).mean(axis=1) for one, other in pairs]
+    rough = [np.einsum("ij,ij->i", *pair) / len(t) for pair in pairs]
     parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
     return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
 
@@ -214,7 +214,7 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
     rows = bin_fit(_fitted(kernel, k, h), cells, degree)
-    own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
+    own = bin_mixtures(rows[_FIT_POINTS:], t, cells, degree)
     return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 
@@ -235,7 +235,7 @@ def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """Return what multiplies an axis's released values at points of y, crowded at the ends."""
     rows = _rows(k, h, points, crowded=True)

@@ -513,7 +513,7 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """Return the largest error of `fitted_values` on a grid: what no bins there improve on."""
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
-    bases, totals = by_parity(bernstein_basis(y, k)), iterated_parts(k, h)
+    bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
     each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
     made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
     return float(np.abs(kernel(y[:, None] - t) - made).max())
@@ -541,7 +541,8 @@ def _normal_equations(k: int, h: int) -> tuple[Any, ...]:
     """Nodes, and for even and for odd values the iterated basis there and the matrix to solve."""
     nodes = min(4 * k, k + _SPARE_NODES) + 1
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    pairs = zip(by_parity(bernstein_basis(y, k)), iterated_parts(k, h), strict=True)
+    half = bernstein_basis(y[: (nodes + 1) // 2], k)
+    pairs = zip(by_parity(half, nodes), iterated_parts(k, h), strict=True)
     operators = [basis @ total for basis, total in pairs]
     ridges = [_FIT_RIDGE * np.eye(operator.shape[1]) for operator in operators]
     squares = [one.T @ one / nodes + ridge for one, ridge in zip(operators, ridges, strict=True)]

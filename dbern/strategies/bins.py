@@ -1,6 +1,4 @@
-"""Release B-spline bins.
-
-Brackets of a kernel by the bins that are released: what a release misses, place by place.
+"""B-spline bins, and brackets of a kernel by those released: what one misses, place by place.
 
 A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
 ``c_j = int beta_j(t) dD(t)``, so it misses ``int r_y(t) dD(t)`` with ``r_y(t) = K(y - t) - sum_j
@@ -53,7 +51,7 @@ import numpy as np
 from dbern.bernstein.basis import (
     MANY,
     bernstein_mixtures,
-    bin_matrix,
+    bin_mixtures,
     bin_products,
     by_parity,
     chebyshev,
@@ -138,7 +136,7 @@ class AxisBins(AxisMap):
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of translates at t (m,); A knows the kernel."""
         del kernel
-        return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
+        return bin_mixtures(matrix @ self.synthesis, t, self.cells, self.degree)
 
     def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
         """See `AxisMap`: half of the cells where the rest are the same in reverse."""
@@ -378,8 +376,8 @@ class _Boxes:
         On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
         """
         pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
-        ends, half = np.arange(bins.cells + 1) / bins.cells, slice(len(pieces.terms))
-        nearest, farthest = (one[half] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
+        ends, rows = np.arange(bins.cells + 1) / bins.cells, len(pieces.terms)
+        nearest, farthest = (one[:rows] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
         found = kernel(nearest) + pieces.largest()
         allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
@@ -395,8 +393,8 @@ class _Boxes:
 
 def _on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
     """The largest or the least of the bins (.., bins) that live on each cell."""
-    cells = rows.shape[1] - degree
-    return np.asarray(reduce(of, (rows[:, r : r + cells] for r in range(degree + 1))))
+    last = rows.shape[1] - degree
+    return np.asarray(reduce(of, (rows[:, r : r + last] for r in range(degree + 1))))
 
 
 def _blocks(chosen: BoolArray) -> Iterator[_Pairs]:
@@ -536,11 +534,10 @@ class _Pieces:
         at_y, at_t = (cosines(np.arccos(one[:, 0]), count) for one in (on_y, on_t))
         misses = np.abs(self.kernel(y - t[:, None]) - _at(at_t, at_y, terms))
         found = _halves((misses - (at_t @ less)[:, None]).max(axis=1))
-        for kink in self.kernel.kinks:
-            for apart in (-kink, kink):
-                for line in ((t + apart, t), (y, y - apart)):
-                    own = self._on_kink(boxes, terms, less, line)
-                    found = np.maximum(found, own[:, None])
+        for apart in (side * kink for kink in self.kernel.kinks for side in (-1, 1)):
+            for line in ((t + apart, t), (y, y - apart)):
+                own = self._on_kink(boxes, terms, less, line)
+                found = np.maximum(found, own[:, None])
         return np.asarray(found + _between(widths, bends, steps)[:, None] + self.cut)
 
     def _on_kink(self, boxes: _Pairs, terms: FloatArray, less: FloatArray, line: Any) -> FloatArray:

@@ -378,8 +378,9 @@ class _Boxes:
         pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
         ends, rows = np.arange(bins.cells + 1) / bins.cells, len(pieces.terms)
         nearest, farthest = (one[:rows] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
-        found = kernel(nearest) + pieces.largest()
-        allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
+        mixed = OUTWARD * _on_cells(np.maximum, pieces.sizes + pieces.cut, bins.degree)
+        found = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
+        allowed = max(_SHARE * pieces.seen, _TRUNCATION * kernel.peak) / 2
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
         kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
         near = found > allowed  # elsewhere r is as small as K and its release themselves
@@ -452,14 +453,14 @@ class _Pieces:
         values = bernstein_mixtures(y.reshape(-1), k, coefficients)
         return cls(kernel, bins, cells, analysis @ values.reshape(rows, count, -1), cut, tail)
 
-    def largest(self) -> FloatArray:
-        """Bound ``|sum_j a_j beta_j|``, a mixture of a_j, for cells of y and of the bins."""
-        sizes = np.abs(self.terms).sum(axis=1) + self.cut
-        return OUTWARD * _on_cells(np.maximum, sizes, self.bins.degree)
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Bound ``|a_j|`` in each cell of y, (rows, bins), but for `cut`."""
+        return np.asarray(np.abs(self.terms).sum(axis=1))
 
     def highest(self) -> FloatArray:
         """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
-        count, found = self.terms.shape[1], np.abs(self.terms).sum(axis=1)
+        count, found = self.terms.shape[1], self.sizes.copy()
         steps, least = _COARSE * count, _FLOATS * self.kernel.peak if self.bins.rank > MANY else -1
         places = cosines(np.linspace(0, np.pi, steps + 1), count)
         for first in range(0, len(found), _ROWS):
@@ -471,6 +472,7 @@ class _Pieces:
             found[rows, own] = (places @ terms).max(axis=1) + _between([np.pi], [bends], [steps])
         return np.asarray(found + self.cut)
 
+    @cached_property
     def seen(self) -> float:
         """The largest ``|r|`` at some places, in the middle of each cell of y."""
         places = np.linspace(-1.0, 1.0, _COARSE + 1)

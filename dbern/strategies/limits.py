@@ -124,7 +124,7 @@ def _least_norm(kernel: Kernel, gap: float, count: int) -> float:
     """What that is at least: ``1 / |G s|`` of signs s in turn; for floats, hardly less."""
     if count == 1:
         return 1.0
-    turns = kernel(np.arange(count) * gap) / kernel.peak
+    turns = kernel(np.multiply(np.arange(count), gap)) / kernel.peak
     turns[1::2] *= -1
     sums = np.cumsum(turns)
     return float((1 - _ROOM) / np.abs(sums + sums[::-1] - turns[0]).max())

@@ -235,7 +235,7 @@ def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """Return what multiplies an axis's released values at points of y, crowded at the ends."""
     rows = _rows(k, h, points, crowded=True)

@@ -109,7 +109,7 @@ class AxisBins(AxisMap):
     @cached_property
     def synthesis(self) -> FloatArray:
         """A, or its best approximation of rank `used`; shape (k + 1, bins)."""
-        whole = np.frombuffer(self.packed, dtype="<f8").astype(np.float64).reshape(-1, self.rank)
+        whole = np.asarray(np.frombuffer(self.packed, "<f8"), np.float64).reshape(-1, self.rank)
         if not 0 < self.used < self.rank:
             return whole
         left, sizes, right = np.linalg.svd(whole, full_matrices=False)
@@ -598,9 +598,7 @@ def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
 def _between(
     widths: Sequence[float], bends: Sequence[FloatArray], steps: Sequence[int]
 ) -> FloatArray:
-    """Bound what functions (m,) exceed their values on a grid by; `bends` bound their second
-    derivatives in either direction.
-    """
+    """Bound what functions (m,) exceed their values on a grid by; second derivatives by `bends`."""
     axes = zip(widths, bends, steps, strict=True)
     return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
 

@@ -213,7 +213,7 @@ class AxisSpectrum(LinearMap):
     @cached_property
     def analysis(self) -> FloatArray:
         """T, exact in 64-bit floats; shape (d, k + 1)."""
-        return np.ldexp(self.integers.astype(np.float64), self.exponent)
+        return self.integers.astype(np.float64) * 2.0**self.exponent
 
     @cached_property
     def synthesis(self) -> FloatArray:

@@ -514,7 +514,8 @@ def combined(
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
-    if combination.kind in ("linear", "response"):
+    own = parts[0].total, parts[0].noise, parts[0].rounding
+    if combination.kind in ("linear", "response") or own == (total, noise, rounding):
         return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
     return Certificate(
         approximation=total - noise - rounding,

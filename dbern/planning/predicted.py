@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix, iterated_basis
+from dbern.bernstein.basis import bin_mixtures, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.privacy.accuracy import independent_draws, public_stream
@@ -57,8 +57,7 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     starts = itertools.count()
 
     def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        blocks = -(-size * draws // _SHARED)
-        return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
+        return _drawn(law, next(starts), size * draws).reshape(size, draws)
 
     size = strategy.layout.size
     if size > _MOST_DRAWN:
@@ -71,9 +70,20 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
 
 
 @lru_cache(maxsize=4)
-def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
-    """Blocks of numbers that candidates share: fewer of them are a prefix."""
-    return independent_draws(law, blocks * _SHARED, 1, public_stream("planning", start)).ravel()
+def _kept(law: Any, start: int) -> list[FloatArray]:
+    """What is drawn so far, that candidates share: fewer numbers are a prefix."""
+    del law, start
+    return [np.empty(0)]
+
+
+def _drawn(law: Any, start: int, count: int) -> FloatArray:
+    """So many numbers: where there are fewer, half as many again as there were are drawn."""
+    kept = _kept(law, start)
+    if len(kept[0]) < count:
+        blocks = -(-max(count, min(len(kept[0]) * 3 // 2, _MOST_DRAWN)) // _SHARED)
+        stream = public_stream("planning", start)
+        kept[0] = independent_draws(law, blocks * _SHARED, 1, stream).ravel()
+    return kept[0][:count]
 
 
 def typical_error(
@@ -99,7 +109,7 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
     bumps = _bumps(kernel, points)
     released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
-    rough = [(one * other).mean(axis=1) for one, other in pairs]
+    rough = [np.einsum("ij,ij->i", *pair) / len(t) for pair in pairs]
     parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
     return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
 
@@ -131,8 +141,9 @@ def _bumps(kernel: Kernel, points: int) -> FloatArray:
 @lru_cache(maxsize=32)
 def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
     """The iterated basis at points of y, evenly spaced or crowded at the ends."""
-    y = np.linspace(0, 1, points)
-    return iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
+    y = np.linspace(0, 1, points)[: (points + 1) // 2]  # the others are these in reverse
+    half = iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
+    return with_mirrored(half, points)
 
 
 def reference_error(
@@ -203,7 +214,7 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
     rows = bin_fit(_fitted(kernel, k, h), cells, degree)
-    own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
+    own = bin_mixtures(rows[_FIT_POINTS:], t, cells, degree)
     return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 
@@ -224,6 +235,7 @@ def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
 
 
+@lru_cache(maxsize=64)
 def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """Return what multiplies an axis's released values at points of y, crowded at the ends."""
     rows = _rows(k, h, points, crowded=True)

@@ -31,8 +31,7 @@ _ROWS = 512
 _WORK = 2e10
 _SQUARES = 32  # a side of the domain, to begin with
 _PARTS = 8  # a side of a square, at most
-_NUMBERS = 1 << 20  # in memory at a time
-_TOGETHER = 16  # lines of squares that share a product
+_LINES, _TOGETHER = 64, 16  # lines of squares in t, in y, that share a product
 _SQUARES_WORK = 1.4e9  # products, a hundred more for each point: under a second
 _SQUARES_CUT = 1e-8  # of a polynomial's size, left out
 _RELATIVE_GAP = 0.02
@@ -188,10 +187,12 @@ def released_translates(
     return axis.translates(rows, kernel, t)
 
 
+@lru_cache(maxsize=4)
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
     """What takes an axis's released values to coefficients of the Bernstein basis."""
-    matrix = iterated_matrix(k, h)
-    return matrix if axis is None else np.asarray(matrix @ axis.synthesis)
+    matrix = iterated_matrix(k, h) if axis is None else iterated_matrix(k, h) @ axis.synthesis
+    matrix.setflags(write=False)
+    return np.asarray(matrix)
 
 
 def _evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> FloatArray:
@@ -223,23 +224,26 @@ class Series:
     def of(cls, k: int, matrix: FloatArray, cut: float = CUT) -> Series:
         """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding.
 
-        What is left out is `cut` times the norm, or hardly more.
+        What is left out is `cut` times the norm, or hardly more. By parity: half of the work.
         """
-        cosines = _cosines(k + 1, k)
-        values = bernstein_basis((1 - cosines[:, 1]) / 2, k) @ matrix
-        coefficients = cosines.T @ values * (2 / (k + 1))
+        of_even, of_odd = _cosines(k + 1, k)
+        basis = by_parity(bernstein_basis((1 - of_odd[:, 0]) / 2, k), k + 1)
+        even, odd = (one @ part for one, part in zip(basis, parities(matrix), strict=True))
+        values, half = of_parities(even, odd), len(odd)
+        of_even[:half] *= math.sqrt(2)
+        coefficients = np.empty((k + 1, matrix.shape[1]))
+        coefficients[::2] = of_even.T @ even * (2 / (k + 1))
+        coefficients[1::2] = of_odd[:half].T @ odd * (math.sqrt(8) / (k + 1))
         coefficients[0] /= 2
-        tails = np.cumsum(np.abs(coefficients).sum(axis=1)[::-1])[::-1]  # of degree a and beyond
-        norm, largest = float(tails[0]), np.abs(values).sum(axis=1).max()
-        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= cut * largest)) - 1)
-        left_out = float(tails[degree + 1]) if degree < k else 0.0
-        return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
+        largest = float(np.abs(values).sum(axis=1).max())
+        degree, norm, tail = _cut_off(np.abs(coefficients).sum(axis=1), cut * largest)
+        return cls(coefficients[: degree + 1], norm, tail)
 
     def at_nodes(self, oversampling: int) -> tuple[FloatArray, float]:
         """Values (nodes, columns) of what is left, and the factor of `enclosing_nodes`."""
         degree = len(self.coefficients) - 1
         nodes, factor = enclosing_nodes(degree, oversampling)
-        return _cosines(len(nodes), degree) @ self.coefficients, factor
+        return _at_nodes(self.coefficients, len(nodes)), factor
 
     def sup_norm(self, oversampling: int = 8) -> float:
         """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial.
@@ -251,6 +255,51 @@ class Series:
         """
         values, factor = self.at_nodes(oversampling)
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
+
+
+def _cut_off(sizes: FloatArray, allowed: float) -> tuple[int, float, float]:
+    """Degree, norm and tail of a series of terms of such sizes, cut where `allowed` is left."""
+    tails = np.cumsum(sizes[::-1])[::-1]  # of degree a and beyond
+    norm = float(tails[0])
+    degree = max(1, int(np.argmax(np.append(tails, 0.0) <= allowed)) - 1)
+    left_out = float(tails[degree + 1]) if degree + 1 < len(sizes) else 0.0
+    return degree, norm, left_out + _ROUNDING * norm
+
+
+def _plain_norm(k: int, h: int) -> float:
+    """`Series.sup_norm` of ``W_h``: a quarter of the work, as that is the same in reverse.
+
+    Even values are even in the columns, too, and odd ones odd: so in `parities` of both.
+    """
+    of_even, of_odd = _cosines(k + 1, k)
+    basis = by_parity(bernstein_basis((1 - of_odd[:, 0]) / 2, k), k + 1)
+    even, odd = (one @ part for one, part in zip(basis, iterated_parts(k, h), strict=True))
+    half, middle = len(odd), np.zeros((len(even) - len(odd), odd.shape[1]))
+    even[:half] /= math.sqrt(2)
+    odd /= math.sqrt(2)
+    largest = float(_sums(even, np.concatenate([odd, middle])).max())
+    even[:half] *= 2
+    even = of_even.T @ even * (2 / (k + 1))
+    odd = of_odd[:half].T @ odd * (4 / (k + 1))
+    even[0] /= 2
+    sizes = np.empty(k + 1)
+    sizes[::2] = _sums(even, np.zeros((len(even), odd.shape[1])))
+    sizes[1::2] = math.sqrt(2) * np.abs(odd).sum(axis=1)
+    degree, _, tail = _cut_off(sizes, _CUT * largest)
+    nodes, factor = enclosing_nodes(degree, _ENCLOSING)
+    of_even, of_odd = _cosines(len(nodes), degree)
+    own = of_even @ even[: of_even.shape[1]], of_odd @ odd[: of_odd.shape[1]]
+    return factor * float(_sums(*own).max()) * (1 + 1e-9) + tail
+
+
+def _sums(even: FloatArray, odd: FloatArray) -> FloatArray:
+    """Sums of sizes over columns, by parts: of the middle one nothing is odd.
+
+    Two that mirror each other have ``(|e + o| + |e - o|) / sqrt(2)``, root two times the larger.
+    """
+    pairs = np.maximum(np.abs(even[:, : odd.shape[1]]), np.abs(odd))
+    middle = np.abs(even[:, odd.shape[1] :])
+    return np.asarray(math.sqrt(2) * pairs.sum(axis=1) + middle.sum(axis=1))
 
 
 def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, list[FloatArray]]]:
@@ -267,16 +316,27 @@ def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, lis
     for turn, (one, rows) in enumerate(zip(axes, values, strict=True)):
         degree = len(one.coefficients) - 1
         squares = np.arange(degree + 1.0)[:, None] ** 2
-        own = _cosines(len(rows), degree) @ (squares * one.coefficients)
+        own = _at_nodes(squares * one.coefficients, len(rows))
         width = math.pi / (oversampling * degree)
         yield width**2 / 8 * math.prod(factors), [*values[:turn], own, *values[turn + 1 :]]
 
 
-def _cosines(nodes: int, degree: int) -> FloatArray:
-    """``cos(a theta)`` at so many `enclosing_nodes`, (nodes, degree + 1), of exact turns."""
-    odd = 2 * np.arange(nodes)[:, None] + 1
-    turns = odd * np.arange(degree + 1) % (4 * nodes)
-    return np.asarray(np.cos(turns * (np.pi / (2 * nodes))))
+def _cosines(nodes: int, degree: int) -> tuple[FloatArray, FloatArray]:
+    """``cos(a theta)`` of even a, and of odd a, at half of so many `enclosing_nodes`.
+
+    The others have the same in reverse, and the opposite. Of exact turns.
+    """
+    odd, every = 2 * np.arange((nodes + 1) // 2)[:, None] + 1, np.arange(degree + 1)
+    turns = (odd * own % (4 * nodes) for own in (every[::2], every[1::2]))
+    even, uneven = (np.cos(own * (np.pi / (2 * nodes))) for own in turns)
+    return even, uneven
+
+
+def _at_nodes(coefficients: FloatArray, nodes: int) -> FloatArray:
+    """Values (nodes, columns) of a series at so many `enclosing_nodes`."""
+    parts = _cosines(nodes, len(coefficients) - 1)
+    even, odd = parts[0] @ coefficients[::2], parts[1] @ coefficients[1::2]
+    return np.concatenate([even + odd, (even - odd)[: nodes // 2][::-1]])
 
 
 @lru_cache(maxsize=16)
@@ -294,6 +354,8 @@ def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> floa
     >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
     True
     """
+    if spectrum is None:
+        return _plain_norm(k, h)
     return Series.of(k, _evaluation_matrix(k, h, spectrum)).sup_norm()
 
 
@@ -363,12 +425,13 @@ def _boxed_error(kernel: Kernel, k: int, matrix: FloatArray, norm: float) -> flo
     squares = np.stack(np.meshgrid(y, t), axis=-1).reshape(-1, 2)
     # Half of the domain is enough: it is symmetric under (y, t) -> (1 - y, 1 - t).
     while True:
-        lows, corners = _corner_errors(kernel, k, series, squares, side, parts)
+        squares, corners = _corner_errors(kernel, k, series, squares, side, parts)
         side /= parts
         best = max(best, float(corners.max()))
         gap = max(_RELATIVE_GAP * best, _ABSOLUTE_GAP * kernel.peak)
         bounds = corners + min(first * side / 2, second * side**2 / 8)
-        squares = lows[bounds > best + gap]
+        whole, *part = np.nonzero(bounds > best + gap)
+        squares = squares[whole] + side * np.transpose(part)
         enough_at = max(2 * gap / first, math.sqrt(8 * gap / second))
         each = len(squares) * (len(series.coefficients) + 100)
         affordable = math.sqrt((_SQUARES_WORK - work) / max(each, 1)) - 1
@@ -447,32 +510,34 @@ def _corner_errors(
 ) -> tuple[FloatArray, FloatArray]:
     """Divide each square, given by its low (y, t), in both variables into so many parts.
 
-    Returns the parts' low corners (m, 2) and the largest ``|E|`` at each part's corners (m,).
+    Returns the squares (m, 2) in another order, and the largest ``|E|`` at the corners of their
+    parts, (m, parts in y, parts in t).
     """
-    steps = np.arange(parts + 1) * (side / parts)
-    every_low, every_corner = [], []
-    for some in _split(squares, 1, max(1, _NUMBERS // ((parts + 1) * (k + 1)))):
+    steps = np.arange(parts + 1)[:, None] * (side / parts)
+    reach = getattr(kernel, "reach", 1.0)  # beyond is less than a series' roundings
+    every_square, every_corner = [], []
+    for some in _split(squares, 1, _LINES):
         t = np.unique(some[:, 1])
-        t_lines = t[:, None] + steps
-        bumps = kernel(np.arange(k + 1)[:, None] / k - t_lines.ravel())
-        coefficients = (series.coefficients @ bumps).reshape(-1, *t_lines.shape)
+        ends = k * (t[0] - reach), k * (t[-1] + side + reach)
+        near = np.arange(max(0, math.floor(ends[0])), min(k, math.ceil(ends[1])) + 1)
+        bumps = kernel(near[:, None] / k - (t + steps).ravel())
+        coefficients = series.coefficients[:, near[0] : near[-1] + 1] @ bumps
+        coefficients = coefficients.reshape(-1, parts + 1, len(t))
         for few in _split(some, 0, _TOGETHER):
             y, y_index = np.unique(few[:, 0], return_inverse=True)
             own, t_index = np.unique(np.searchsorted(t, few[:, 1]), return_inverse=True)
-            y_lines = y[:, None] + steps
-            angles = np.arccos(1 - 2 * np.minimum(y_lines, 1.0).ravel())
+            y_lines = (y + steps).ravel()
+            angles = np.arccos(1 - 2 * np.minimum(y_lines, 1.0))
             basis = np.cos(angles[:, None] * np.arange(len(coefficients)))
-            released = basis @ coefficients[:, own].reshape(len(coefficients), -1)
-            errors = np.abs(kernel(y_lines.reshape(-1, 1) - t_lines[own].ravel()) - released)
-            errors = errors.reshape(*y_lines.shape, len(own), parts + 1)
-            errors = np.maximum(errors[:, 1:], errors[:, :-1])
-            errors = np.maximum(errors[..., 1:], errors[..., :-1])
-            every_corner.append(errors[y_index, :, t_index].ravel())
-            lows = np.broadcast_arrays(
-                y_lines[y_index, :-1, None], t_lines[own][t_index, None, :-1]
-            )
-            every_low.append(np.stack(lows, axis=-1).reshape(-1, 2))
-    return np.concatenate(every_low), np.concatenate(every_corner)
+            released = basis @ coefficients[:, :, own].reshape(len(coefficients), -1)
+            errors = kernel(y_lines[:, None] - (t[own] + steps).ravel())
+            errors -= released
+            errors = np.abs(errors, out=errors).reshape(parts + 1, len(y), parts + 1, len(own))
+            errors = np.maximum(errors[1:], errors[:-1])
+            errors = np.maximum(errors[:, :, 1:], errors[:, :, :-1])
+            every_corner.append(errors[:, y_index, :, t_index])
+            every_square.append(few)
+    return np.concatenate(every_square), np.concatenate(every_corner)
 
 
 def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
@@ -493,7 +558,7 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """Return the largest error of `fitted_values` on a grid: what no bins there improve on."""
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
-    bases, totals = by_parity(bernstein_basis(y, k)), iterated_parts(k, h)
+    bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
     each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
     made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
     return float(np.abs(kernel(y[:, None] - t) - made).max())
@@ -521,7 +586,8 @@ def _normal_equations(k: int, h: int) -> tuple[Any, ...]:
     """Nodes, and for even and for odd values the iterated basis there and the matrix to solve."""
     nodes = min(4 * k, k + _SPARE_NODES) + 1
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    pairs = zip(by_parity(bernstein_basis(y, k)), iterated_parts(k, h), strict=True)
+    half = bernstein_basis(y[: (nodes + 1) // 2], k)
+    pairs = zip(by_parity(half, nodes), iterated_parts(k, h), strict=True)
     operators = [basis @ total for basis, total in pairs]
     ridges = [_FIT_RIDGE * np.eye(operator.shape[1]) for operator in operators]
     squares = [one.T @ one / nodes + ridge for one, ridge in zip(operators, ridges, strict=True)]

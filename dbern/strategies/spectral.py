@@ -6,7 +6,7 @@ import base64
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -213,7 +213,7 @@ class AxisSpectrum(LinearMap):
     @cached_property
     def analysis(self) -> FloatArray:
         """T, exact in 64-bit floats; shape (d, k + 1)."""
-        return np.ldexp(self.integers.astype(np.float64), self.exponent)
+        return self.integers.astype(np.float64) * 2.0**self.exponent
 
     @cached_property
     def synthesis(self) -> FloatArray:
@@ -239,14 +239,7 @@ class AxisSpectrum(LinearMap):
         plus the error of computing them: G within a few ulps of the peak and of the slope (the
         lattice points are rounded), and two float products.
         """
-        k = self.integers.shape[1] - 1
-        nodes = np.arange(k + 1) / k
-        gram = kernel(nodes[:, None] - nodes)
-        plain = self.weights[:, None] * self.analysis
-        product = plain @ gram @ plain.T
-        ulps = (kernel.ulps + 4) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
-        error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
-        return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
+        return _gram_norm(self, kernel)
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -302,6 +295,20 @@ class AxisSpectrum(LinearMap):
         return rank, {"analysis": (rank, nodes), "eigenvalues": (rank,)}
 
 
+@lru_cache(maxsize=32)
+def _gram_norm(spectrum: AxisSpectrum, kernel: Kernel) -> float:
+    """See `AxisSpectrum.gram_norm`."""
+    k = spectrum.integers.shape[1] - 1
+    nodes = np.arange(k + 1) / k
+    gram = kernel(nodes[:, None] - nodes)
+    plain = spectrum.weights[:, None] * spectrum.analysis
+    product = plain @ gram @ plain.T
+    ulps = (kernel.ulps + 4) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
+    error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
+    return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
+
+
+@lru_cache(maxsize=8)
 def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:
     """The leading eigenvectors of the axis's Gram matrix, at most `rank` of them.
 

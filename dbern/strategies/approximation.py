@@ -285,7 +285,7 @@ def _plain_norm(k: int, h: int) -> float:
     sizes = np.empty(k + 1)
     sizes[::2] = _sums(even, np.zeros((len(even), odd.shape[1])))
     sizes[1::2] = math.sqrt(2) * np.abs(odd).sum(axis=1)
-    degree, _, tail = _cut_off(sizes, _CUT * largest)
+    degree, _, tail = _cut_off(sizes, CUT * largest)
     nodes, factor = enclosing_nodes(degree, _ENCLOSING)
     of_even, of_odd = _cosines(len(nodes), degree)
     own = of_even @ even[: of_even.shape[1]], of_odd @ odd[: of_odd.shape[1]]

@@ -514,8 +514,7 @@ def combined(
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
-    own = parts[0].total, parts[0].noise, parts[0].rounding
-    if combination.kind in ("linear", "response") or own == (total, noise, rounding):
+    if combination.kind in ("linear", "response"):
         return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
     return Certificate(
         approximation=total - noise - rounding,

@@ -30,9 +30,11 @@ from dbern.planning.choose import (
     chosen,
 )
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
-from dbern.planning.plans import ReleasePlan, task_rows
+from dbern.planning.plans import ReleasePlan, spec_for_rows, task_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
+from dbern.privacy.accuracy import independent_draws, public_stream
+from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.families import GAUSSIAN, LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 
@@ -327,6 +329,28 @@ def test_what_is_not_simulated_could_not_have_won(bandwidth, kernel, epsilon):
         assert problem.least_noise(one.strategy, one.h) <= one.noise
 
 
+def test_what_cannot_win_for_its_noise_alone_is_predicted_no_further():
+    spec = ReleaseSpec(**sections(
+        data={"bounds": {"x": [0.0, 10.0]}, "label": {"column": "c", "classes": [False, True]}},
+        target={
+            "kind": "kernel-erm", "loss": "logistic", "kernel": "arc-cosine", "bandwidth": None
+        },
+        mechanism={"k": None, "h": None, "noise": None},
+    ))  # fmt: skip
+    spec = spec_for_rows(spec, 10**4)
+    measurement = planner.resolved(spec.components[0], 10**4, spec)
+    problem = problem_of(measurement, Settings.of(spec, 10**4, 1))
+    every = {kind: list(candidates(kind, problem)) for kind in ("", "spectral")}
+    assert all(one.worst > 0 for some in every.values() for one in some)
+    best = chosen(every, problem)
+    least = min((one for some in every.values() for one in some), key=lambda one: one.error)
+    assert (best.strategy, best.h, best.error) == (least.strategy, least.h, least.error)
+    beaten = dataclasses.replace(problem, to_beat=least.error)
+    for before, one in zip(every[""], candidates("", beaten), strict=True):
+        assert one.noise == before.noise
+        assert min(one.error, least.error) == min(before.error, least.error)
+
+
 # --- What a plan tells of the error
 
 
@@ -512,6 +536,19 @@ def test_a_plan_takes_one_thread_however_many_there_are(monkeypatch):
         plan_files(density_spec((0.1,), (8,)), ())
     assert seen
     assert set(seen) == {1}
+
+
+def test_candidates_share_draws_whatever_is_drawn_first():
+    law = LaplaceNoise(1 << 20, 0, 1)
+    orders = ([100, 70_000, 300_000, 70_000], [300_000, 100])
+    for counts in orders:
+        predicted._kept.cache_clear()
+        drawn = {count: predicted._drawn(law, 3, count).copy() for count in counts}
+        for one in drawn.values():
+            np.testing.assert_array_equal(one, drawn[300_000][: len(one)])
+        once = independent_draws(law, 100, 1, public_stream("planning", 3)).ravel()
+        np.testing.assert_array_equal(drawn[100], once)
+    predicted._kept.cache_clear()
 
 
 @pytest.mark.parametrize("family", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])

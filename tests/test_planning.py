@@ -33,8 +33,6 @@ from dbern.planning.planner import Settings, plan, plan_files, problem_of
 from dbern.planning.plans import ReleasePlan, spec_for_rows, task_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
-from dbern.privacy.accuracy import independent_draws, public_stream
-from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.families import GAUSSIAN, LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 
@@ -536,19 +534,6 @@ def test_a_plan_takes_one_thread_however_many_there_are(monkeypatch):
         plan_files(density_spec((0.1,), (8,)), ())
     assert seen
     assert set(seen) == {1}
-
-
-def test_candidates_share_draws_whatever_is_drawn_first():
-    law = LaplaceNoise(1 << 20, 0, 1)
-    orders = ([100, 70_000, 300_000, 70_000], [300_000, 100])
-    for counts in orders:
-        predicted._kept.cache_clear()
-        drawn = {count: predicted._drawn(law, 3, count).copy() for count in counts}
-        for one in drawn.values():
-            np.testing.assert_array_equal(one, drawn[300_000][: len(one)])
-        once = independent_draws(law, 100, 1, public_stream("planning", 3)).ravel()
-        np.testing.assert_array_equal(drawn[100], once)
-    predicted._kept.cache_clear()
 
 
 @pytest.mark.parametrize("family", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])

@@ -14,25 +14,14 @@ import numpy as np
 
 from dbern.certificate import Certificate, ErrorModel, combined, vector_bound
 from dbern.combination import Combination
-from dbern.counting.measurement import (
-    Measurement,
-    for_lattice,
-    for_rows,
-    most_rows,
-    random_privacy,
-)
+from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
-from dbern.planning.choose import (
-    Candidate,
-    Problem,
-    chosen,
-    require_positive_definite,
-)
+from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
 from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,

@@ -51,7 +51,7 @@ import numpy as np
 from dbern.bernstein.basis import (
     MANY,
     bernstein_mixtures,
-    bin_mixtures,
+    bin_matrix,
     bin_products,
     by_parity,
     chebyshev,
@@ -136,7 +136,7 @@ class AxisBins(AxisMap):
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of translates at t (m,); A knows the kernel."""
         del kernel
-        return bin_mixtures(matrix @ self.synthesis, t, self.cells, self.degree)
+        return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
 
     def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
         """See `AxisMap`: half of the cells where the rest are the same in reverse."""

@@ -24,12 +24,7 @@ from dbern.bernstein.basis import (
 )
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.certificate import (
-    Beside,
-    Certificate,
-    ErrorModel,
-    vector_bound,
-)
+from dbern.certificate import Beside, Certificate, ErrorModel, vector_bound
 from dbern.combination import Answer
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
@@ -184,8 +179,7 @@ def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
     shares = (1.0,) if maps[0] is None else _SHARES
     found = (
         Smoothing(
-            order,
-            tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in maps),
+            order, tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in maps)
         )
         for order, share in itertools.product(orders, shares)
     )

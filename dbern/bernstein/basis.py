@@ -397,21 +397,6 @@ def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
     return values
 
 
-def bin_mixtures(rows: FloatArray, positions: FloatArray, cells: int, degree: int) -> FloatArray:
-    """Return rows (n, cells + degree) times `bin_matrix` in columns, (n, m): few are not zero.
-
-    Examples
-    --------
-    >>> bin_mixtures(np.array([[2.0, 4.0, 6.0]]), np.array([0.25]), cells=2, degree=1).tolist()
-    [[3.0]]
-    """
-    cell, offset = _cell_of(positions, cells)
-    found = np.zeros((len(rows), len(positions)))
-    for r, weight in enumerate(local_weights(offset, degree)):
-        found += np.take(rows, cell + r, axis=1) * weight
-    return found
-
-
 _CELLS_TOGETHER = 32
 
 

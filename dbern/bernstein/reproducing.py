@@ -380,9 +380,7 @@ class ArcCosine:
             np.clip(cosine, -1.0, 1.0, out=cosine)
             found, rest = np.subtract(1, cosine, out=inner), np.arccos(cosine)
             np.sqrt(np.multiply(found, 1 + cosine, out=found), out=found)  # in place: it is large
-            np.subtract(math.pi, rest, out=rest)
-            rest *= cosine
-            found += rest
+            found += np.multiply(np.subtract(math.pi, rest, out=rest), cosine, out=rest)
             found *= sizes
             found /= math.pi
         return values

@@ -553,10 +553,7 @@ def require_positive_definite(kernels: Sequence[Kernel]) -> None:
 
 
 def _bins(
-    problem: Problem,
-    lattice: Lattice,
-    order: tuple[int, ...],
-    grid: _Grid,
+    problem: Problem, lattice: Lattice, order: tuple[int, ...], grid: _Grid
 ) -> BinnedStrategy:
     """Bins of every axis, and what is made of them."""
     axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)

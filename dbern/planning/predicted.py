@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_mixtures, iterated_basis, with_mirrored
+from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.privacy.accuracy import independent_draws, public_stream
@@ -57,7 +57,8 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     starts = itertools.count()
 
     def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        return _drawn(law, next(starts), size * draws).reshape(size, draws)
+        blocks = 1 << (-(-size * draws // _SHARED) - 1).bit_length()  # few numbers of them
+        return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
 
     size = strategy.layout.size
     if size > _MOST_DRAWN:
@@ -69,21 +70,10 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     return float(sups.mean()) / _UNIT_SCALE
 
 
-@lru_cache(maxsize=4)
-def _kept(law: Any, start: int) -> list[FloatArray]:
-    """What is drawn so far, that candidates share: fewer numbers are a prefix."""
-    del law, start
-    return [np.empty(0)]
-
-
-def _drawn(law: Any, start: int, count: int) -> FloatArray:
-    """So many numbers: where there are fewer, half as many again as there were are drawn."""
-    kept = _kept(law, start)
-    if len(kept[0]) < count:
-        blocks = -(-max(count, min(len(kept[0]) * 3 // 2, _MOST_DRAWN)) // _SHARED)
-        stream = public_stream("planning", start)
-        kept[0] = independent_draws(law, blocks * _SHARED, 1, stream).ravel()
-    return kept[0][:count]
+@lru_cache(maxsize=8)
+def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
+    """Blocks of numbers that candidates share: fewer of them are a prefix."""
+    return independent_draws(law, blocks * _SHARED, 1, public_stream("planning", start)).ravel()
 
 
 def typical_error(
@@ -147,10 +137,7 @@ def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
 
 
 def reference_error(
-    kernels: Sequence[Kernel],
-    strategy: Strategy,
-    h: tuple[int, ...],
-    reference: Reference,
+    kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...], reference: Reference
 ) -> float:
     """Sup error, on a grid, of what is released for the smoothed reference density itself."""
     points = grid_points(len(kernels), {1: 201, 2: 61, 3: 25})
@@ -214,7 +201,7 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
     rows = bin_fit(_fitted(kernel, k, h), cells, degree)
-    own = bin_mixtures(rows[_FIT_POINTS:], t, cells, degree)
+    own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
     return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 

@@ -48,9 +48,7 @@ from dbern.types import FloatArray, Int64Array
 
 
 def chosen(
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    released: Callable[[PlannedMeasurement, str], Int64Array],
+    spec: ReleaseSpec, plan: ReleasePlan, released: Callable[[PlannedMeasurement, str], Int64Array]
 ) -> tuple[ReleasePlan, dict[str, Any]]:
     """Return the plan of a density with the bandwidth that its bins choose, and what to tell of it.
 

@@ -221,10 +221,11 @@ class Series:
     tail: float
 
     @classmethod
-    def of(cls, k: int, matrix: FloatArray, cut: float = CUT) -> Series:
+    def of(cls, k: int, matrix: FloatArray, cut: float = CUT, mirrored: bool = False) -> Series:
         """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding.
 
         What is left out is `cut` times the norm, or hardly more. By parity: half of the work.
+        `mirrored`: M is half of a matrix that is the same in reverse, and is cut where that is.
         """
         of_even, of_odd = _cosines(k + 1, k)
         basis = by_parity(bernstein_basis((1 - of_odd[:, 0]) / 2, k), k + 1)
@@ -235,9 +236,11 @@ class Series:
         coefficients[::2] = of_even.T @ even * (2 / (k + 1))
         coefficients[1::2] = of_odd[:half].T @ odd * (math.sqrt(8) / (k + 1))
         coefficients[0] /= 2
-        largest = float(np.abs(values).sum(axis=1).max())
-        degree, norm, tail = _cut_off(np.abs(coefficients).sum(axis=1), cut * largest)
-        return cls(coefficients[: degree + 1], norm, tail)
+        tails = np.cumsum(np.abs(coefficients).sum(axis=1)[::-1])[::-1]  # of degree a and beyond
+        norm, largest = float(tails[0]), _sizes(values, mirrored).max() / (1 + mirrored)
+        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= cut * largest)) - 1)
+        left_out = float(tails[degree + 1]) if degree < k else 0.0
+        return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
 
     def at_nodes(self, oversampling: int) -> tuple[FloatArray, float]:
         """Values (nodes, columns) of what is left, and the factor of `enclosing_nodes`."""
@@ -255,51 +258,6 @@ class Series:
         """
         values, factor = self.at_nodes(oversampling)
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
-
-
-def _cut_off(sizes: FloatArray, allowed: float) -> tuple[int, float, float]:
-    """Degree, norm and tail of a series of terms of such sizes, cut where `allowed` is left."""
-    tails = np.cumsum(sizes[::-1])[::-1]  # of degree a and beyond
-    norm = float(tails[0])
-    degree = max(1, int(np.argmax(np.append(tails, 0.0) <= allowed)) - 1)
-    left_out = float(tails[degree + 1]) if degree + 1 < len(sizes) else 0.0
-    return degree, norm, left_out + _ROUNDING * norm
-
-
-def _plain_norm(k: int, h: int) -> float:
-    """`Series.sup_norm` of ``W_h``: a quarter of the work, as that is the same in reverse.
-
-    Even values are even in the columns, too, and odd ones odd: so in `parities` of both.
-    """
-    of_even, of_odd = _cosines(k + 1, k)
-    basis = by_parity(bernstein_basis((1 - of_odd[:, 0]) / 2, k), k + 1)
-    even, odd = (one @ part for one, part in zip(basis, iterated_parts(k, h), strict=True))
-    half, middle = len(odd), np.zeros((len(even) - len(odd), odd.shape[1]))
-    even[:half] /= math.sqrt(2)
-    odd /= math.sqrt(2)
-    largest = float(_sums(even, np.concatenate([odd, middle])).max())
-    even[:half] *= 2
-    even = of_even.T @ even * (2 / (k + 1))
-    odd = of_odd[:half].T @ odd * (4 / (k + 1))
-    even[0] /= 2
-    sizes = np.empty(k + 1)
-    sizes[::2] = _sums(even, np.zeros((len(even), odd.shape[1])))
-    sizes[1::2] = math.sqrt(2) * np.abs(odd).sum(axis=1)
-    degree, _, tail = _cut_off(sizes, CUT * largest)
-    nodes, factor = enclosing_nodes(degree, _ENCLOSING)
-    of_even, of_odd = _cosines(len(nodes), degree)
-    own = of_even @ even[: of_even.shape[1]], of_odd @ odd[: of_odd.shape[1]]
-    return factor * float(_sums(*own).max()) * (1 + 1e-9) + tail
-
-
-def _sums(even: FloatArray, odd: FloatArray) -> FloatArray:
-    """Sums of sizes over columns, by parts: of the middle one nothing is odd.
-
-    Two that mirror each other have ``(|e + o| + |e - o|) / sqrt(2)``, root two times the larger.
-    """
-    pairs = np.maximum(np.abs(even[:, : odd.shape[1]]), np.abs(odd))
-    middle = np.abs(even[:, odd.shape[1] :])
-    return np.asarray(math.sqrt(2) * pairs.sum(axis=1) + middle.sum(axis=1))
 
 
 def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, list[FloatArray]]]:
@@ -322,14 +280,10 @@ def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, lis
 
 
 def _cosines(nodes: int, degree: int) -> tuple[FloatArray, FloatArray]:
-    """``cos(a theta)`` of even a, and of odd a, at half of so many `enclosing_nodes`.
-
-    The others have the same in reverse, and the opposite. Of exact turns.
-    """
-    odd, every = 2 * np.arange((nodes + 1) // 2)[:, None] + 1, np.arange(degree + 1)
-    turns = (odd * own % (4 * nodes) for own in (every[::2], every[1::2]))
-    even, uneven = (np.cos(own * (np.pi / (2 * nodes))) for own in turns)
-    return even, uneven
+    """``cos(a theta)`` of even and odd a at the first half of so many nodes, of exact turns."""
+    turns = (2 * np.arange((nodes + 1) // 2)[:, None] + 1) * np.arange(degree + 1) % (4 * nodes)
+    even, odd = (np.cos(own * (np.pi / (2 * nodes))) for own in (turns[:, ::2], turns[:, 1::2]))
+    return even, odd
 
 
 def _at_nodes(coefficients: FloatArray, nodes: int) -> FloatArray:
@@ -337,6 +291,12 @@ def _at_nodes(coefficients: FloatArray, nodes: int) -> FloatArray:
     parts = _cosines(nodes, len(coefficients) - 1)
     even, odd = parts[0] @ coefficients[::2], parts[1] @ coefficients[1::2]
     return np.concatenate([even + odd, (even - odd)[: nodes // 2][::-1]])
+
+
+def _sizes(values: FloatArray, mirrored: bool) -> FloatArray:
+    """Sums of sizes over columns; `mirrored`: with those of the other half, at nodes in reverse."""
+    sizes = np.asarray(np.abs(values).sum(axis=1))
+    return sizes + sizes[::-1] if mirrored else sizes
 
 
 @lru_cache(maxsize=16)
@@ -354,9 +314,14 @@ def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> floa
     >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
     True
     """
-    if spectrum is None:
-        return _plain_norm(k, h)
-    return Series.of(k, _evaluation_matrix(k, h, spectrum)).sup_norm()
+    matrix = _evaluation_matrix(k, h, spectrum)
+    if spectrum is not None:
+        return Series.of(k, matrix).sup_norm()
+    half = matrix[:, : k // 2 + 1].copy()  # others have the same values at 1 - y
+    half[:, k - k // 2 :] /= 2
+    series = Series.of(k, half, mirrored=True)
+    values, factor = series.at_nodes(_ENCLOSING)
+    return factor * float(_sizes(values, True).max()) * (1 + 1e-9) + 2 * series.tail
 
 
 @lru_cache(maxsize=256)

@@ -51,7 +51,7 @@ import numpy as np
 from dbern.bernstein.basis import (
     MANY,
     bernstein_mixtures,
-    bin_mixtures,
+    bin_matrix,
     bin_products,
     by_parity,
     chebyshev,
@@ -136,7 +136,7 @@ class AxisBins(AxisMap):
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of translates at t (m,); A knows the kernel."""
         del kernel
-        return bin_mixtures(matrix @ self.synthesis, t, self.cells, self.degree)
+        return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
 
     def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
         """See `AxisMap`: half of the cells where the rest are the same in reverse."""
@@ -441,10 +441,11 @@ class _Pieces:
             degree, tail = degree - 1, OUTWARD * more
         if degree >= _MOST_LOCAL:
             degree, tail = 0, math.inf
+        differences = np.diff(coefficients, n=max(degree, bins.degree), axis=0)
         for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
-            steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
+            differences = np.diff(differences, axis=0)
             shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
-            cut = OUTWARD * 2 * float(steps) * math.prod(shares)
+            cut = OUTWARD * 2 * float(np.abs(differences).max(initial=0.0)) * math.prod(shares)
             if cut <= most:
                 break
         offsets, analysis = chebyshev(count)
@@ -514,8 +515,7 @@ class _Pieces:
         _, first, same = np.unique(apart, return_index=True, return_inverse=True)
         offsets, analysis = chebyshev(self.terms.shape[1])
         y, t = self._places(rows[first], columns[first], *[offsets[:, None]] * 2)
-        found = _at(analysis, analysis, self.kernel(y - t[:, None]))
-        return np.asarray(np.take(found, same, axis=2))
+        return _at(analysis, analysis, self.kernel(y - t[:, None]))[:, :, same]
 
     def sampled(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
         """Bound the same on boxes (m,) by a grid and by places on their kinks."""

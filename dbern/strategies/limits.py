@@ -69,14 +69,14 @@ def sites(
     """
     best = 0.0
     for gap in _GAPS[::-1]:
-        own = [min(_places(gap * kernel.deviation), _MOST_SITES) for kernel in kernels]
-        axes = [(one, _spread(many), many) for one, many in zip(kernels, own, strict=True)]
-        count = math.prod(own)
-        reach = math.inf if steps is None else steps(count)
+        each = [(one, min(_places(gap * one.deviation), _MOST_SITES)) for one in kernels]
+        axes = [(one, _spread(many), many) for one, many in each]
+        count = math.prod(many for _, many in each)
+        reach = steps(count) if steps else math.inf
         if reach > best * math.prod(_least_norm(*axis) for axis in axes):
             gamma = math.prod(_inverse_norm(*axis) for axis in axes)
             if gamma < math.inf:
-                best = best if steps is None else max(best, reach / gamma)
+                best = max(best, reach / gamma) if steps else best
                 yield count, gamma
 
 

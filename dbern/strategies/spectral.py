@@ -13,13 +13,7 @@ import numpy as np
 
 from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import (
-    Demand,
-    LinearMap,
-    Said,
-    StoredArray,
-    lebesgue_constant,
-)
+from dbern.strategies.approximation import Demand, LinearMap, Said, StoredArray, lebesgue_constant
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -231,6 +225,7 @@ class AxisSpectrum(LinearMap):
         """``sum_v |T_jv|`` for each j, rounded outward."""
         return np.asarray(OUTWARD * np.abs(self.analysis).sum(axis=1))
 
+    @lru_cache(maxsize=32)  # noqa: B019 - few spectra are kept
     def gram_norm(self, kernel: Kernel) -> float:
         """Bound the largest eigenvalue of ``S G S'``, ``S = diag(w) T`` the orthonormal analysis.
 
@@ -239,7 +234,14 @@ class AxisSpectrum(LinearMap):
         plus the error of computing them: G within a few ulps of the peak and of the slope (the
         lattice points are rounded), and two float products.
         """
-        return _gram_norm(self, kernel)
+        k = self.integers.shape[1] - 1
+        nodes = np.arange(k + 1) / k
+        gram = kernel(nodes[:, None] - nodes)
+        plain = self.weights[:, None] * self.analysis
+        product = plain @ gram @ plain.T
+        ulps = (kernel.ulps + 4) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
+        error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
+        return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -293,19 +295,6 @@ class AxisSpectrum(LinearMap):
         """At most as many eigenvectors as nodes."""
         rank = min(said["analysis"][0][0], nodes)
         return rank, {"analysis": (rank, nodes), "eigenvalues": (rank,)}
-
-
-@lru_cache(maxsize=32)
-def _gram_norm(spectrum: AxisSpectrum, kernel: Kernel) -> float:
-    """See `AxisSpectrum.gram_norm`."""
-    k = spectrum.integers.shape[1] - 1
-    nodes = np.arange(k + 1) / k
-    gram = kernel(nodes[:, None] - nodes)
-    plain = spectrum.weights[:, None] * spectrum.analysis
-    product = plain @ gram @ plain.T
-    ulps = (kernel.ulps + 4) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
-    error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
-    return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
 
 
 @lru_cache(maxsize=8)

@@ -183,8 +183,7 @@ def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
     shares = (1.0,) if maps[0] is None else _SHARES
     found = (
         Smoothing(
-            order,
-            tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in maps),
+            order, tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in maps)
         )
         for order, share in itertools.product(orders, shares)
     )

@@ -73,13 +73,7 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.strategies.limits import LowerBound, strongest_bound
-from dbern.synopsis.arrays import (
-    ReleasedArray,
-    ReleasedVector,
-    Smoothing,
-    smoothed,
-    smoothings,
-)
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 

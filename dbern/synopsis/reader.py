@@ -369,7 +369,7 @@ class Synopsis:
         Parameters
         ----------
         about : "these-data" or "any-database"
-            "any-database": the width that was promised before a record was read.
+            "any-database": at most the width that was promised before a record was read.
 
         Raises
         ------

@@ -516,8 +516,10 @@ def combined(
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
     if combination.kind in ("linear", "response"):
         return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
+    own, missed = parts[0], total - noise - rounding
+    alike = (own.total, own.noise, own.rounding) == (total, noise, rounding)
     return Certificate(
-        approximation=total - noise - rounding,
+        approximation=own.approximation if alike else missed,
         rounding=rounding,
         noise=noise,
         beta=parts[0].beta,

@@ -81,3 +81,11 @@ def test_integers_and_unit_maps():
 def test_impossible_bounds_are_refused_by_name(bounds):
     with pytest.raises(SpecError, match=r"^data\.bounds\.delay: "):
         Axis("delay", *bounds)
+
+
+@pytest.mark.parametrize("name", ["a" * 201, "é" * 101, "a/b", ".a", "value", "a\nb"])
+def test_names_that_no_store_can_hold_are_refused_before_anything_is_charged(name):
+    """Arrays are files that are named after axes, and a file's name has at most 255 bytes."""
+    with pytest.raises(SpecError, match="this name cannot be an axis of a synopsis"):
+        Axis(name, 0.0, 1.0)
+    assert Axis("a" * 200, 0.0, 1.0).width == 1.0

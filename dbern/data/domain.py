@@ -32,6 +32,7 @@ MOST_VALUES = 1000
 
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+_LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
 _RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 
 
@@ -72,10 +73,12 @@ class Axis:
                 f"{where}: a list of values has positions from 0 to {len(self.categories) - 1}. "
                 f'Write {self.name} = {{ values = ["a", "b"] }}.'
             )
-        if not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
+        long = len(self.name.encode(errors="surrogatepass")) > _LONGEST
+        if long or not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
-                f"{where}: this name cannot be an axis of a synopsis. Rename the column: no "
-                f"slash, no leading '.' or '__', and none of {', '.join(_RESERVED)}."
+                f"{where}: this name cannot be an axis of a synopsis. Rename the column: at most "
+                f"{_LONGEST} bytes, no slash, no leading '.' or '__', and none of "
+                f"{', '.join(_RESERVED)}."
             )
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise SpecError(f"{where}: both bounds must be finite. Write {self.name} = [0.0, 1.0].")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from dbern.data.domain import from_text
+from dbern.errors import SpecError
 from dbern.privacy.families import FAMILIES
 from dbern.strategies import noise_names
 from dbern.targets.base import Section
@@ -20,7 +21,17 @@ WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in noise_names(o
 
 # --- The sections of a spec
 
-_Filled = Annotated[str, Field(pattern=r"\S")]
+
+def _no_nul(text: str) -> str:
+    if "\x00" in text:
+        raise SpecError(
+            "release.output, data.source, budget.ledger: no path holds a NUL. Leave it out"
+        )
+    return text
+
+
+_Path = Annotated[str, AfterValidator(_no_nul)]
+_Filled = Annotated[_Path, Field(pattern=r"\S")]
 
 
 class ReleaseSection(Section):
@@ -87,7 +98,7 @@ class FilterSection(Section):
 class DataSection(Section):
     """``[data]``: which records, and the public facts about them."""
 
-    source: str | None = Field(
+    source: _Path | None = Field(
         None, description='source = "data/trips/*.parquet", unless a data frame is given as data='
     )
     bounds: dict[str, _Bounds | ValuesTable] = Field(

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from dbern.data.domain import from_text
-from dbern.errors import SpecError
 from dbern.privacy.families import FAMILIES
 from dbern.strategies import noise_names
 from dbern.targets.base import Section
@@ -24,9 +23,7 @@ WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in noise_names(o
 
 def _no_nul(text: str) -> str:
     if "\x00" in text:
-        raise SpecError(
-            "release.output, data.source, budget.ledger: no path holds a NUL. Leave it out"
-        )
+        raise ValueError("no path and no name holds a NUL")
     return text
 
 

@@ -479,11 +479,9 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     ]
     if one.promise:
         return [*lines, ("promise", _TOLD_BY.format(**one.promise))]
-    constant = plan.promises.constant if sure == plan.certificate else ""
-    empty = f"; empty: {constant}" if constant else ""
     return [
         *lines,
-        ("certificate", f"sup error <= {total} {_sure(plan, sure)}{empty}"),
+        ("certificate", f"sup error <= {total} {_sure(plan, sure)}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
         *([] if one.entries else [("", _first_part(one.approximation))]),
         ("", _compared(plan, one)),

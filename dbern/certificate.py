@@ -19,7 +19,7 @@ from dbern.combination import Combination, grid_polynomials
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import bent, released_series
+from dbern.strategies.approximation import CUT, bent, released_series
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
 from dbern.strategies.limits import LowerBound
@@ -265,13 +265,13 @@ class Enclosure:
     loose: float
 
 
-def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosure:
+def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float = CUT) -> Enclosure:
     """Nodes for the degree that an axis really has: smooth synthesis has much less than k.
 
     With M an axis's map to polynomials, cut after the Chebyshev degree D where the coefficients
-    beyond sum to t, ``P = P_D + R``: nodes of degree D enclose P_D, whose values there are those of
-    P but for R. Over axes with norms n_i, ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with
-    n_i + t_i for the norm of the cut one.
+    beyond sum to t, about `cut` times the norm, ``P = P_D + R``: nodes of degree D enclose P_D,
+    whose values there are those of P but for R. Over axes with norms n_i,
+    ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with n_i + t_i for the norm of the cut one.
     """
     bases, factor, whole, grown = [], 1.0, 1.0, 1.0
     if strategy.whole is not None:
@@ -281,7 +281,7 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
             factor *= axis_factor
         return Enclosure(bases, factor, 0.0)
     for axis in zip(strategy.lattice.k, h, strategy.axis_maps, strict=True):
-        series = released_series(*axis)
+        series = released_series(*axis, cut)
         basis, axis_factor = series.at_nodes(oversampling)
         bases.append(basis)
         factor, whole = factor * axis_factor, whole * series.norm
@@ -361,6 +361,37 @@ class Certificate:
     def total(self) -> float:
         """The sum of the three parts."""
         return self.approximation + self.rounding + self.noise
+
+
+SILENCED = 0.2
+"""Of the bound on a density's noise: how far silencing it may move the function."""
+_SILENCED_AXES, _SILENCED_BINS = (2, 3), 1 << 20
+
+
+def with_silence(sure: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
+    """Return the certificate of a density whose noise is silenced, and the most that this moves it.
+
+    A triangle inequality: `dbern.synopsis.arrays.silenced` moves bins' function by no more. On one
+    axis hardly anything is gained by it, on more than three and of more bins it would take long.
+    """
+    able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SILENCED_AXES
+    able = able and strategy.layout.size <= _SILENCED_BINS
+    most = SILENCED * sure.noise if able else 0.0
+    return replace(sure, noise=sure.noise + most), most
+
+
+def silenced_if_even(most: float, strategy: Any, law: Noise) -> float:
+    """Return how much of that is silenced of evenly spread records: nothing where they stand out.
+
+    By six deviations of the noise in a window of five bins an axis, of four that are enough.
+    """
+    if most == 0:
+        return 0.0
+    family, cells = family_of(law), [one.cells for one in strategy.bins]
+    unit = math.ldexp(family.scale(law), law.granularity_exponent)
+    counts = np.array(5.0 ** len(cells))
+    variance = family.covariance(law.values).scaled(unit).variance(counts, counts)
+    return 0.0 if (counts / math.prod(cells)) ** 2 > 36 * variance else most
 
 
 def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:

@@ -27,6 +27,9 @@ class Held:
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
         return self.arrays[path]
 
+    def facts(self, path: str) -> Any:
+        return self.arrays[path][1]
+
     def values(self, path: str) -> Any:
         return self.arrays[path][0]
 
@@ -89,8 +92,10 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None, 
     noisy = _noisy(center, planned, key, whose)
     strategy: Strategy = planned.strategy
     lattice, family = noisy, strategy.kind
+    if family:
+        values, told = publish._derived_from(planned, noisy)
     if family == "binned":
-        store.arrays[f"{path}/binned/released"] = (noisy * planned.noise.granularity, {})
+        store.arrays[f"{path}/binned/released"] = (noisy * planned.noise.granularity, told)
         for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):
             facts = {"cells": one.cells, "degree": one.degree}
             store.arrays[f"{path}/binned/synthesis_{axis}"] = (one.synthesis, facts)
@@ -103,7 +108,6 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None, 
             levels = np.array(one.levels)
             store.arrays[f"{path}/spectral/eigenvalues_{axis}"] = (levels, {})
     if family:
-        values = np.ldexp(noisy.astype(float), law.granularity_exponent)
         slabs = strategy.lattice.slabs()
         lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])
     store.arrays[f"{path}/coefficients"] = (lattice * planned.noise.granularity, {})

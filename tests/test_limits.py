@@ -44,6 +44,17 @@ def test_the_inverse_of_a_gram_matrix_is_bounded():
         assert exact <= limits._inverse_norm(kernel, gap, count) <= 1.001 * exact
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_sites_that_are_left_out_would_tell_no_more(name):
+    for bandwidths in ((0.01,), (0.05, 0.1), (0.4,)):
+        kernels = [kernel_of(name, one) for one in bandwidths]
+        every, few = (
+            [math.isqrt(9 * count) / gamma for count, gamma in found]
+            for found in (sites(kernels), sites(kernels, lambda count: math.isqrt(9 * count)))
+        )
+        assert max(few) == max(every)
+
+
 @pytest.mark.parametrize("decay", [0.3, 0.8])
 @pytest.mark.parametrize("window", [1, 2, 3, 4, 7])
 def test_no_window_holds_more_of_a_slowly_changing_sequence(decay, window):

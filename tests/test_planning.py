@@ -30,7 +30,7 @@ from dbern.planning.choose import (
     chosen,
 )
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
-from dbern.planning.plans import ReleasePlan, task_rows
+from dbern.planning.plans import ReleasePlan, spec_for_rows, task_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.privacy.families import GAUSSIAN, LAPLACE
@@ -330,6 +330,28 @@ def test_what_is_not_simulated_could_not_have_won(bandwidth, kernel, epsilon):
     assert (best.strategy, best.h, best.error) == (least.strategy, least.h, least.error)
     for one in every:
         assert problem.least_noise(one.strategy, one.h) <= one.noise
+
+
+def test_what_cannot_win_for_its_noise_alone_is_predicted_no_further():
+    spec = ReleaseSpec(**sections(
+        data={"bounds": {"x": [0.0, 10.0]}, "label": {"column": "c", "classes": [False, True]}},
+        target={
+            "kind": "kernel-erm", "loss": "logistic", "kernel": "arc-cosine", "bandwidth": None
+        },
+        mechanism={"k": None, "h": None, "noise": None},
+    ))  # fmt: skip
+    spec = spec_for_rows(spec, 10**4)
+    measurement = planner.resolved(spec.components[0], 10**4, spec)
+    problem = problem_of(measurement, Settings.of(spec, 10**4, 1))
+    every = {kind: list(candidates(kind, problem)) for kind in ("", "spectral")}
+    assert all(one.worst > 0 for some in every.values() for one in some)
+    best = chosen(every, problem)
+    least = min((one for some in every.values() for one in some), key=lambda one: one.error)
+    assert (best.strategy, best.h, best.error) == (least.strategy, least.h, least.error)
+    beaten = dataclasses.replace(problem, to_beat=least.error)
+    for before, one in zip(every[""], candidates("", beaten), strict=True):
+        assert one.noise == before.noise
+        assert min(one.error, least.error) == min(before.error, least.error)
 
 
 # --- What a plan tells of the error

@@ -15,7 +15,7 @@ from banding import KINDS, centers, database, preferred, synopsis_of
 from strategies import sections
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import bernstein_basis, bin_matrix
 from dbern.certificate import chosen_noise, told_error
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
@@ -23,7 +23,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.tuning import NAME, Told, _refinement, _told_by, best_of
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
-from dbern.strategies.bins import DEGREES, bin_matrix
+from dbern.strategies.bins import DEGREES
 from dbern.synopsis import bands, metadata
 from dbern.synopsis.arrays import smoothings
 from dbern.synopsis.bands import BIAS_SHARE

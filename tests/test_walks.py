@@ -43,11 +43,12 @@ CEILINGS = {
                                          # 16 for questions, objective perturbation, live reports,
                                          # frames and estimators
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 52_500,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 52_700,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures; 1300
                                          # for bands and lower bounds; 1000 for least squares;
                                          # 4700 for questions, objective perturbation, categories,
-                                         # live reports, frames and estimators
+                                         # live reports, frames and estimators; 150 for noise that
+                                         # is silenced and for plans in half the time
     "protocols": 7,                      # 8
     "isinstance": 79,                    # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`

@@ -20,8 +20,10 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
 from dbern.data.parquet import discover, read_footers, write_records
 from dbern.planning.plans import ReleasePlan
+from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
+from dbern.synopsis.arrays import silenced
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task
@@ -126,8 +128,16 @@ class Planned:
             privatize(self.granules, 0, law, rng.bytes(KEY_BYTES), "rival") for _ in range(count)
         ]
         # Densities are compared in unit-cube units; a machine's values have none.
-        scale = self.plan.components[0].unit if self.signed else 1.0
-        return scale * np.ldexp(np.array(noisy).astype(np.float64), law.granularity_exponent)
+        planned = self.plan.components[0]
+        values = np.ldexp(np.array(noisy).astype(np.float64), law.granularity_exponent)
+        if not planned.most_silenced:
+            return (planned.unit if self.signed else 1.0) * values
+        known = family_of(law).covariance(law.values).scaled(planned.noise.scale / planned.unit)
+        shape, facts = self.plan.strategy.layout.shape, (self.plan.strategy, self.plan.h)
+        most = planned.most_silenced / planned.unit
+        return np.array(
+            [silenced(one.reshape(shape), known, *facts, most)[0].ravel() for one in values]
+        )
 
     def evaluate(self, points: FloatArray) -> FloatArray:
         plan = self.plan

@@ -156,11 +156,12 @@ def _step(k: int, power: int) -> tuple[FloatArray, FloatArray]:
     return even, odd
 
 
-def by_parity(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+def by_parity(matrix: FloatArray, count: int = 0) -> tuple[FloatArray, FloatArray]:
     """What a matrix that is the same in reverse, rows and columns, makes of even and odd vectors.
 
     These are mixed by it with none of the other kind: products, sums, inverses and transposes are
-    those of the two parts, in orthonormal coordinates (`parities`).
+    those of the two parts, in orthonormal coordinates (`parities`). Of `count` rows the first half
+    will do.
 
     Examples
     --------
@@ -168,8 +169,9 @@ def by_parity(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     >>> even.round(12).tolist(), odd.round(12).tolist()
     ([[4.0]], [[2.0]])
     """
-    rows, columns = (size // 2 for size in matrix.shape)
-    top = matrix[: len(matrix) - rows]
+    count, columns = count or len(matrix), matrix.shape[1] // 2
+    rows = count // 2
+    top = matrix[: count - rows]
     first, last = top[:, :columns], top[:, ::-1][:, :columns]
     middle = math.sqrt(2) * top[:, columns : matrix.shape[1] - columns]
     even = np.concatenate([first + last, middle], axis=1)

@@ -29,8 +29,6 @@ Matern kernels of half-integer smoothness: a polynomial times ``e^-z``, a kink a
 All are positive definite: the transform of Matern nu is ``(2 nu / b^2 + w^2)^-(nu + 1/2)`` up to a
 positive factor.
 
-Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs.
-
 There is no uniform kernel: it jumps, so no polynomial comes nearer to it than half its height,
 and a record within rounding of an edge could change a value by all of it.
 """

@@ -378,8 +378,11 @@ class ArcCosine:
             inner, sizes = values[own], lengths[own]
             cosine = np.divide(inner, sizes, out=np.zeros_like(sizes), where=sizes > 0)
             np.clip(cosine, -1.0, 1.0, out=cosine)
-            sine = np.sqrt((1 - cosine) * (1 + cosine))
-            values[own] = sizes * (sine + (math.pi - np.arccos(cosine)) * cosine) / math.pi
+            found, rest = np.subtract(1, cosine, out=inner), np.arccos(cosine)
+            np.sqrt(np.multiply(found, 1 + cosine, out=found), out=found)  # in place: it is large
+            found += np.multiply(np.subtract(math.pi, rest, out=rest), cosine, out=rest)
+            found *= sizes
+            found /= math.pi
         return values
 
     def bound(self, radius: float) -> float:

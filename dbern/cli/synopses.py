@@ -59,7 +59,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
     "shapes",
     multiple=True,
     metavar="SHAPE",
-    help="Free post-processing: quiet, nonnegative, normalized, increasing:AXIS or "
+    help="Free post-processing: raw, quiet, nonnegative, normalized, increasing:AXIS or "
     "decreasing:AXIS; may be repeated.",
 )
 @click.option(
@@ -116,6 +116,11 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     synopsis = open_synopsis(synopsis_path)
     promises = synopsis.promises(page_picture(synopsis).largest)
     signers, text = synopsis.signers, _described(synopsis.metadata, promises.constant)
+    moved = max(one.silenced for one in synopsis.arrays)
+    quieter = (
+        f"noise that nothing stands out of: values moved by at most {moved:.3g}{promises.unit}"
+    )
+    text += f"\n{'silenced':<12} {quieter}" if moved else ""
     text += "".join(f"\n{label:<12} {said}" for label, said in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(one)}" for one in signers or (None,))
     if not (quiet or as_json):

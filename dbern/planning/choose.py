@@ -263,8 +263,11 @@ class Problem:
 
         For independent signs the mean size of a sum is at least its deviation over the root of two
         (Szarek 1976), and the sizes beside them add to that by Jensen's inequality. Half of it is
-        below what few simulated draws show, too.
+        below what few simulated draws show, too. Lattice values are told at corners as they are.
         """
+        at_corners = self._noise_of(strategy).deviation / 2
+        if at_corners >= self.to_beat and not strategy.maps:
+            return at_corners
         return self._deviation(strategy, h) / 2
 
     def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
@@ -552,10 +555,7 @@ def require_positive_definite(kernels: Sequence[Kernel]) -> None:
 
 
 def _bins(
-    problem: Problem,
-    lattice: Lattice,
-    order: tuple[int, ...],
-    grid: _Grid,
+    problem: Problem, lattice: Lattice, order: tuple[int, ...], grid: _Grid
 ) -> BinnedStrategy:
     """Bins of every axis, and what is made of them."""
     axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)
@@ -639,15 +639,16 @@ def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ..
 def _candidate(
     problem: Problem, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
 ) -> Candidate:
-    """Predict the errors of one way to release."""
-    noise = problem.moved(strategy) / problem.n * problem.noise_ratio
+    """Predict the errors of one way to release, or its noise if that shows that it cannot win."""
+    noise, share = problem.moved(strategy) / problem.n * problem.noise_ratio, _LEAST_WORST_SHARE
     noise *= unit_noise(strategy, h, problem.family, strategy.layout.size)
+    if noise >= problem.to_beat:
+        return Candidate(strategy, h, noise, 0.0, 0.0, problem.certified, share)
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
     farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if problem.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, problem.n))
-    share = _LEAST_WORST_SHARE
     return Candidate(strategy, h, noise, typical, worst, problem.certified, share)
 
 

@@ -12,27 +12,16 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from dbern.certificate import Certificate, ErrorModel, combined, vector_bound
+from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, with_silence
 from dbern.combination import Combination
-from dbern.counting.measurement import (
-    Measurement,
-    for_lattice,
-    for_rows,
-    most_rows,
-    random_privacy,
-)
+from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
-from dbern.planning.choose import (
-    Candidate,
-    Problem,
-    chosen,
-    require_positive_definite,
-)
+from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
 from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
@@ -279,6 +268,8 @@ class Settings:
         The share of the budget that a promise for the data at hand pays.
     crowd : float, optional
         The share of the records that are taken to be in one place, if not the usual one.
+    density : bool
+        Whether densities are released, whose noise is silenced where nothing stands out of it.
     """
 
     families: tuple[NoiseFamily, ...]
@@ -295,6 +286,7 @@ class Settings:
     questions: Questions | None = None
     tune: Fraction = Fraction(0)
     crowd: float | None = None
+    density: bool = False
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
@@ -318,6 +310,7 @@ class Settings:
             reference=spec.reference,
             questions=Questions.of(asked) if asked else None,
             tune=spec.tune,
+            density=spec.combination.meaning({"kind": spec.learner.kind}) == "density",
         )
 
     @property
@@ -358,7 +351,7 @@ def plan_measurement(
     lattice_error = errors.kernel + errors.position
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
     facts = (measurement, strategy, h, law, lattice_error, released_error)
-    approximation, certificate = _certified(*facts, settings)
+    approximation, certificate, most_silenced = _certified(*facts, settings)
     planned = PlannedMeasurement(
         name=measurement.name,
         outputs=measurement.outputs,
@@ -375,6 +368,7 @@ def plan_measurement(
         lattice_error=lattice_error,
         released_error=released_error,
         entries=measurement.entries,
+        most_silenced=most_silenced,
     )
     return planned, accumulator
 
@@ -388,7 +382,7 @@ def with_kernels(
     bins = tuple(axis_bins(kernel, k, one.cells, one.degree, h) for kernel, k, one, h in axes)
     strategy = BinnedStrategy(Lattice(planned.k), bins)
     errors = planned.lattice_error, planned.released_error
-    approximation, certificate = _certified(
+    approximation, certificate, most_silenced = _certified(
         candidate, strategy, planned.h, planned.noise.law, *errors, settings
     )
     function = candidate.function_sensitivity / settings.n * planned.unit
@@ -398,6 +392,7 @@ def with_kernels(
         sensitivity=replace(planned.sensitivity, function=function),
         certificate=certificate,
         approximation=approximation,
+        most_silenced=most_silenced,
     )
 
 
@@ -409,17 +404,19 @@ def _certified(
     lattice_error: float,
     released_error: float,
     settings: Settings,
-) -> tuple[dict[str, Any], Certificate]:
-    """What a synopsis holds of the bias, and the certificate: of a vector or of functions."""
+) -> tuple[dict[str, Any], Certificate, float]:
+    """What a synopsis holds of the bias, the certificate, and what silencing noise may move."""
     beta, at_once = settings.beta, settings.at_once
     if measurement.entries:
         count, error = len(measurement.entries), lattice_error + released_error
-        return {}, vector_bound(law, count, measurement.features, error, beta, at_once)
+        return {}, vector_bound(law, count, measurement.features, error, beta, at_once), 0.0
     bias, unit = measurement.approximation, measurement.unit
     model = ErrorModel(bias, strategy, law, lattice_error, released_error, unit)
     least = _lower_bound(measurement, settings)
     stored = bias.stored(strategy.lattice.k, h, strategy.axis_maps).to_dict()
-    return stored, model.bound(h, beta, at_once, least)
+    sure = model.bound(h, beta, at_once, least)
+    silent = settings.density and measurement.unsigned
+    return stored, *(with_silence(sure, strategy) if silent else (sure, 0.0))
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:

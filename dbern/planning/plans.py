@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.bernstein.basis import local_weights
-from dbern.certificate import Certificate, Promises, printed_sum, told_error
+from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -133,7 +133,9 @@ class PlannedMeasurement:
     entries : tuple of str
         What the numbers of a vector are.
     promise : dict
-        Of what tells how much bins miss of the data at hand: `dbern.planning.tuning.facts_of`.
+        Of what tells how much bins miss of the data at hand: `dbern.planning.tuning.Offer.told`.
+    most_silenced : float
+        How far silencing noise may move the function, in data units: in the certificate's noise.
     """
 
     name: str
@@ -152,6 +154,7 @@ class PlannedMeasurement:
     released_error: float
     entries: tuple[str, ...] = ()
     promise: dict[str, Any] = field(default_factory=dict)
+    most_silenced: float = 0.0
 
     @property
     def lattice(self) -> Lattice | Box:
@@ -172,9 +175,8 @@ class PlannedMeasurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        content = asdict(replace(self, maps=()))
-        if not self.promise:  # plans had none
-            del content["promise"]
+        given, late = asdict(replace(self, maps=())).items(), ("promise", "most_silenced")
+        content = {key: one for key, one in given if one or key not in late}  # plans had none
         content["maps"] = [map_to_dict(one) for one in self.maps]
         content["certificate"]["total"] = self.certificate.total
         return content
@@ -420,8 +422,9 @@ class ReleasePlan:
 
 
 def _certificate(content: Mapping[str, Any]) -> Certificate:
-    fields = Certificate.__dataclass_fields__
-    return Certificate(**{key: content[key] for key in fields if key in content})
+    return Certificate(
+        **{key: content[key] for key in Certificate.__match_args__ if key in content}
+    )
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -475,7 +478,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
         ("", f"on multiples of {noise.granularity:.4g}"),
     ]
     if one.promise:
-        return [*lines, ("promise", _told_by(one))]
+        return [*lines, ("promise", _TOLD_BY.format(**one.promise))]
     constant = plan.promises.constant if sure == plan.certificate else ""
     empty = f"; empty: {constant}" if constant else ""
     return [
@@ -487,11 +490,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     ]
 
 
-def _told_by(one: PlannedMeasurement) -> str:
-    factor, rest = one.promise["factor"], one.promise["rest"]
-    return f"approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
-
-
+_TOLD_BY = "approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
@@ -540,6 +539,7 @@ def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
 def _released_as(one: PlannedMeasurement) -> str:
     what = one.maps[0].called
     of = " of the whole lattice" if one.maps[0].of else ""
+    of += f"; noise alone silenced, by at most {one.most_silenced:.3g}" if one.most_silenced else ""
     return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
@@ -571,7 +571,7 @@ def outlook_of(
     promises : sequence of PlannedMeasurement
         What tells of the error for the data at hand.
     """
-    sums = [one for one, _ in pairs if one.kernel_sum]
+    sums, own = [one for one, _ in pairs if one.kernel_sum], pairs[0][1]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     unsigned = all(one.unsigned for one, _ in pairs)
@@ -591,7 +591,8 @@ def outlook_of(
     follows = unsigned and all(width is not None for width in widths)
     these = combination.error([width or 0.0 for width in widths]) if follows else None
     if these is not None:
-        these = min([these, *(_told(pairs[0][1], one) for one in promises)])
+        these = min([these, *(_told(own, one) for one in promises)])
+        these += silenced_if_even(own.most_silenced, own.strategy, own.noise.law)
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
     return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
@@ -629,7 +630,8 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
         shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
         spread.append((one.kernel @ shares, one.error @ shares))
     sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
-    return min(found, sure.approximation) + sure.rounding + sure.noise
+    noise = sure.noise - planned.most_silenced
+    return min(found, sure.approximation) + sure.rounding + noise
 
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix, iterated_basis
+from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.privacy.accuracy import independent_draws, public_stream
@@ -57,7 +57,7 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     starts = itertools.count()
 
     def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        blocks = -(-size * draws // _SHARED)
+        blocks = 1 << (-(-size * draws // _SHARED) - 1).bit_length()  # few numbers of them
         return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
 
     size = strategy.layout.size
@@ -70,7 +70,7 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     return float(sups.mean()) / _UNIT_SCALE
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
     """Blocks of numbers that candidates share: fewer of them are a prefix."""
     return independent_draws(law, blocks * _SHARED, 1, public_stream("planning", start)).ravel()
@@ -99,7 +99,7 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
     bumps = _bumps(kernel, points)
     released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
-    rough = [(one * other).mean(axis=1) for one, other in pairs]
+    rough = [np.einsum("ij,ij->i", *pair) / len(t) for pair in pairs]
     parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
     return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
 
@@ -131,15 +131,13 @@ def _bumps(kernel: Kernel, points: int) -> FloatArray:
 @lru_cache(maxsize=32)
 def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
     """The iterated basis at points of y, evenly spaced or crowded at the ends."""
-    y = np.linspace(0, 1, points)
-    return iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
+    y = np.linspace(0, 1, points)[: (points + 1) // 2]  # the others are these in reverse
+    half = iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
+    return with_mirrored(half, points)
 
 
 def reference_error(
-    kernels: Sequence[Kernel],
-    strategy: Strategy,
-    h: tuple[int, ...],
-    reference: Reference,
+    kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...], reference: Reference
 ) -> float:
     """Sup error, on a grid, of what is released for the smoothed reference density itself."""
     points = grid_points(len(kernels), {1: 201, 2: 61, 3: 25})
@@ -224,6 +222,7 @@ def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
 
 
+@lru_cache(maxsize=64)
 def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """Return what multiplies an axis's released values at points of y, crowded at the ends."""
     rows = _rows(k, h, points, crowded=True)

@@ -25,6 +25,7 @@ _PUBLIC_KEY: Final = bytes(KEY_BYTES)
 _DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _SLACK: Final = Fraction(1, 10**60)
 _NUMBERS: Final = 1 << 18  # drawn at a time
+_TOGETHER: Final = 1 << 14
 
 # --- Tails: what no coefficient's noise reaches
 #
@@ -276,7 +277,11 @@ def _largest_side(values: FloatArray) -> FloatArray:
 
 
 def _granules(noise: SignedNoise) -> FloatArray:
-    return noise.added_to(np.zeros(len(noise), np.int64)).astype(np.float64)
+    found = np.empty(len(noise))
+    for first in range(0, len(found), _TOGETHER):  # few enough to stay in the cache
+        part = slice(first, first + _TOGETHER)
+        found[part] = noise[part].added_to(np.zeros(len(found[part]), np.int64))
+    return found
 
 
 def k_norm_covariance(values: float) -> Covariance:

@@ -35,12 +35,7 @@ from fractions import Fraction
 from typing import Final
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import (
-    EXPONENTS,
-    GRANULES_PER_SENSITIVITY,
-    LaplaceNoise,
-    floor_log2,
-)
+from dbern.privacy.calibration import EXPONENTS, GRANULES_PER_SENSITIVITY, LaplaceNoise, floor_log2
 from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE
 
 _DIGITS: Final = Context(prec=100, Emax=99_999, Emin=-99_999)

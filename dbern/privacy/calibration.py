@@ -190,11 +190,7 @@ class GaussianNoise(_OnGrid):
 
 
 def calibrate_laplace(
-    l1_sensitivity: Fraction,
-    eta: Fraction,
-    coefficients: int,
-    epsilon: Fraction,
-    bound: Fraction,
+    l1_sensitivity: Fraction, eta: Fraction, coefficients: int, epsilon: Fraction, bound: Fraction
 ) -> LaplaceNoise:
     """Laplace noise that makes rounded, float-computed coefficients epsilon-DP.
 

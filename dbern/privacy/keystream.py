@@ -21,14 +21,12 @@ from __future__ import annotations
 import secrets
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 # --- Keyed entropy
-
+#
+# The library of ciphers takes 25 ms to import: who reads a release needs none.
 
 KEY_BYTES = 32
 
@@ -48,6 +46,9 @@ def subkey(key: bytes, purpose: str, *labels: str) -> bytes:
     """
     parts = [part.encode() for part in ("dbern", purpose, *labels)]
     info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(key)
 
 
@@ -65,6 +66,8 @@ class KeyStream:
     """
 
     def __init__(self, key: bytes, block: int, half: int = 0) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
         self._place = key, block
         counter = block.to_bytes(8, "big") + (half << 63).to_bytes(8, "big")
         self._cipher = Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
@@ -101,6 +104,8 @@ def content_words(records: FloatArray, salt: bytes) -> UInt64Array:
     # Nothing is computed with a signaling NaN, which would warn; adding 0.0 turns -0.0 into 0.0.
     padded[:, :width] = np.where(np.isnan(records), np.nan, records) + 0.0
     message = padded.view("<u8").reshape(count, blocks, 2)
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
     key = algorithms.AES256(subkey(salt, "content", str(width)))
     # The chaining is ours: all records' chains advance together, one block at a time.
     encrypt = Cipher(key, modes.ECB()).encryptor().update  # noqa: S305

@@ -26,15 +26,17 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tuning import Told, best_of
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import array_names
+from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
-from dbern.strategies.base import Lattice, Slab
+from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins
+from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of
-from dbern.types import Int64Array
+from dbern.types import FloatArray, Int64Array
 
 # --- Chosen after the noise: a bandwidth from released bins, or bins from released numbers
 #
@@ -46,9 +48,7 @@ from dbern.types import Int64Array
 
 
 def chosen(
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    released: Callable[[PlannedMeasurement, str], Int64Array],
+    spec: ReleaseSpec, plan: ReleasePlan, released: Callable[[PlannedMeasurement, str], Int64Array]
 ) -> tuple[ReleasePlan, dict[str, Any]]:
     """Return the plan of a density with the bandwidth that its bins choose, and what to tell of it.
 
@@ -202,8 +202,9 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
     lattice_slab = noisy.released
     if stored.maps:
         released = noisy.whole
-        writer.write_released(stored, released, strategy.kind)
-        values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
+        with one_thread():
+            values, told = _derived_from(noisy.planned, released)
+        writer.write_released(stored, released, strategy.kind, told)
 
         def lattice_slab(slab: Slab) -> Int64Array:
             return to_grid(strategy.reconstruct(values, slab), law)
@@ -213,6 +214,20 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
 
     with one_thread(), ThreadPoolExecutor(WRITERS) as pool:
         yield from pool.map(write, stored.lattice.slabs())
+
+
+def _derived_from(
+    planned: PlannedMeasurement, released: Int64Array
+) -> tuple[FloatArray, dict[str, float]]:
+    """What a lattice is derived from, in unit-cube units, and what readers are told of it."""
+    law, unit, most = planned.noise.law, planned.unit, planned.most_silenced
+    values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
+    if not most:
+        return values, {}
+    noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
+    strategy = cast("Strategy", planned.strategy)
+    values, moved, share = silenced(values, noise, strategy, planned.h, most / unit)
+    return values, {"silenced": moved * unit, "silenced_share": share} if share else {}
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:

@@ -1,8 +1,9 @@
 """What a reader can ask of a released function on the report's page: offline, without Python.
 
-The page holds released numbers R and, for each axis, the matrix M from them to coefficients of the
-Bernstein basis: ``b(y) = basis(y) M`` are an axis's weights of a place, and products over axes
-those of R in the value there. An integral of the basis is a tail of that of the next degree.
+The page holds released numbers R, where noise is silenced also without it, and, for each axis, the
+matrix M from them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's
+weights of a place, and products over axes those of the numbers in the value there. An integral of
+the basis is a tail of that of the next degree.
 
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
@@ -92,9 +93,8 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     parts = _parts(asked)
     response = asked is not None and asked.response is not None
     shows = ("response",) if response else _shows(parts, axes)
-    matrices, released = [], [*parts[0].values] if response else [one.released for one in functions]
-    if not response:
-        matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
+    released = [*parts[0].values] if response else [one.released for one in functions]
+    whose = () if response else first.strategy.matrices(first.order)
     counting = None if asked is None else _counting(synopsis, asked, places, arrays)
     drawn, steps = len(axes) < 3 and not response, np.linspace(0, 1, _COLOURS)
     facts = {
@@ -105,9 +105,10 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one) for one in released],
+        "answered": [_packed(one.answered) for one in functions if one.silenced],
         "shows": shows,
         "counting": counting,
-        "matrices": matrices,
+        "matrices": [_place(one, arrays) for one in whose],
         "arrays": list(arrays),
         "widths": _packed(_widths(synopsis, places), "<f4") if drawn else "",
         "band": 0.0 if response else synopsis.band(synopsis.metadata["certificate"]["beta"]),
@@ -285,12 +286,13 @@ def _stop(
 
 
 def _widths(synopsis: Synopsis, places: int) -> FloatArray:
-    """Half-widths of the simultaneous band at the middles of the cells, groups first."""
+    """How far the simultaneous band reaches at the middles of the cells, groups first."""
     middles = (np.arange(places) + 0.5) / places
     grids = np.meshgrid(*(axis.at(middles) for axis in synopsis.domain.axes), indexing="ij")
     points = np.stack([one.reshape(-1) for one in grids], axis=-1)
     low, high = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
-    return np.asarray((high - low) / 2).reshape(len(points), -1).T
+    values = synopsis(points)
+    return np.asarray(np.maximum(high - values, values - low)).reshape(len(points), -1).T
 
 
 def _packed(values: FloatArray, kind: str = "<f8") -> str:

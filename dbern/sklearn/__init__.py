@@ -297,7 +297,7 @@ class KernelDensity(DensityMixin, Released):
         """
         points = self._points(X)
         (array,) = self.synopsis_.arrays
-        least = array.deviation(array.smoothing(array.order))
+        least = array.deviation(array.smoothing())
         found = np.fmax(self.synopsis_(points), least)  # of a NaN and a number it is the number
         return np.asarray(np.log(found))
 

@@ -24,15 +24,14 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
 
 _ENCLOSING = 8  # oversampling
-_CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
+CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the coefficients' sizes: far above their floats' error
 _TRUNCATION = 1e-6
 _ROWS = 512
 _WORK = 2e10
 _SQUARES = 32  # a side of the domain, to begin with
 _PARTS = 8  # a side of a square, at most
-_NUMBERS = 1 << 20  # in memory at a time
-_TOGETHER = 16  # lines of squares that share a product
+_LINES, _TOGETHER = 64, 16  # lines of squares in t, in y, that share a product
 _SQUARES_WORK = 1.4e9  # products, a hundred more for each point: under a second
 _SQUARES_CUT = 1e-8  # of a polynomial's size, left out
 _RELATIVE_GAP = 0.02
@@ -188,10 +187,12 @@ def released_translates(
     return axis.translates(rows, kernel, t)
 
 
+@lru_cache(maxsize=4)
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
     """What takes an axis's released values to coefficients of the Bernstein basis."""
-    matrix = iterated_matrix(k, h)
-    return matrix if axis is None else np.asarray(matrix @ axis.synthesis)
+    matrix = iterated_matrix(k, h) if axis is None else iterated_matrix(k, h) @ axis.synthesis
+    matrix.setflags(write=False)
+    return np.asarray(matrix)
 
 
 def _evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> FloatArray:
@@ -220,17 +221,23 @@ class Series:
     tail: float
 
     @classmethod
-    def of(cls, k: int, matrix: FloatArray, cut: float = _CUT) -> Series:
+    def of(cls, k: int, matrix: FloatArray, cut: float = CUT, mirrored: bool = False) -> Series:
         """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding.
 
-        What is left out is `cut` times the norm, or hardly more.
+        What is left out is `cut` times the norm, or hardly more. By parity: half of the work.
+        `mirrored`: M is half of a matrix that is the same in reverse, and is cut where that is.
         """
-        cosines = _cosines(k + 1, k)
-        values = bernstein_basis((1 - cosines[:, 1]) / 2, k) @ matrix
-        coefficients = cosines.T @ values * (2 / (k + 1))
+        of_even, of_odd = _cosines(k + 1, k)
+        basis = by_parity(bernstein_basis((1 - of_odd[:, 0]) / 2, k), k + 1)
+        even, odd = (one @ part for one, part in zip(basis, parities(matrix), strict=True))
+        values, half = of_parities(even, odd), len(odd)
+        of_even[:half] *= math.sqrt(2)
+        coefficients = np.empty((k + 1, matrix.shape[1]))
+        coefficients[::2] = of_even.T @ even * (2 / (k + 1))
+        coefficients[1::2] = of_odd[:half].T @ odd * (math.sqrt(8) / (k + 1))
         coefficients[0] /= 2
         tails = np.cumsum(np.abs(coefficients).sum(axis=1)[::-1])[::-1]  # of degree a and beyond
-        norm, largest = float(tails[0]), np.abs(values).sum(axis=1).max()
+        norm, largest = float(tails[0]), _sizes(values, mirrored).max() / (1 + mirrored)
         degree = max(1, int(np.argmax(np.append(tails, 0.0) <= cut * largest)) - 1)
         left_out = float(tails[degree + 1]) if degree < k else 0.0
         return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
@@ -239,7 +246,7 @@ class Series:
         """Values (nodes, columns) of what is left, and the factor of `enclosing_nodes`."""
         degree = len(self.coefficients) - 1
         nodes, factor = enclosing_nodes(degree, oversampling)
-        return _cosines(len(nodes), degree) @ self.coefficients, factor
+        return _at_nodes(self.coefficients, len(nodes)), factor
 
     def sup_norm(self, oversampling: int = 8) -> float:
         """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial.
@@ -267,22 +274,35 @@ def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, lis
     for turn, (one, rows) in enumerate(zip(axes, values, strict=True)):
         degree = len(one.coefficients) - 1
         squares = np.arange(degree + 1.0)[:, None] ** 2
-        own = _cosines(len(rows), degree) @ (squares * one.coefficients)
+        own = _at_nodes(squares * one.coefficients, len(rows))
         width = math.pi / (oversampling * degree)
         yield width**2 / 8 * math.prod(factors), [*values[:turn], own, *values[turn + 1 :]]
 
 
-def _cosines(nodes: int, degree: int) -> FloatArray:
-    """``cos(a theta)`` at so many `enclosing_nodes`, (nodes, degree + 1), of exact turns."""
-    odd = 2 * np.arange(nodes)[:, None] + 1
-    turns = odd * np.arange(degree + 1) % (4 * nodes)
-    return np.asarray(np.cos(turns * (np.pi / (2 * nodes))))
+def _cosines(nodes: int, degree: int) -> tuple[FloatArray, FloatArray]:
+    """``cos(a theta)`` of even and odd a at the first half of so many nodes, of exact turns."""
+    turns = (2 * np.arange((nodes + 1) // 2)[:, None] + 1) * np.arange(degree + 1) % (4 * nodes)
+    even, odd = (np.cos(own * (np.pi / (2 * nodes))) for own in (turns[:, ::2], turns[:, 1::2]))
+    return even, odd
+
+
+def _at_nodes(coefficients: FloatArray, nodes: int) -> FloatArray:
+    """Values (nodes, columns) of a series at so many `enclosing_nodes`."""
+    parts = _cosines(nodes, len(coefficients) - 1)
+    even, odd = parts[0] @ coefficients[::2], parts[1] @ coefficients[1::2]
+    return np.concatenate([even + odd, (even - odd)[: nodes // 2][::-1]])
+
+
+def _sizes(values: FloatArray, mirrored: bool) -> FloatArray:
+    """Sums of sizes over columns; `mirrored`: with those of the other half, at nodes in reverse."""
+    sizes = np.asarray(np.abs(values).sum(axis=1))
+    return sizes + sizes[::-1] if mirrored else sizes
 
 
 @lru_cache(maxsize=16)
-def released_series(k: int, h: int, axis: AxisMap | None) -> Series:
+def released_series(k: int, h: int, axis: AxisMap | None, cut: float = CUT) -> Series:
     """Return what an axis's released values are multiplied by."""
-    return Series.of(k, synthesis_matrix(k, h, axis))
+    return Series.of(k, synthesis_matrix(k, h, axis), cut)
 
 
 @lru_cache(maxsize=256)
@@ -294,7 +314,14 @@ def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> floa
     >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
     True
     """
-    return Series.of(k, _evaluation_matrix(k, h, spectrum)).sup_norm()
+    matrix = _evaluation_matrix(k, h, spectrum)
+    if spectrum is not None:
+        return Series.of(k, matrix).sup_norm()
+    half = matrix[:, : k // 2 + 1].copy()  # others have the same values at 1 - y
+    half[:, k - k // 2 :] /= 2
+    series = Series.of(k, half, mirrored=True)
+    values, factor = series.at_nodes(_ENCLOSING)
+    return factor * float(_sizes(values, True).max()) * (1 + 1e-9) + 2 * series.tail
 
 
 @lru_cache(maxsize=256)
@@ -363,12 +390,13 @@ def _boxed_error(kernel: Kernel, k: int, matrix: FloatArray, norm: float) -> flo
     squares = np.stack(np.meshgrid(y, t), axis=-1).reshape(-1, 2)
     # Half of the domain is enough: it is symmetric under (y, t) -> (1 - y, 1 - t).
     while True:
-        lows, corners = _corner_errors(kernel, k, series, squares, side, parts)
+        squares, corners = _corner_errors(kernel, k, series, squares, side, parts)
         side /= parts
         best = max(best, float(corners.max()))
         gap = max(_RELATIVE_GAP * best, _ABSOLUTE_GAP * kernel.peak)
         bounds = corners + min(first * side / 2, second * side**2 / 8)
-        squares = lows[bounds > best + gap]
+        whole, *part = np.nonzero(bounds > best + gap)
+        squares = squares[whole] + side * np.transpose(part)
         enough_at = max(2 * gap / first, math.sqrt(8 * gap / second))
         each = len(squares) * (len(series.coefficients) + 100)
         affordable = math.sqrt((_SQUARES_WORK - work) / max(each, 1)) - 1
@@ -447,32 +475,34 @@ def _corner_errors(
 ) -> tuple[FloatArray, FloatArray]:
     """Divide each square, given by its low (y, t), in both variables into so many parts.
 
-    Returns the parts' low corners (m, 2) and the largest ``|E|`` at each part's corners (m,).
+    Returns the squares (m, 2) in another order, and the largest ``|E|`` at the corners of their
+    parts, (m, parts in y, parts in t).
     """
-    steps = np.arange(parts + 1) * (side / parts)
-    every_low, every_corner = [], []
-    for some in _split(squares, 1, max(1, _NUMBERS // ((parts + 1) * (k + 1)))):
+    steps = np.arange(parts + 1)[:, None] * (side / parts)
+    reach = getattr(kernel, "reach", 1.0)  # beyond is less than a series' roundings
+    every_square, every_corner = [], []
+    for some in _split(squares, 1, _LINES):
         t = np.unique(some[:, 1])
-        t_lines = t[:, None] + steps
-        bumps = kernel(np.arange(k + 1)[:, None] / k - t_lines.ravel())
-        coefficients = (series.coefficients @ bumps).reshape(-1, *t_lines.shape)
+        ends = k * (t[0] - reach), k * (t[-1] + side + reach)
+        near = np.arange(max(0, math.floor(ends[0])), min(k, math.ceil(ends[1])) + 1)
+        bumps = kernel(near[:, None] / k - (t + steps).ravel())
+        coefficients = series.coefficients[:, near[0] : near[-1] + 1] @ bumps
+        coefficients = coefficients.reshape(-1, parts + 1, len(t))
         for few in _split(some, 0, _TOGETHER):
             y, y_index = np.unique(few[:, 0], return_inverse=True)
             own, t_index = np.unique(np.searchsorted(t, few[:, 1]), return_inverse=True)
-            y_lines = y[:, None] + steps
-            angles = np.arccos(1 - 2 * np.minimum(y_lines, 1.0).ravel())
+            y_lines = (y + steps).ravel()
+            angles = np.arccos(1 - 2 * np.minimum(y_lines, 1.0))
             basis = np.cos(angles[:, None] * np.arange(len(coefficients)))
-            released = basis @ coefficients[:, own].reshape(len(coefficients), -1)
-            errors = np.abs(kernel(y_lines.reshape(-1, 1) - t_lines[own].ravel()) - released)
-            errors = errors.reshape(*y_lines.shape, len(own), parts + 1)
-            errors = np.maximum(errors[:, 1:], errors[:, :-1])
-            errors = np.maximum(errors[..., 1:], errors[..., :-1])
-            every_corner.append(errors[y_index, :, t_index].ravel())
-            lows = np.broadcast_arrays(
-                y_lines[y_index, :-1, None], t_lines[own][t_index, None, :-1]
-            )
-            every_low.append(np.stack(lows, axis=-1).reshape(-1, 2))
-    return np.concatenate(every_low), np.concatenate(every_corner)
+            released = basis @ coefficients[:, :, own].reshape(len(coefficients), -1)
+            errors = kernel(y_lines[:, None] - (t[own] + steps).ravel())
+            errors -= released
+            errors = np.abs(errors, out=errors).reshape(parts + 1, len(y), parts + 1, len(own))
+            errors = np.maximum(errors[1:], errors[:-1])
+            errors = np.maximum(errors[:, :, 1:], errors[:, :, :-1])
+            every_corner.append(errors[:, y_index, :, t_index])
+            every_square.append(few)
+    return np.concatenate(every_square), np.concatenate(every_corner)
 
 
 def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
@@ -493,7 +523,7 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """Return the largest error of `fitted_values` on a grid: what no bins there improve on."""
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
-    bases, totals = by_parity(bernstein_basis(y, k)), iterated_parts(k, h)
+    bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
     each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
     made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
     return float(np.abs(kernel(y[:, None] - t) - made).max())
@@ -521,7 +551,8 @@ def _normal_equations(k: int, h: int) -> tuple[Any, ...]:
     """Nodes, and for even and for odd values the iterated basis there and the matrix to solve."""
     nodes = min(4 * k, k + _SPARE_NODES) + 1
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    pairs = zip(by_parity(bernstein_basis(y, k)), iterated_parts(k, h), strict=True)
+    half = bernstein_basis(y[: (nodes + 1) // 2], k)
+    pairs = zip(by_parity(half, nodes), iterated_parts(k, h), strict=True)
     operators = [basis @ total for basis, total in pairs]
     ridges = [_FIT_RIDGE * np.eye(operator.shape[1]) for operator in operators]
     squares = [one.T @ one / nodes + ridge for one, ridge in zip(operators, ridges, strict=True)]

@@ -153,13 +153,9 @@ class GramBall(Approximation):
         kernel = self.cube.kernel
         if not isinstance(kernel, Polynomial | ArcCosine):
             raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
-        return {
-            "class": "reproducing ball",
-            "kernel": kernel.to_dict(),
-            "low": list(self.cube.low),
-            "width": list(self.cube.width),
-            "radius": self.radius,
-        }
+        sides = {"low": list(self.cube.low), "width": list(self.cube.width)}
+        facts = {"kernel": kernel.to_dict(), **sides, "radius": self.radius}
+        return {"class": "reproducing ball", **facts}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> GramBall:
@@ -250,15 +246,14 @@ class Released:
 
     def _weights(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The same, and the sizes ``1 + |a|_1`` that roundings are relative to, or more."""
-        rows = np.ones((len(y), 1))
-        for axis, (k, h) in enumerate(zip(self.k, self.h, strict=True)):
-            basis = iterated_basis(y[:, axis], k, h)
+        first, *others = (iterated_basis(*one) for one in zip(y.T, self.k, self.h, strict=True))
+        rows, made, size = first, self.spectrum, math.prod(k + 1 for k in self.k)
+        own = np.ones(size) if made is None else np.abs(made.synthesis) @ made.row_sums
+        sizes = np.tensordot(np.abs(first), own.reshape([k + 1 for k in self.k]), axes=1)
+        for basis in others:
             rows = (rows[:, :, None] * basis[:, None, :]).reshape(len(y), -1)
-        if self.spectrum is None:
-            return rows, 1 + np.abs(rows).sum(axis=1)
-        synthesis = self.spectrum.synthesis
-        sizes = np.abs(rows) @ (np.abs(synthesis) @ self.spectrum.row_sums)
-        return rows @ synthesis, 1 + sizes
+            sizes = np.einsum("mj,mj...->m...", np.abs(basis), sizes)
+        return rows if made is None else rows @ made.synthesis, 1 + sizes
 
     def features(self, y: FloatArray) -> FloatArray:
         """``K_v(y)``, or T of them: (m, d)."""
@@ -432,12 +427,17 @@ def _in_boxes(released: Released, slopes: Sequence[float], points: int) -> float
     offsets = np.array(list(itertools.product((0, 1), repeat=axes)))
     lows = np.stack(np.meshgrid(*[np.arange(count)] * axes, indexing="ij"), -1).reshape(-1, axes)
     folded, bent = released.folds(), released.bends()
-    best, largest = 0.0, 0.0
+    best, largest, known, values = 0.0, 0.0, np.empty(0), np.empty(0)
     while True:
         shape = (count + 1,) * axes
         corners = np.ravel_multi_index(np.moveaxis(lows[:, None, :] + offsets, -1, 0), shape)
         once, which = np.unique(corners, return_inverse=True)
-        values = released.errors(np.stack(np.unravel_index(once, shape), axis=-1) / count)
+        places, before = np.stack(np.unravel_index(once, shape), axis=-1), values
+        again = np.isin(once, known)  # corners of the boxes that were divided
+        values = np.empty(len(once))
+        values[again] = before[np.searchsorted(known, once[again])]
+        values[~again] = released.errors(places[~again] / count)
+        known = np.ravel_multi_index(tuple(2 * places.T), (2 * count + 1,) * axes)
         points -= len(once)
         best = max(best, float(values.max()))
         tops = values[which.reshape(corners.shape)].max(axis=1)

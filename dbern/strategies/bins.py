@@ -1,6 +1,4 @@
-"""Release B-spline bins.
-
-Brackets of a kernel by the bins that are released: what a release misses, place by place.
+"""B-spline bins, and brackets of a kernel by those released: what one misses, place by place.
 
 A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
 ``c_j = int beta_j(t) dD(t)``, so it misses ``int r_y(t) dD(t)`` with ``r_y(t) = K(y - t) - sum_j
@@ -45,11 +43,10 @@ import base64
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from functools import cached_property, lru_cache, reduce
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import (
     MANY,
@@ -60,7 +57,6 @@ from dbern.bernstein.basis import (
     chebyshev,
     cosines,
     enclosing_nodes,
-    iterated_matrix,
     local_weights,
     of_parities,
     parities,
@@ -113,7 +109,7 @@ class AxisBins(AxisMap):
     @cached_property
     def synthesis(self) -> FloatArray:
         """A, or its best approximation of rank `used`; shape (k + 1, bins)."""
-        whole = np.frombuffer(self.packed, dtype="<f8").astype(np.float64).reshape(-1, self.rank)
+        whole = np.asarray(np.frombuffer(self.packed, "<f8"), np.float64).reshape(-1, self.rank)
         if not 0 < self.used < self.rank:
             return whole
         left, sizes, right = np.linalg.svd(whole, full_matrices=False)
@@ -154,8 +150,8 @@ class AxisBins(AxisMap):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the matrix in base64."""
-        packed = base64.b64encode(self.packed).decode()
-        return {"cells": self.cells, "degree": self.degree, "synthesis": packed}
+        facts = {"cells": self.cells, "degree": self.degree}
+        return {**facts, "synthesis": base64.b64encode(self.packed).decode()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> AxisBins:
@@ -258,6 +254,7 @@ _COARSE, _MOST_LOCAL, _MOST_STEPS = 4, 32, 64  # steps where it is looked for; n
 _BOXES, _ROWS = 512, 64  # at a time
 _MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
+_Pairs: TypeAlias = tuple[Int64Array, Int64Array]  # cells of y, and of the bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,8 +322,7 @@ def brackets_of(
     for kernel, degree, order, own, other in zip(kernels, k, h, bins, counted, strict=True):
         most = whole if finest else min(whole, _enough_cells(kernel))
         cells = min(most, _CELLS_A_BIN * max(own.cells, other.cells))
-        shape = (other.cells, other.degree)
-        found.append(axis_bracket(kernel, degree, order, own, shape, cells))
+        found.append(axis_bracket(kernel, degree, order, own, (other.cells, other.degree), cells))
     return found
 
 
@@ -335,7 +331,7 @@ def _enough_cells(kernel: Kernel) -> int:
     return math.ceil(_CELLS_A_DEVIATION / kernel.deviation)
 
 
-def telescoped(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+def telescoped(axes: Sequence[Sequence[FloatArray]]) -> FloatArray:
     """``prod (a_i + b_i) - prod a_i`` for every combination of entries of the axes; outward."""
     whole, grown = np.ones(()), np.ones(())
     for size, error in axes:
@@ -346,12 +342,9 @@ def telescoped(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
 
 def norms(brackets: Sequence[AxisBracket], order: float) -> FloatArray:
     """Bound ``|e(I)|`` in an l_p norm for every cell, by the triangle inequality; l1 exactly."""
-    axes = [(_norm(one.kernel, order), _norm(one.error, order)) for one in brackets]
-    return telescoped(axes)
-
-
-def _norm(rows: FloatArray, order: float) -> FloatArray:
-    return np.asarray(OUTWARD * np.linalg.norm(rows, ord=order, axis=1))
+    axes = ((one.kernel, one.error) for one in brackets)
+    sizes = [[OUTWARD * np.linalg.norm(one, order, axis=1) for one in rows] for rows in axes]
+    return telescoped(sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,7 +361,7 @@ class _Boxes:
     @classmethod
     @lru_cache(maxsize=16)
     def of(cls, kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int) -> _Boxes:
-        coefficients = iterated_matrix(k, h) @ bins.synthesis
+        (coefficients,) = BinnedStrategy(Lattice((k,)), (bins,)).matrices((h,))
         floats = _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
         return cls(_Pieces.of(kernel, k, coefficients, bins, cells), floats)
 
@@ -383,22 +376,29 @@ class _Boxes:
         On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
         """
         pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
-        ends, half = np.arange(bins.cells + 1) / bins.cells, slice(len(pieces.terms))
-        nearest, farthest = (one[half] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
-        found = kernel(nearest) + pieces.largest()
-        allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
+        ends, rows = np.arange(bins.cells + 1) / bins.cells, len(pieces.terms)
+        nearest, farthest = (one[:rows] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
+        mixed = OUTWARD * _on_cells(np.maximum, pieces.sizes + pieces.cut, bins.degree)
+        found = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
+        allowed = max(_SHARE * pieces.seen, _TRUNCATION * kernel.peak) / 2
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
         kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
         near = found > allowed  # elsewhere r is as small as K and its release themselves
         found = np.repeat(found[:, :, None], 2, axis=2)
-        found -= sliding_window_view(about, bins.degree + 1, 1).min(axis=2)[:, :, None]
+        found -= _on_cells(np.minimum, about, bins.degree)[:, :, None]
         for bound, chosen in ((pieces.enclosed, near & ~kinked), (pieces.sampled, near & kinked)):
             for boxes in _blocks(chosen):
-                found[boxes] = np.minimum(found[boxes], bound(*boxes, allowed, about))
+                found[boxes] = np.minimum(found[boxes], bound(boxes, allowed, about))
         return np.asarray(OUTWARD * np.maximum(found, 0.0) + self.floats)
 
 
-def _blocks(chosen: BoolArray) -> Iterator[tuple[Int64Array, Int64Array]]:
+def _on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
+    """The largest or the least of the bins (.., bins) that live on each cell."""
+    last = rows.shape[1] - degree
+    return np.asarray(reduce(of, (rows[:, r : r + last] for r in range(degree + 1))))
+
+
+def _blocks(chosen: BoolArray) -> Iterator[_Pairs]:
     """Cells of y and of the bins, some pairs at a time: those together that are as far apart."""
     rows, columns = np.nonzero(chosen)
     order = np.argsort(rows * chosen.shape[1] - columns * len(chosen), kind="stable")
@@ -441,10 +441,11 @@ class _Pieces:
             degree, tail = degree - 1, OUTWARD * more
         if degree >= _MOST_LOCAL:
             degree, tail = 0, math.inf
+        differences = np.diff(coefficients, n=max(degree, bins.degree), axis=0)
         for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
-            steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
+            differences = np.diff(differences, axis=0)
             shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
-            cut = OUTWARD * 2 * float(steps) * math.prod(shares)
+            cut = OUTWARD * 2 * float(np.abs(differences).max(initial=0.0)) * math.prod(shares)
             if cut <= most:
                 break
         offsets, analysis = chebyshev(count)
@@ -453,14 +454,14 @@ class _Pieces:
         values = bernstein_mixtures(y.reshape(-1), k, coefficients)
         return cls(kernel, bins, cells, analysis @ values.reshape(rows, count, -1), cut, tail)
 
-    def largest(self) -> FloatArray:
-        """Bound ``|sum_j a_j beta_j|``, a mixture of a_j, for cells of y and of the bins."""
-        sizes = np.abs(self.terms).sum(axis=1) + self.cut
-        return np.asarray(OUTWARD * sliding_window_view(sizes, self.bins.degree + 1, 1).max(axis=2))
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """Bound ``|a_j|`` in each cell of y, (rows, bins), but for `cut`."""
+        return np.asarray(np.abs(self.terms).sum(axis=1))
 
     def highest(self) -> FloatArray:
         """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
-        count, found = self.terms.shape[1], np.abs(self.terms).sum(axis=1)
+        count, found = self.terms.shape[1], self.sizes.copy()
         steps, least = _COARSE * count, _FLOATS * self.kernel.peak if self.bins.rank > MANY else -1
         places = cosines(np.linspace(0, np.pi, steps + 1), count)
         for first in range(0, len(found), _ROWS):
@@ -472,6 +473,7 @@ class _Pieces:
             found[rows, own] = (places @ terms).max(axis=1) + _between([np.pi], [bends], [steps])
         return np.asarray(found + self.cut)
 
+    @cached_property
     def seen(self) -> float:
         """The largest ``|r|`` at some places, in the middle of each cell of y."""
         places = np.linspace(-1.0, 1.0, _COARSE + 1)
@@ -487,22 +489,22 @@ class _Pieces:
             largest = max(largest, float(np.abs(error).max()))
         return largest
 
-    def enclosed(
-        self, rows: Int64Array, columns: Int64Array, allowed: float, about: FloatArray
-    ) -> FloatArray:
+    def enclosed(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
         """Bound ``|r|`` less splines on boxes (m,) without a kink, where both are polynomials.
 
         On halves of the bins' cells, (m, 2).
         """
         count = self.terms.shape[1]
-        terms = self._bumps(rows, columns) - self._splines(self.terms, rows, columns)
-        less = self._splines(about[:, None], rows, columns)
-        sizes, squares = np.abs(terms), np.arange(count) ** 2
-        in_t = (sizes.sum(axis=1) + np.abs(less[:, 0])) @ squares
-        bends = sizes.sum(axis=2) @ squares, in_t
+        terms = self._bumps(*boxes) - self._splines(self.terms, *boxes)
+        squares, less = (
+            np.square(np.arange(1.0 * count)),
+            self._splines(about[:, None], *boxes)[:, 0],
+        )
+        in_t, in_y = _weighed(terms, (squares, squares**0), (squares**0, squares))
+        bends = in_y, in_t + squares @ np.abs(less)
         steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
         of_y, of_t = (cosines(np.linspace(0, np.pi, one + 1), count) for one in steps)
-        found = (np.abs(of_y @ terms @ of_t.T) - less @ of_t.T).max(axis=1)
+        found = (np.abs(_at(of_t, of_y, terms)) - (of_t @ less)[:, None]).max(axis=1)
         found = _halves(found)[:, ::-1] + _between((np.pi, np.pi), bends, steps)[:, None]
         lebesgue = 1 + 2 / np.pi * math.log(count)
         return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
@@ -512,77 +514,79 @@ class _Pieces:
         apart = rows * self.bins.cells - columns * self.cells
         _, first, same = np.unique(apart, return_index=True, return_inverse=True)
         offsets, analysis = chebyshev(self.terms.shape[1])
-        y, t = self._places(rows[first], columns[first], offsets, offsets)
-        found = analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T
-        return np.asarray(found[same])
+        y, t = self._places(rows[first], columns[first], *[offsets[:, None]] * 2)
+        return _at(analysis, analysis, self.kernel(y - t[:, None]))[:, :, same]
 
-    def sampled(
-        self, rows: Int64Array, columns: Int64Array, allowed: float, about: FloatArray
-    ) -> FloatArray:
+    def sampled(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
         """Bound the same on boxes (m,) by a grid and by places on their kinks."""
         count, widths = self.terms.shape[1], (1 / self.cells, 1 / self.bins.cells)
-        terms = self._splines(self.terms, rows, columns)
-        less = self._splines(about[:, None], rows, columns)
-        sizes, first = np.abs(terms), np.arange(count) ** 2
+        terms = self._splines(self.terms, *boxes)
+        less = self._splines(about[:, None], *boxes)[:, 0]
+        one, first = np.ones(count), np.square(np.arange(1.0 * count))
         second = first * (first - 1) / 3
         of_y, of_t = (2 / width for width in widths)
-        in_y = of_y**2 * (sizes.sum(axis=2) @ second)
-        in_t = of_t**2 * ((sizes.sum(axis=1) + np.abs(less[:, 0])) @ second)
-        along = in_y + 2 * of_y * of_t * (sizes @ first @ first) + in_t
+        in_y, in_t, both = _weighed(terms, (one, second), (second, one), (first, first))
+        in_y, in_t = of_y**2 * in_y, of_t**2 * (in_t + second @ np.abs(less))
+        along = in_y + 2 * of_y * of_t * both + in_t
         smooth = self.kernel.curvature
         bends = smooth + in_y, np.maximum(smooth + in_t, along)
         steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
-        in_y, in_t = (np.linspace(-1.0, 1.0, one + 1) for one in steps)
-        y, t = self._places(rows, columns, in_y, in_t)
-        at_y, at_t = (cosines(np.arccos(one), count) for one in (in_y, in_t))
-        misses = np.abs(self.kernel(y[:, :, None] - t[:, None, :]) - at_y @ terms @ at_t.T)
-        found = _halves((misses - less @ at_t.T).max(axis=1))
-        for kink in self.kernel.kinks:
-            for apart in (-kink, kink):
-                for line in ((t + apart, t), (y, y - apart)):
-                    own = self._on_kink(rows, columns, terms, less, *line)
-                    found = np.maximum(found, own[:, None])
+        on_y, on_t = (np.linspace(-1.0, 1.0, one + 1)[:, None] for one in steps)
+        y, t = self._places(*boxes, on_y, on_t)
+        at_y, at_t = (cosines(np.arccos(one[:, 0]), count) for one in (on_y, on_t))
+        misses = np.abs(self.kernel(y - t[:, None]) - _at(at_t, at_y, terms))
+        found = _halves((misses - (at_t @ less)[:, None]).max(axis=1))
+        for apart in (side * kink for kink in self.kernel.kinks for side in (-1, 1)):
+            for line in ((t + apart, t), (y, y - apart)):
+                own = self._on_kink(boxes, terms, less, line)
+                found = np.maximum(found, own[:, None])
         return np.asarray(found + _between(widths, bends, steps)[:, None] + self.cut)
 
-    def _on_kink(
-        self,
-        rows: Int64Array,
-        columns: Int64Array,
-        terms: FloatArray,
-        less: FloatArray,
-        y: FloatArray,
-        t: FloatArray,
-    ) -> FloatArray:
-        """The largest value at places (m, q), or at those of the boxes (m,) next to them."""
-        in_y = np.clip(2 * (y * self.cells - rows[:, None]) - 1, -1.0, 1.0)
-        in_t = np.clip(2 * (t * self.bins.cells - columns[:, None]) - 1, -1.0, 1.0)
+    def _on_kink(self, boxes: _Pairs, terms: FloatArray, less: FloatArray, line: Any) -> FloatArray:
+        """The largest value at places (q, m), or at those of the boxes (m,) next to them."""
+        (rows, columns), (y, t) = boxes, line
+        in_y = np.clip(2 * (y * self.cells - rows) - 1, -1.0, 1.0)
+        in_t = np.clip(2 * (t * self.bins.cells - columns) - 1, -1.0, 1.0)
         y, t = self._places(rows, columns, in_y, in_t)
-        of_y, of_t = (cosines(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
-        misses = np.abs(self.kernel(y - t) - (of_y @ terms * of_t).sum(axis=2))
-        return np.asarray((misses - (less * of_t).sum(axis=2)).max(axis=1))
+        of_y, of_t = (cosines(np.arccos(one.T), terms.shape[1]) for one in (in_y, in_t))
+        made = (of_y @ np.moveaxis(terms, 2, 0).swapaxes(1, 2) * of_t).sum(axis=2)
+        less = (of_t @ less.T[:, :, None])[:, :, 0]
+        return np.asarray((np.abs(self.kernel(y - t).T - made) - less).max(axis=1))
 
     def _places(
         self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Of offsets in [-1, 1] from the middle of cells."""
-        y = (rows[:, None] + (1 + in_y) / 2) / self.cells
-        return y, (columns[:, None] + (1 + in_t) / 2) / self.bins.cells
+        """Of offsets in [-1, 1] from the middle of cells, (q, m) or (q, 1)."""
+        y = (rows + (1 + in_y) / 2) / self.cells
+        return y, (columns + (1 + in_t) / 2) / self.bins.cells
 
     def _splines(self, terms: FloatArray, rows: Int64Array, columns: Int64Array) -> FloatArray:
-        """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_a T_b``, (m, .., nodes).
+        """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_b T_a``, b of t: (nodes, .., m).
 
         `terms` (cells, .., bins) are those of the a_j in y.
         """
         offsets, analysis = chebyshev(self.terms.shape[1])
-        weights = np.stack(local_weights(offsets, self.bins.degree)) @ analysis.T
-        own = sliding_window_view(terms, self.bins.degree + 1, 2)[rows, :, columns]
-        return np.asarray(own @ weights)
+        weights = analysis @ np.transpose(local_weights(offsets, self.bins.degree))
+        turned = terms.transpose(1, 0, 2)
+        own = [turned[:, rows, columns + r] for r in range(self.bins.degree + 1)]
+        return np.asarray(np.tensordot(weights, np.stack(own), axes=1))
+
+
+def _at(of_t: FloatArray, of_y: FloatArray, terms: FloatArray) -> FloatArray:
+    """Apply a matrix to t and one to y of what is given by t, y and box: in that order."""
+    return np.asarray(of_y @ np.tensordot(of_t, terms, axes=1))
+
+
+def _weighed(terms: FloatArray, *weights: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Sums of coefficients' sizes by weights of b and of a, for each box."""
+    flat = np.stack([np.multiply.outer(*one).ravel() for one in weights])
+    return np.asarray(flat @ np.abs(terms).reshape(-1, terms.shape[2]))
 
 
 def _halves(values: FloatArray) -> FloatArray:
-    """The largest of each half of values (m, 2 q + 1), whose middle is in both."""
-    middle = values.shape[1] // 2
-    return np.stack([values[:, : middle + 1].max(axis=1), values[:, middle:].max(axis=1)], axis=1)
+    """The largest of each half of values (2 q + 1, m), whose middle is in both: (m, 2)."""
+    middle = len(values) // 2
+    return np.stack([values[: middle + 1].max(axis=0), values[middle:].max(axis=0)], axis=1)
 
 
 def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
@@ -594,17 +598,14 @@ def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
 def _between(
     widths: Sequence[float], bends: Sequence[FloatArray], steps: Sequence[int]
 ) -> FloatArray:
-    """Bound what functions (m,) exceed their values on a grid by; `bends` bound their second
-    derivatives in either direction.
-    """
+    """Bound what functions (m,) exceed their values on a grid by; second derivatives by `bends`."""
     axes = zip(widths, bends, steps, strict=True)
     return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
 
 
 def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:
     """K at the least distance, as it falls away from its center."""
-    of_bins, degree = counted
-    bins = np.arange(of_bins + degree)
+    (of_bins, degree), bins = counted, np.arange(sum(counted))
     low, high = np.maximum(bins - degree, 0) / of_bins, np.minimum(bins + 1, of_bins) / of_bins
     nearest, _ = _distances(cells, low, high)
     return np.asarray(OUTWARD * kernel(nearest) + _FLOATS * kernel.peak)
@@ -621,8 +622,7 @@ def _distances(cells: int, low: FloatArray, high: FloatArray) -> tuple[FloatArra
 
 def _over_supports(largest: FloatArray, counted: tuple[int, int]) -> FloatArray:
     """The largest over the cells that the support of each counting bin meets."""
-    of_bins, degree = counted
-    own = largest.shape[1]
+    (of_bins, degree), own = counted, largest.shape[1]
     found = np.empty((len(largest), of_bins + degree))
     for j in range(of_bins + degree):
         first = max(j - degree, 0) * own // of_bins

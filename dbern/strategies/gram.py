@@ -40,7 +40,7 @@ _MOST_PLAIN = 1 << 14
 _MOST_RANK = 512
 _ROWS = 512
 _PERRON_STEPS = 8
-_NUMBERS = 1 << 23
+_NUMBERS = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ a window of ``2 N_0 + 1`` around N_0 is hit with probability ``1 - out`` without
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -59,15 +60,24 @@ def packings(kernels: Sequence[Kernel]) -> Iterator[tuple[int, float]]:
             yield places, (1 - near) * (1 - _ROOM)
 
 
-def sites(kernels: Sequence[Kernel]) -> Iterator[tuple[int, float]]:
-    """Numbers of sites on grids of the unit cube, and a bound on the row sums of ``|G^-1|``."""
-    for gap in _GAPS:
-        count, gamma = 1, 1.0
-        for kernel in kernels:
-            own = min(_places(gap * kernel.deviation), _MOST_SITES)
-            count, gamma = count * own, gamma * _inverse_norm(kernel, _spread(own), own)
-        if gamma < math.inf:
-            yield count, gamma
+def sites(
+    kernels: Sequence[Kernel], steps: Callable[[int], int] | None = None
+) -> Iterator[tuple[int, float]]:
+    """Numbers of sites on grids of the unit cube, and a bound on the row sums of ``|G^-1|``.
+
+    With `steps`, only those where that of the number, over the bound, may exceed all before.
+    """
+    best = 0.0
+    for gap in _GAPS[::-1]:
+        each = [(one, min(_places(gap * one.deviation), _MOST_SITES)) for one in kernels]
+        axes = [(one, _spread(many), many) for one, many in each]
+        count = math.prod(many for _, many in each)
+        reach = steps(count) if steps else math.inf
+        if reach > best * math.prod(_least_norm(*axis) for axis in axes):
+            gamma = math.prod(_inverse_norm(*axis) for axis in axes)
+            if gamma < math.inf:
+                best = max(best, reach / gamma) if steps else best
+                yield count, gamma
 
 
 def tensor_steps(sites: int, units: int, epsilon: float, beta: float) -> int:
@@ -108,6 +118,16 @@ def _relative(kernel: Kernel, gap: float) -> float:
     if gap == math.inf:
         return 0.0
     return min(1.0, OUTWARD * float(kernel(np.array([gap * (1 - _ROOM)]))[0]) / kernel.peak + _ROOM)
+
+
+def _least_norm(kernel: Kernel, gap: float, count: int) -> float:
+    """What that is at least: ``1 / |G s|`` of signs s in turn; for floats, hardly less."""
+    if count == 1:
+        return 1.0
+    turns = kernel(np.multiply(np.arange(count), gap)) / kernel.peak
+    turns[1::2] *= -1
+    sums = np.cumsum(turns)
+    return float((1 - _ROOM) / np.abs(sums + sums[::-1] - turns[0]).max())
 
 
 def _inverse_norm(kernel: Kernel, gap: float, count: int) -> float:
@@ -182,12 +202,9 @@ def strongest_bound(
         ]
     if kernels and delta == 0:
         shrunk = (1 - _DOWNWARD) * function_sensitivity / 2
-        found += [
-            LowerBound(
-                shrunk * tensor_steps(count, n // unit_rows, epsilon, beta) / gamma, "tensor"
-            )
-            for count, gamma in sites(kernels)
-        ]
+        steps = partial(tensor_steps, units=n // unit_rows, epsilon=epsilon, beta=beta)
+        for count, gamma in sites(kernels, steps):
+            found.append(LowerBound(shrunk * steps(count) / gamma, "tensor"))
     best = max(found, key=lambda one: one.value)
     return best if best.value > 0 else LowerBound()
 

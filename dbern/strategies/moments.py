@@ -509,11 +509,7 @@ def _averaged(
 
 
 def _with_intercept(
-    measured: Measured,
-    response: int,
-    columns: list[int],
-    slopes: FloatArray,
-    spread: FloatArray,
+    measured: Measured, response: int, columns: list[int], slopes: FloatArray, spread: FloatArray
 ) -> FloatArray:
     """The covariance of slopes and intercept: ``mean - means'w``, its own noise beside theirs."""
     to = np.vstack([np.eye(len(columns)), -measured.means[columns]])

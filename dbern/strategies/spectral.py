@@ -6,20 +6,14 @@ import base64
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import (
-    Demand,
-    LinearMap,
-    Said,
-    StoredArray,
-    lebesgue_constant,
-)
+from dbern.strategies.approximation import Demand, LinearMap, Said, StoredArray, lebesgue_constant
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -213,7 +207,7 @@ class AxisSpectrum(LinearMap):
     @cached_property
     def analysis(self) -> FloatArray:
         """T, exact in 64-bit floats; shape (d, k + 1)."""
-        return np.ldexp(self.integers.astype(np.float64), self.exponent)
+        return self.integers.astype(np.float64) * 2.0**self.exponent
 
     @cached_property
     def synthesis(self) -> FloatArray:
@@ -231,6 +225,7 @@ class AxisSpectrum(LinearMap):
         """``sum_v |T_jv|`` for each j, rounded outward."""
         return np.asarray(OUTWARD * np.abs(self.analysis).sum(axis=1))
 
+    @lru_cache(maxsize=32)  # noqa: B019 - few spectra are kept
     def gram_norm(self, kernel: Kernel) -> float:
         """Bound the largest eigenvalue of ``S G S'``, ``S = diag(w) T`` the orthonormal analysis.
 
@@ -302,6 +297,7 @@ class AxisSpectrum(LinearMap):
         return rank, {"analysis": (rank, nodes), "eigenvalues": (rank,)}
 
 
+@lru_cache(maxsize=8)
 def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:
     """The leading eigenvectors of the axis's Gram matrix, at most `rank` of them.
 

@@ -73,13 +73,7 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.strategies.limits import LowerBound, strongest_bound
-from dbern.synopsis.arrays import (
-    ReleasedArray,
-    ReleasedVector,
-    Smoothing,
-    smoothed,
-    smoothings,
-)
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -179,7 +173,8 @@ class Bracketed:
     ) -> ArrayBand:
         """Its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
-        planned = smoothing == array.smoothing(array.order)
+        own = array.smoothing()
+        planned = (smoothing.h, smoothing.ranks) == (own.h, own.ranks)
         promise = self.promise if planned else None
         rest = beta * (1 - BIAS_SHARE)
         count = len(smoothings(array.strategy, array.order)) if selected else 1

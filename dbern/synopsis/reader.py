@@ -19,7 +19,7 @@ from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.strategies.bias import mends_of
-from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing
+from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing, as_released
 from dbern.synopsis.bands import (
     About,
     ArrayBand,
@@ -162,8 +162,7 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        question = Question(None) if method == "nearest" else self._question(h)
-        return self._answered(points, question)
+        return self._answered(points, Question(None) if method == "nearest" else self._question(h))
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -309,9 +308,8 @@ class Synopsis:
         """
         if self.meaning != "density":
             raise SpecError("score_samples: what was released is not a density. Call the synopsis")
-        values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
-            found = np.log(np.maximum(values, 0.0))  # maximum keeps NaN
+            found = np.log(np.maximum(self(plain(points, self.domain), h), 0.0))  # keeps NaN
         return gridded(points, found, self.domain, self.classes)
 
     def _evaluate(
@@ -419,10 +417,12 @@ class Synopsis:
             mends=mends_of(first.get("approximation"), perturbed, bool(self.domain.lists)),
         )
 
-    def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:
+    def _bands(
+        self, beta: Fraction, h: Order, about: About, *, raw: bool = False
+    ) -> list[ArrayBand]:
         if about not in get_args(About):
             raise SpecError(f'about = "{about}": write "these-data" or "any-database"')
-        smoothings, selected = self._smoothings(h), _is_auto(h)
+        smoothings, selected = self._smoothings(h, raw=raw), _is_auto(h)
         follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
         parts = [*zip(self.arrays, follows, smoothings, strict=True)]
         quotient = self.combination.kind == "ratio" and not selected
@@ -447,8 +447,8 @@ class Synopsis:
     ) -> tuple[Any, Any]:
         """Return the ends of a simultaneous band at the points; `about` as for `band`.
 
-        Narrower than `band` where records are few; of a quotient also where its denominator is
-        surely positive. Of a dask array lazy.
+        Narrower than `band` where records are few, of a quotient where its denominator is surely
+        positive, and of a density before noise was silenced. Of a dask array lazy.
 
         Raises
         ------
@@ -456,7 +456,7 @@ class Synopsis:
             For points, a confidence or an order that this synopsis cannot have.
         """
         asked = (confidence(beta), h, about)
-        self._bands(*asked)  # refused now, and not by a worker
+        self._bands(*asked, raw=True)  # refused now, and not by a worker
         columns = (len(self.classes),) if self.combination.multi_output else ()
         both = self._mapped(points, partial(Synopsis._ends, asked=asked), (*columns, 2))
         return self._like(points, both[..., 0]), self._like(points, both[..., 1])
@@ -464,8 +464,8 @@ class Synopsis:
     def _ends(
         self, points: FloatArray, total: int, threads: int = 1, *, asked: _Asked
     ) -> FloatArray:
-        smoothings, combination = self._smoothings(asked[1]), self.combination
-        bands = self._bands(*asked)
+        combination, bands = self.combination, self._bands(*asked, raw=True)
+        smoothings, own = self._smoothings(asked[1], raw=True), self._smoothings(asked[1])
         if combination.kind == "ratio":
             parts = self._parts(points, smoothings, total, threads)
             errors = [band.at(points[:, self.arrays[0].columns]) for band in bands]
@@ -482,6 +482,9 @@ class Synopsis:
             low, high = values - width, values + width
             if combination.kind == LEAST_SQUARES:
                 low, high = (np.clip(x, combination.low, combination.high) for x in (low, high))
+            if own != smoothings:  # the values themselves, of which noise was silenced
+                values = self._evaluate(points, total, threads, question=Question(own))
+                low, high = np.minimum(low, values), np.maximum(high, values)
         return np.stack([low, high], axis=-1)
 
     def regression(
@@ -590,16 +593,14 @@ class Synopsis:
             As of these; for other than two axes; without the extra ``geo``.
         """
         grid = self.grid(shape, h, window=window, crs=crs)
-        bands = {"value": grid} | dict(
-            zip(("low", "high"), self.interval(grid, beta, h), strict=True)
-        )
-        write_geotiff(bands, path, grid.attrs | {"beta": beta})
+        low, high = self.interval(grid, beta, h)
+        write_geotiff({"value": grid, "low": low, "high": high}, path, {**grid.attrs, "beta": beta})
 
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.
 
-        Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details:
-        `dbern.synopsis.shaping.shape`.
+        Any of "raw", "quiet", "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an
+        axis). Details: `dbern.synopsis.shaping.shape`.
 
         Raises
         ------
@@ -645,13 +646,13 @@ class Synopsis:
             return ReleasedMoments(self._store, name, facts, self.domain, self.combination)
         return ReleasedVector(self._store, name, facts)
 
-    def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
+    def _smoothings(self, h: Order, *, raw: bool = False) -> tuple[Smoothing, ...]:
         if _is_auto(h):
-            return tuple(array.chosen for array in self.arrays)
-        if h is None:
-            return tuple(array.smoothing(array.order) for array in self.arrays)
-        order = orders(h, self.domain)
-        return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
+            found = [array.chosen for array in self.arrays]
+        else:
+            asked = {} if h is None else orders(h, self.domain)
+            found = [one.smoothing([asked[a] for a in one.axes if asked]) for one in self.arrays]
+        return tuple(map(as_released, self.arrays, found) if raw else found)
 
 
 def _is_auto(h: Order) -> bool:

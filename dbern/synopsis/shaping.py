@@ -23,6 +23,10 @@ are many windows. Bins where nothing stands out of the noise vanish, and those w
 stay. Small bumps may hide below the noise, so no band that holds for every database is narrower for
 this (Low 1997): the band is wider by how far the function was moved.
 
+Densities by bins on two and three axes are silenced at the release, by at most a share of the
+certificate's noise, which counts it (`dbern.synopsis.arrays.silenced`). *Raw* is the function
+before that, of which *quiet* is made; its band is narrower by how far it was moved.
+
 Monotone along an axis
 ----------------------
 The nearest monotone coefficients, at a higher degree: exactly monotone at every point; of lattices
@@ -78,6 +82,7 @@ from dbern.synopsis.arrays import (
     ReleasedArray,
     ReleasedVector,
     Smoothing,
+    as_released,
     quieted,
 )
 from dbern.synopsis.bands import About
@@ -247,7 +252,7 @@ def _check_room(wanted: int) -> None:
 # --- Free post-processing of a released function
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
-_QUIET, _NONNEGATIVE, _NORMALIZED = "quiet", "nonnegative", "normalized"
+_RAW, _QUIET, _NONNEGATIVE, _NORMALIZED = "raw", "quiet", "nonnegative", "normalized"
 _LARGEST_GAP = 0.01
 
 
@@ -257,11 +262,12 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     Parameters
     ----------
     shapes : sequence of str
-        Any of ``"quiet"`` (noise is silenced where nothing stands out of it), ``"nonnegative"``
+        Any of ``"raw"`` (of a density whose noise is silenced, as it was released), ``"quiet"``
+        (silenced wherever nothing stands out of it, however far that moves it), ``"nonnegative"``
         (clipped at zero), ``"normalized"`` (a density that integrates to one over the domain),
         ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the axis ``x``). The order does
         not matter: all of them are done, and those that the synopsis has already. Densities of
-        groups can only be quiet and nonnegative.
+        groups can only be raw, quiet and nonnegative.
 
     Returns
     -------
@@ -278,8 +284,8 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     wanted = _in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
         raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
-    simple = set(wanted) <= {_QUIET, _NONNEGATIVE}
-    either = f'"{_QUIET}" and "{_NONNEGATIVE}"'
+    simple = set(wanted) <= {_RAW, _QUIET, _NONNEGATIVE}
+    either = f'"{_RAW}", "{_QUIET}" and "{_NONNEGATIVE}"'
     if combine != "linear" and not (combine == "stack" and simple):
         able = f"can only be {either}" if combine == "stack" else "cannot be shaped"
         raise SpecError(
@@ -322,7 +328,7 @@ def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     ('increasing:x', 'normalized')
     """
     ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
-    known = [_QUIET, *ways, _NONNEGATIVE, _NORMALIZED]
+    known = [_RAW, _QUIET, *ways, _NONNEGATIVE, _NORMALIZED]
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
@@ -389,6 +395,11 @@ class ShapedArray(ReleasedArray):
         self._shaped: dict[Smoothing, _Shaped] = {}
         self._lock = Lock()
 
+    def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
+        """Return the whole release at an order, as it was released where a shape starts there."""
+        found = super().smoothing(h)
+        return as_released(self, found) if {_RAW, _QUIET} & set(self._shapes) else found
+
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
     ) -> FloatArray:
@@ -416,7 +427,7 @@ class ShapedArray(ReleasedArray):
     @property
     def moved(self) -> float:
         """How far it is from the raw array anywhere, at the order of the release."""
-        return self._shape(self.smoothing(self.order)).moved
+        return self._shape(self.smoothing()).moved
 
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         if _NONNEGATIVE in self._shapes:
@@ -437,7 +448,8 @@ class ShapedArray(ReleasedArray):
         with self._lock:  # once, however many threads ask
             if smoothing not in self._shaped:
                 made = self._made_of_blocks if self.large else self._made
-                self._shaped[smoothing] = made(smoothing)
+                clipped = self._density and set(self._shapes) <= {_RAW, _NONNEGATIVE}
+                self._shaped[smoothing] = _Shaped(None, 1.0, 0.0) if clipped else made(smoothing)
         return self._shaped[smoothing]
 
     def _made(self, smoothing: Smoothing) -> _Shaped:
@@ -457,8 +469,6 @@ class ShapedArray(ReleasedArray):
         They are as many as for a small one that has too many to raise its degree or to look at
         nodes, so the same is done to them.
         """
-        if self._density and self._shapes == (_NONNEGATIVE,):
-            return _Shaped(None, 1.0, 0.0)
         on_disk, moved = coefficients(*self._factors(smoothing)), 0.0
         for axis, sign in self._monotone:
             moved += _make_monotone(on_disk, axis, sign)

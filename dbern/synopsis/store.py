@@ -211,8 +211,13 @@ class _Small(_Array):
         yield "fill_value", self.fill_value == 0
 
 
+class _Silenced(_Scale):
+    silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT
+    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
+
+
 class _Values(_Small):
-    attributes: _Scale
+    attributes: _Silenced
 
     numbers: ClassVar[str] = "int64"
 
@@ -569,9 +574,12 @@ class ReleasedStore:
         values = self._decoded(path, 0)
         least = 1 / _LARGEST if "/eigenvalues" in path else -_LARGEST
         if not ((values >= least) & (values <= _LARGEST)).all():
-            name = self._arrays[path].name(0)
-            raise damaged(str(self.place), name, "", "holds what is no such number")
+            raise damaged(str(self.place), self._arrays[path].name(0), "", "holds no such number")
         return values, self._arrays[path].attributes
+
+    def facts(self, path: str) -> Mapping[str, Any]:
+        """Return the attributes of an array."""
+        return self._arrays[path].attributes
 
     def values(self, path: str) -> FloatArray:
         """Return an array of released integers in data units."""

@@ -115,12 +115,14 @@ class SynopsisWriter:
             array = zarr.open_array(store, path=f"{component.path}/coefficients", mode="r+")
             array[slab.start : slab.stop] = values.reshape(component.lattice.slab_shape(slab))
 
-    def write_released(self, component: Component, values: Int64Array, family: str) -> None:
-        """Write the released integers that are no lattice values, and each axis's matrix."""
+    def write_released(
+        self, component: Component, values: Int64Array, family: str, told: Mapping[str, float]
+    ) -> None:
+        """Write released integers that are no lattice values, what is told of them, each matrix."""
         with self._made() as store:
             parent = zarr.open_group(store, path=component.path, mode="r+")
             group = parent.create_group(family)
-            facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
+            facts = {"scale_factor": component.scale_factor, "add_offset": 0.0, **told}
             mode = component.maps[0].mode
             named = [(f"_{axis}", axis, f"{axis}_{mode}") for axis in component.axes]
             if component.maps[0].of:  # one map of the whole lattice

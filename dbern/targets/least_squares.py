@@ -167,10 +167,7 @@ class MomentAccumulator(RecordAccumulator):
         norm = OUTWARD * 3.01 * UNIT_ROUNDOFF * moments.largest
         return Errors(
             kernel=unit,
-            kernel_norms=(
-                OUTWARD * moments.size * unit,
-                OUTWARD * math.sqrt(moments.size) * unit,
-            ),
+            kernel_norms=(OUTWARD * moments.size * unit, OUTWARD * math.sqrt(moments.size) * unit),
             position=OUTWARD * 16 * UNIT_ROUNDOFF * moments.largest_entry,
             floats=OUTWARD * 3 * UNIT_ROUNDOFF * moments.largest_entry,
             float_norms=(norm, norm),

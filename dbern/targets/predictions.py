@@ -25,13 +25,7 @@ from dbern.erm.objective import (
     Softmax,
     minimized,
 )
-from dbern.erm.perturbed import (
-    CONSTANT,
-    ROUNDED,
-    PerturbedFunctions,
-    lists_share,
-    loss_of,
-)
+from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions, lists_share, loss_of
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace

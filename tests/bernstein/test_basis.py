@@ -26,7 +26,7 @@ from dbern.bernstein.basis import (
     parities,
     solved_in_blocks,
 )
-from dbern.strategies.approximation import lebesgue_constant
+from dbern.strategies.approximation import Series, lebesgue_constant
 
 POINTS = [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 64), Fraction(45, 128)]
 FLOATS = np.array([float(y) for y in POINTS])
@@ -179,6 +179,12 @@ def test_the_lebesgue_constant_bounds_the_operator_and_is_tight(k, h):
     rng = np.random.default_rng(k * h)
     values = iterated_basis(DENSE, k, h) @ rng.choice([-1.0, 1.0], size=(k + 1, 50))
     assert np.abs(values).max() <= bound
+
+
+@pytest.mark.parametrize(("k", "h"), [(1, 1), (2, 3), (5, 1), (30, 7), (31, 50), (200, 16)])
+def test_a_lebesgue_constant_by_parity_is_that_of_the_whole(k, h):
+    whole = Series.of(k, iterated_matrix(k, h)).sup_norm()
+    assert lebesgue_constant(k, h) == pytest.approx(whole, rel=1e-9)
 
 
 def test_lebesgue_constants_are_those_of_the_literature():

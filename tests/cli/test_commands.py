@@ -98,7 +98,7 @@ def test_shapes_are_asked_for_and_named(project, run, queries):
     assert a == b != c
     ran = run("query", "out.zarr", queries, "--out", "d.parquet", "--shape", "increasing:w")
     assert ran.code == 2
-    assert "Write one or more of quiet, increasing:x, decreasing:x, increasing:y" in ran.err
+    assert "Write one or more of raw, quiet, increasing:x, decreasing:x, increasing:y" in ran.err
     assert not (project.folder / "d.parquet").exists()
 
 

@@ -17,7 +17,7 @@ from banding import centers, synopsis_of
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.certificate import noise_bound
+from dbern.certificate import SILENCED, noise_bound
 from dbern.combination import Combination
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
@@ -29,7 +29,7 @@ from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket
 from dbern.synopsis import bands
 
-AXES = "xyz"
+AXES = "xyzw"
 
 
 # --- Brackets
@@ -212,10 +212,10 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
     assert count == 5
     rows, columns = np.divmod(np.arange(cells * own), own)
     fine = np.linspace(-1, 1, 21)
-    y, t = pieces._places(rows, columns, fine, fine)
+    y, t = pieces._places(rows, columns, fine[:, None], fine[:, None])
     terms = module.cosines(np.arccos(fine), count)
-    found = terms @ pieces._bumps(rows, columns) @ terms.T
-    worst = np.abs(kernel(y[:, :, None] - t[:, None, :]) - found).max()
+    found = terms @ np.tensordot(terms, pieces._bumps(rows, columns), axes=1)
+    worst = np.abs(kernel(y - t[:, None]) - found).max()
     times = 1 + (1 + 2 / np.pi * np.log(count)) ** 2
     assert worst <= times * pieces.tail
     _, of_eight = kernel.degree_for(0.001, 0.5 / cells + 0.5 / own)
@@ -375,6 +375,65 @@ def test_a_choice_made_after_the_release_is_covered(kept_noise):
     assert covered(case, 200, records, points, 0.1, h="auto") >= at_least(200, 0.95)
 
 
+_ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
+
+
+@pytest.mark.parametrize(
+    ("axes", "bandwidth", "noise", "target"),
+    [
+        (2, 0.15, "binned-laplace", {}),
+        (2, 0.15, "binned-k-norm", {}),
+        (2, 0.15, "binned-gaussian", {}),
+        (2, 0.15, "auto", {"kernel": "triangle"}),
+        (2, None, "auto", {"covariance": ((0.01, 0.005), (0.005, 0.01))}),
+        (3, 0.15, "binned-laplace", {}),
+    ],
+)
+def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, noise, target):
+    """Of six kinds of records, of which none and few that hardly stand out of the noise."""
+    spec, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
+    points = np.random.default_rng(1).uniform(size=(4000, axes))
+    shrunk, few = 0, [np.full((count, axes), 0.5) for count in (1, 40)]
+    for draw, records in enumerate([*databases(axes, 5000).values(), *few]):
+        integers = centers(spec, plan, columns(records))
+        found = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
+        (array,), raw = found.arrays, found.shaped("raw")
+        sure, released = (one.bound(about="any-database") for one in (found, raw))
+        moved, most = np.abs(found(points) - raw(points)).max(), SILENCED * released.noise
+        assert moved <= array.silenced <= most
+        assert (moved > 0) == (array.silenced > 0)
+        shrunk += array.silenced > 0.99 * most
+        assert sure.noise == pytest.approx(released.noise + array.silenced)
+        assert sure.total <= found.metadata["certificate"]["total"]
+    assert shrunk >= 2
+
+
+def test_where_records_are_nearly_everywhere_nothing_is_silenced():
+    """And the band is as wide as it was; one axis with few of them is enough."""
+    spec, plan = planned(2, 20_000, 0.1)
+    spread = np.random.default_rng(0).uniform(size=(20_000, 2))
+    for width, silenced in ((1.0, False), (0.1, True)):
+        integers = centers(spec, plan, columns(spread * [1.0, width]))
+        found = synopsis_of(spec, plan, integers, bytes(32))
+        assert bool(found.arrays[0].silenced) is silenced
+        assert (found.band() > found.shaped("raw").band()) is silenced
+
+
+@pytest.mark.parametrize(
+    ("axes", "bandwidth", "noise", "target"),
+    [
+        (1, 0.1, "auto", {}),
+        (2, 0.1, "laplace", {}),
+        (2, 0.1, "auto", {"kind": "nadaraya-watson", "roles": _ROLES}),
+        (4, 0.4, "auto", {}),
+    ],
+)
+def test_other_releases_are_answered_as_they_are(axes, bandwidth, noise, target):
+    _, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
+    assert not any(one.most_silenced for one in plan.components)
+    assert "most_silenced" not in plan.to_dict()["components"][0]
+
+
 @pytest.mark.parametrize(
     "axes", [1, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 3))]
 )
@@ -395,11 +454,11 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
         best = 0.0
         for one in near:
             there = ones * one
-            synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(there)))
+            synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(there))).shaped("raw")
             found = abs(float(synopsis(place[None])[0]) - _share(place, there, plan.n, bandwidth))
             if found > best:
                 best, records = found, there
-        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)))
+        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records))).shaped("raw")
         (band,) = synopsis._bands(Fraction(1, 20), None, "these-data")
         sure = band.certificate
         bias = float(band.at(place[None])[0]) - sure.noise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from projects import fix_reservations
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
+from dbern.certificate import SILENCED
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
 from dbern.synopsis.arrays import quieted
@@ -335,20 +337,47 @@ def test_sums_of_windows_have_the_variance_that_is_counted():
 
 @pytest.mark.slow
 def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy):
-    points, quiet = points_of(noisy, 81), noisy.shaped("quiet")
+    points, plain, quiet = points_of(noisy, 81), noisy.shaped("raw"), noisy.shaped("quiet")
     exact = truth(noisy, points, [0.5, 0.1])
-    raw, shaped = (np.abs(one(points) - exact).max() for one in (noisy, quiet))
+    raw, shaped = (np.abs(one(points) - exact).max() for one in (plain, quiet))
     assert shaped < 0.8 * raw
-    moved = np.abs(quiet(points) - noisy(points)).max()
+    moved = np.abs(quiet(points) - plain(points)).max()
     assert moved <= quiet.bound().shaping <= 1.1 * moved
-    assert quiet.band() == pytest.approx(noisy.band() + quiet.bound().shaping)
-    told = [one.promises().any_database for one in (noisy, quiet)]
+    assert quiet.band() == pytest.approx(plain.band() + quiet.bound().shaping)
+    told = [one.promises().any_database for one in (plain, quiet)]
     assert told[1] == pytest.approx(told[0] + quiet.bound().shaping)
     both = noisy.shaped("nonnegative", "quiet")
     assert both.metadata["post_processing"] == ["quiet", "nonnegative"]
     low, high = both.interval(points)
     assert ((low <= exact) & (exact <= high)).all()
     assert ((low <= both(points)) & (both(points) <= high)).all()
+
+
+def test_noise_is_silenced_by_as_much_as_the_store_and_the_certificate_say(noisy):
+    """At the order of the release alone; the ends of the band stay those of what was released."""
+    points, plain = points_of(noisy, 81), noisy.shaped("raw")
+    exact = truth(noisy, points, [0.5, 0.1])
+    own, raw = noisy(points), plain(points)
+    (array,), (raw_array,) = noisy.arrays, plain.arrays
+    moved, most = (
+        np.abs(own - raw).max(),
+        SILENCED * raw_array.bound(raw_array.smoothing(), Fraction(1, 20), 1, selected=False).noise,
+    )
+    assert 0.5 * array.silenced < moved <= array.silenced <= most
+    assert array.silenced > 0.99 * most  # here it is scaled down
+    assert np.abs(own - exact).max() < np.abs(raw - exact).max()
+    assert noisy.band() == pytest.approx(plain.band() + array.silenced)
+    assert noisy.bound().noise == pytest.approx(plain.bound().noise + array.silenced)
+    assert noisy.band(about="any-database") <= noisy.metadata["certificate"]["total"]
+    ends = [one.interval(points) for one in (noisy, plain)]
+    np.testing.assert_array_equal(ends[0][0], np.minimum(ends[1][0], own))
+    np.testing.assert_array_equal(ends[0][1], np.maximum(ends[1][1], own))
+    order = array.order[0] + 1
+    np.testing.assert_array_equal(*(one(points, h=order) for one in (noisy, plain)))
+    np.testing.assert_array_equal(*(one(points, h="auto") for one in (noisy, plain)))
+    assert plain.metadata["post_processing"] == ["raw"]
+    sent = pickle.loads(pickle.dumps(plain))
+    np.testing.assert_array_equal(sent(points), raw)
 
 
 def test_only_bins_that_count_records_are_quiet(two):
@@ -375,7 +404,7 @@ def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed
     assert ((low <= exact) & (exact <= high)).all()
     np.testing.assert_allclose(shaped.grid(501).values, values, atol=1e-12)
     for shape in ("normalized", "increasing:x"):
-        with pytest.raises(SpecError, match='is a "stack" of arrays can only be "quiet" and "non'):
+        with pytest.raises(SpecError, match='can only be "raw", "quiet" and "nonnegative"'):
             shaped.shaped(shape)
 
 
@@ -385,7 +414,10 @@ def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ((), "shapes: none is named. Write one or more of quiet, increasing:x, .*, normalized"),
+        (
+            (),
+            "shapes: none is named. Write one or more of raw, quiet, increasing:x, .*, normalized",
+        ),
         (("positive",), 'shape "positive": not known. Write one or more of .*nonnegative'),
         (("increasing",), 'shape "increasing": not known. Write .*increasing:x'),
         (("increasing:z",), 'shape "increasing:z": not known. Write .*decreasing:y'),

@@ -79,6 +79,11 @@ def test_noise_is_calibrated_to_the_planned_sensitivity(epsilon, n):
     assert planned.charge.epsilon == exact
 
 
+def test_three_axes_are_counted_at_a_lower_degree_where_a_higher_one_gains_little():
+    planned = density_plan((0.1,) * 3, (20,) * 3, h=4, n=10**7, noise="auto")
+    assert {axis.degree for axis in planned.components[0].strategy.bins} == {5}
+
+
 def test_a_thousandth_is_all_that_rounding_costs():
     planned = density_plan((0.1,), (20,), n=100_000)
     exact = planned.lattice.size * float(planned.noise.law.granularity)

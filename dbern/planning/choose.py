@@ -409,6 +409,7 @@ _BIN_RESOLUTIONS = {  # cells a deviation, by degree
 }
 _NEAR = 1.3  # times the least estimate: what is predicted by simulation
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
+_OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, this one to 216
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
 _MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
@@ -523,6 +524,7 @@ def _grids(problem: Problem) -> list[_Grid]:
     kernels, grids = problem.kernels, {}
     for degree, usual in _BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
+        resolutions += _OF_THREE_AXES.get(degree, ()) if len(kernels) == _FEW_AXES else ()
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))

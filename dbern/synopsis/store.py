@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -36,7 +36,7 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.families import noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.strategies import map_of
-from dbern.strategies.approximation import AxisMap, Demand
+from dbern.strategies.approximation import AxisMap
 from dbern.synopsis.metadata import (
     ABSENT,
     FORMAT,
@@ -226,8 +226,10 @@ class _Values(_Small):
         yield from self.attributes.facts(component)
 
 
-def _demanded(demand: Demand) -> type[_Small]:
+@cache  # to build one takes milliseconds, and axes have the same
+def _demanded(kind: type[AxisMap], name: str) -> type[_Small]:
     """What an array of a map has to be."""
+    demand = kind.demands[name]
     facts: dict[str, Any] = {
         key: (Annotated[kind, Field(ge=least, le=most)], ...)
         for key, (kind, least, most) in demand.facts.items()
@@ -360,8 +362,8 @@ def _models(component: Component) -> dict[str, type[_Array]]:
     family = component.family
     models |= {f"{family}/released": _Values} if family else {}
     for suffix in _suffixes(component):
-        demands = found.demands.items() if (found := _map_of(component)) else ()
-        models |= {f"{family}/{name}{suffix}": _demanded(one) for name, one in demands}
+        names = found.demands if (found := _map_of(component)) else ()
+        models |= {f"{family}/{name}{suffix}": _demanded(found, name) for name in names}
     return models
 
 

@@ -172,6 +172,8 @@ class _Scale(Facts):
     scale_factor: Granule
     add_offset: Annotated[float, Field(ge=0, le=0)]
     oblique: ObliqueFacts = ABSENT
+    silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT  # of released bins
+    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
 
     def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
         yield "attributes.scale_factor", self.scale_factor == component.noise.granularity
@@ -211,13 +213,8 @@ class _Small(_Array):
         yield "fill_value", self.fill_value == 0
 
 
-class _Silenced(_Scale):
-    silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT
-    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
-
-
 class _Values(_Small):
-    attributes: _Silenced
+    attributes: _Scale
 
     numbers: ClassVar[str] = "int64"
 

@@ -224,15 +224,14 @@ class _Values(_Small):
 
 
 @cache  # to build one takes milliseconds, and axes have the same
-def _demanded(kind: type[AxisMap], name: str) -> type[_Small]:
+def _demanded(of: type[AxisMap], name: str) -> type[_Small]:
     """What an array of a map has to be."""
-    demand = kind.demands[name]
     facts: dict[str, Any] = {
         key: (Annotated[kind, Field(ge=least, le=most)], ...)
-        for key, (kind, least, most) in demand.facts.items()
+        for key, (kind, least, most) in of.demands[name].facts.items()
     }
     attributes = create_model("_Attributes", __base__=Facts, **facts)
-    members = {"__annotations__": {"attributes": attributes}, "numbers": demand.numbers}
+    members = {"__annotations__": {"attributes": attributes}, "numbers": of.demands[name].numbers}
     return type("_OfMap", (_Small,), {**members, "__module__": __name__})
 
 
@@ -356,11 +355,11 @@ def _models(component: Component) -> dict[str, type[_Array]]:
     """What each array below a component's group has to be, by its path there."""
     models: dict[str, type[_Array]] = {_COEFFICIENTS: _Coefficients}
     models |= dict.fromkeys(component.axes, _Small)
-    family = component.family
+    family, of = component.family, _map_of(component)
     models |= {f"{family}/released": _Values} if family else {}
     for suffix in _suffixes(component):
-        names = found.demands if (found := _map_of(component)) else ()
-        models |= {f"{family}/{name}{suffix}": _demanded(found, name) for name in names}
+        if of is not None:
+            models |= {f"{family}/{name}{suffix}": _demanded(of, name) for name in of.demands}
     return models
 
 
@@ -538,8 +537,7 @@ class ReleasedStore:
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):
                 raise damaged(str(place), ROOT, f"attributes.{key}", "is not that of the manifest")
-        parts = lattices(released)
-        names = [f"{path}/{name}/{ROOT}" for path, one in parts for name in _models(one)]
+        names = [f"{at}/{name}/{ROOT}" for at, one in lattices(released) for name in _models(one)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
         self._arrays = _stored_arrays(released, texts, str(place))
         for array in self._arrays.values():

@@ -524,7 +524,8 @@ def _grids(problem: Problem) -> list[_Grid]:
     kernels, grids = problem.kernels, {}
     for degree, usual in _BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
-        resolutions += _OF_THREE_AXES.get(degree, ()) if len(kernels) == _FEW_AXES else ()
+        if len(kernels) == _FEW_AXES and problem.crowd is None:  # else for a choice among others
+            resolutions += _OF_THREE_AXES.get(degree, ())
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))

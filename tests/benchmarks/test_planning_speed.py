@@ -63,9 +63,9 @@ CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest r
     "a kink": (1, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.1),
     "a kink, two axes": (2, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.0),
     "a kink, three axes": (3, 1.0, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.5),
-    "narrow": (1, 0.1, DENSITY, {}, "0", 1.2),
-    "very narrow": (1, 0.03, DENSITY, {}, "0", 3.3),
-    "a narrow kink": (1, 0.05, {**DENSITY, "kernel": "triangle"}, {}, "0", 9.5),
+    "narrow": (1, 0.1, DENSITY, {}, "0", 1.3),
+    "very narrow": (1, 0.03, DENSITY, {}, "0", 3.5),
+    "a narrow kink": (1, 0.05, {**DENSITY, "kernel": "triangle"}, {}, "0", 11.0),
     "any bandwidth": (1, "auto", DENSITY, {}, "0", 2.0),
     "any bandwidth, two axes": (2, "auto", DENSITY, {}, "0", 1.1),
     "a covariance": (2, None, {**DENSITY, "covariance": OBLIQUE}, {}, "0", 1.0),
@@ -73,7 +73,7 @@ CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest r
     "naive Bayes": (2, 0.6, BAYES, {"data": LABEL}, "0", 1.0),
     "joint naive Bayes": (2, 0.6, {**BAYES, "release": "joint"}, {"data": LABEL}, "0", 1.0),
     "a risk": (3, 5.0, RISK, {"data": LABEL}, "0", 1.2),
-    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 1.4),
+    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 1.5),
     "polynomial": (3, None, {**RISK, **SQUARES}, {"data": LABEL}, "0", 1.2),
 }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from dbern.cli.main import run
@@ -14,8 +16,12 @@ from dbern.cli.main import run
 
 def say(text: str, *, failed: bool = False) -> None:
     """Print a line; that a log's disk is full, or its reader gone, changes no exit code."""
-    with suppress(OSError):
-        print(text, file=sys.stderr if failed else sys.stdout, flush=True)
+    stream = sys.stderr if failed else sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:  # what is left in the buffer would fail again as the interpreter ends
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def told(arguments: Sequence[str]) -> tuple[int, dict[str, Any]]:

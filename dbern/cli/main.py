@@ -13,7 +13,7 @@ from dbern.cli.ask import ask
 from dbern.cli.demo import demo
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
-from dbern.cli.output import JsonLines, tell
+from dbern.cli.output import JsonLines, let_go, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.starting import doctor, init, inspect, target
 from dbern.cli.synopses import export, query, show, sign, verify, write_report
@@ -57,6 +57,7 @@ def run(arguments: list[str]) -> int:
     finally:
         if lines := JsonLines.installed():
             lines.remove()
+        let_go()
 
 
 def _run(arguments: list[str], as_json: bool) -> int:

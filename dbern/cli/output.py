@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import signature
+from pathlib import Path
 from typing import IO, Any, cast
 
 import click
@@ -119,6 +121,19 @@ def _report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
             f"the result cannot be printed ({error.strerror}), and what was asked is done. "
             "Free space, or write to another place, before you ask for more"
         ) from None
+
+
+def let_go() -> None:
+    """Drop what a full disk or a reader that has gone refused, so that the exit code stays.
+
+    What is left in a buffer is tried again as the interpreter ends, which then ends with 120.
+    """
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # none: it was closed before
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())  # of a file; a caller's stream has none
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from dbern.types import FloatArray
 _DRAWS = 128
 _PLANNING_SAMPLES = 200_000
 _MOST_DRAWN = 6_000_000  # which a plan chooses from
-_SHARED = 1 << 16
+_SHARED, _MOST_ROUNDED = 1 << 16, 16
 _UNIT_SCALE = 1 << 20
 _GRID_POINTS = 10_000
 _FIT_POINTS = 129
@@ -57,7 +57,9 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     starts = itertools.count()
 
     def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        blocks = 1 << (-(-size * draws // _SHARED) - 1).bit_length()  # few numbers of them
+        blocks = -(-size * draws // _SHARED)
+        if blocks <= _MOST_ROUNDED:  # then few numbers of them
+            blocks = 1 << (blocks - 1).bit_length()
         return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
 
     size = strategy.layout.size

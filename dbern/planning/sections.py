@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from dbern.data.domain import from_text
 from dbern.privacy.families import FAMILIES
@@ -20,15 +20,7 @@ WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in noise_names(o
 
 # --- The sections of a spec
 
-
-def _no_nul(text: str) -> str:
-    if "\x00" in text:
-        raise ValueError("no path and no name holds a NUL")
-    return text
-
-
-_Path = Annotated[str, AfterValidator(_no_nul)]
-_Filled = Annotated[_Path, Field(pattern=r"\S")]
+_Filled = Annotated[str, Field(pattern=r"\S")]
 
 
 class ReleaseSection(Section):
@@ -95,7 +87,7 @@ class FilterSection(Section):
 class DataSection(Section):
     """``[data]``: which records, and the public facts about them."""
 
-    source: _Path | None = Field(
+    source: str | None = Field(
         None, description='source = "data/trips/*.parquet", unless a data frame is given as data='
     )
     bounds: dict[str, _Bounds | ValuesTable] = Field(

@@ -387,6 +387,15 @@ class _Parsed:
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
     """Check what the schema cannot: values against each other, and what this version offers."""
+    paths = {
+        "release.output": spec.release.output,
+        "data.source": spec.data.source or "",
+        "budget.ledger": spec.budget.ledger,
+        "budget.dataset": spec.budget.dataset,
+    }
+    for where, path in paths.items():
+        if "\x00" in path:
+            raise SpecError(f"{where}: no path and no name holds a NUL. Leave it out")
     _ = spec.output, spec.data.source is None or spec.source  # refuses URLs of no object store
     if not _NAME.fullmatch(spec.release.name):
         raise SpecError(

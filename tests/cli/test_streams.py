@@ -6,7 +6,9 @@ import errno
 import io
 import os
 import pty
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +107,17 @@ def test_whoever_waits_is_told_at_once(capsys):
         assert capsys.readouterr().err == "waiting for another process: 0 of 1\n"
         progress("counting", 1, 2)
         assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("words", "code"), [(["show", "nowhere.zarr"], 2), (["target", "list"], 1)]
+)
+def test_a_full_disk_under_the_streams_keeps_the_code(words, code, unbuffered):
+    """Of a message that cannot be told, and of a result: buffered or not, never 120."""
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "dbern", *words], stdout=full, stderr=full, check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert ran.returncode == code

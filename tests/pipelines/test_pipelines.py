@@ -143,17 +143,19 @@ def test_the_weekly_classifier_scores_a_large_table(folder, capsys):
     assert account("loans")[0] == "epsilon 0.4"  # scores are free
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
-def test_a_full_disk_under_the_log_keeps_the_code(folder, as_json):
+def test_a_full_disk_under_the_log_keeps_the_code(folder, as_json, unbuffered):
     """The service's next step hangs on it: 2 waits for a person, 1 is tried again."""
     missing = [*NIGHTLY, "--last", "1", *as_json]
+    given = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "PYTHONUNBUFFERED": unbuffered}
     (folder / "data/trips/2026-11-19.parquet").unlink()
     scores = ["out/none", "data/applicants.parquet", "--out", "scored", *as_json]
     for words in (["pipelines.catch_up", *missing], ["pipelines.score", *scores]):
         with Path("/dev/full").open("w") as full:
             ran = subprocess.run(
                 [sys.executable, "-m", *words], stdout=full, stderr=full, check=False,
-                env={**os.environ, "PYTHONPATH": str(FOLDER.parent)},
+                env=given,
             )  # fmt: skip
         assert ran.returncode == 2, words
 

@@ -105,7 +105,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one) for one in released],
-        "answered": [_packed(one.answered) for one in functions if one.silenced],
+        "answered": [_packed(one.answered) if one.silenced else "" for one in functions],
         "shows": shows,
         "counting": counting,
         "matrices": [_place(one, arrays) for one in whose],

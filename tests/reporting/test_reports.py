@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import math
 import os
 import shutil
@@ -95,6 +97,30 @@ def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
         made.append(live(synopsis_of(*case, centers(*case, records), bytes(32))))
     assert made[0]["response"]
     assert made[1] is None
+
+
+def test_a_page_draws_each_group_by_its_own_bins():
+    """One group is everywhere and the other at one place: only of that noise is silenced."""
+    spec = dbern.ReleaseSpec(
+        release={"name": "case", "output": "case.zarr"},
+        data={
+            "source": "*.parquet", "bounds": {"x": [0, 1], "y": [0, 1]}, "n": 20_000,
+            "group": {"column": "g", "values": ["a", "b"]},
+        },
+        target={"kind": "kernel-density", "bandwidth": [0.1, 0.1]},
+        budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "case"},
+    )  # fmt: skip
+    x, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
+    x[few] = 0.2
+    records = {"x": x[:, 0].copy(), "y": x[:, 1].copy(), "g": few.astype(float)}
+    case = (spec, plan_files(spec, ()))
+    synopsis = synopsis_of(*case, centers(*case, records), bytes(32))
+    assert [bool(one.silenced) for one in synopsis.arrays] == [False, True]
+    page = live(synopsis)
+    answered = json.loads(page["facts"])["answered"]
+    assert [bool(one) for one in answered] == [False, True]
+    (bins,) = (np.frombuffer(base64.b64decode(one), "<f8") for one in answered if one)
+    np.testing.assert_array_equal(bins, synopsis.arrays[1].answered.ravel())
 
 
 @pytest.mark.parametrize("kind", ["curve", "map", "bins", "boundary", "sigmoid"])

@@ -8,7 +8,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer;
   const axes = facts.axes, cells = facts.places;
   const doubles = (one) => new Float64Array(bytes(one));
-  const released = facts.released.map(doubles), answered = facts.answered.map(doubles);
+  const released = facts.released.map(doubles), answered = facts.answered.map((one) => one && doubles(one));
   const widths = new Float32Array(bytes(facts.widths));
   const arrays = facts.arrays.map(doubles);
   const ends = (i) => [axes[i].low, axes[i].high - axes[i].low];
@@ -180,7 +180,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const named = (name) => figures[0].document.get_model_by_name(name);
   const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
   const drawn = (size) => {
-    const value = sums(answered[state.group] ?? released[state.group], axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y))));
+    const value = sums(answered[state.group] || released[state.group], axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y))));
     const width = axes.length < 3 ? widths.subarray(state.group * size, (state.group + 1) * size) : new Float32Array(size).fill(facts.band);
     return { value, low: value.map((one, at) => one - width[at]), high: plus(value, width) };
   };

@@ -44,7 +44,7 @@ CLOCK = time.time
 ROOT = Path(__file__).parents[1]
 LONG = {  # files whose tests take ten seconds or more, or wait: what ends last is short
     *("test_notebooks.py", "test_wheel.py", "test_workers.py", "test_promises.py"),
-    *("test_goldens.py", "test_walks.py", "test_memory.py", "test_sklearn.py"),
+    *("test_goldens.py", "test_memory.py", "test_sklearn.py"),
 }
 COMPILING: list[subprocess.Popen[bytes]] = []
 DRAWS = Draws()

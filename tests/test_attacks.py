@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from dbern.cluster.connection import UNREACHABLE, connect
 from dbern.data.parquet import discover
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
 from dbern.releasing import run as releasing
@@ -80,8 +81,19 @@ def test_another_center_or_scale_never_meets_the_same_noise(project, client):
     same = noise(b"one", law)
     assert (same == noise(b"one", law)).all()
     assert (same != noise(b"two", law)).mean() > 0.9
-    wider = LaplaceNoise(scale=2000, granularity_exponent=-10, l1_sensitivity_granules=1000)
-    assert abs(np.corrcoef(same, noise(b"one", wider))[0, 1]) < 0.5
+    joint = KNormNoise(**vars(law) | {"values": 64})
+    normal = GaussianNoise(
+        sigma=1000, granularity_exponent=-10, l2_sensitivity_granules_squared=10**6
+    )
+    laws = [law, joint, normal]
+    laws += [
+        replace(each, **{one.name: getattr(each, one.name) + 1})
+        for each in laws
+        for one in fields(each)
+        if one.init and isinstance(getattr(each, one.name), int)
+    ]
+    sealed = reservation.__class__(**{**vars(reservation), "seal": b"one"})
+    assert len({publishing._noise_key(bytes(32), sealed, each) for each in laws}) == len(laws) > 9
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])

@@ -15,12 +15,12 @@ from banding import KINDS, centers, database, preferred, synopsis_of
 from strategies import sections
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis, bin_matrix
+from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
 from dbern.certificate import chosen_noise, told_error
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.planning.tuning import NAME, Told, _refinement, _told_by, best_of
+from dbern.planning.tuning import _PLACES, NAME, Told, _refinement, _sup, _told_by, best_of
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
 from dbern.strategies.bins import DEGREES
@@ -55,6 +55,20 @@ def one():
 def told_well():
     """The numbers' noise costs less than a quarter of what the worst records lose."""
     return planned(epsilon="3")
+
+
+@pytest.mark.parametrize("degree", [2, 3, 5])
+def test_w_bounds_what_is_between_its_nodes(degree):
+    """Some polynomials are larger there than at any node."""
+    rng, cells, beyond = np.random.default_rng(degree), 3, 0
+    between = bin_matrix(np.linspace(0, 1, 3001), cells, degree)
+    nodes = (enclosing_nodes(degree, _PLACES)[0] + np.arange(cells)[:, None]) / cells
+    there = bin_matrix(nodes.ravel(), cells, degree)
+    for coefficients in rng.normal(size=(300, cells + degree)):
+        largest = np.abs(between @ coefficients).max()
+        assert largest <= _sup(coefficients[None], degree) <= 1.2 * largest
+        beyond += largest > 1.0001 * np.abs(there @ coefficients).max()
+    assert beyond > 30
 
 
 def parts_of(spec, plan):

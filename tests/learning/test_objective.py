@@ -12,6 +12,7 @@ from dbern.erm import objective
 from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax, minimized
 from dbern.erm.risk import Hinge, Huber
 from dbern.errors import SpecError
+from dbern.privacy.keystream import KeyStream
 
 SOLVERS = [minimized, objective._accelerated, objective._plain]
 RISK = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
@@ -190,6 +191,18 @@ def test_beyond_the_largest_norm_of_b_nothing_is_kept_of_any_minimizer():
         b[0, place] = 1.01 * RISK.largest * RISK.radii[place]
         found = minimized(problem(RISK, features, labels, b))
         assert not RISK.kept(found).any()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale):
+    """Without records the minimizer is ``-a b``: of a wide law that is off by what digits miss."""
+    risk = replace(RISK, scale=scale)
+    law, rng = risk.laws[0], np.random.default_rng(8)
+    b, largest = risk.drawn(KeyStream(bytes(32), 0))
+    assert largest < 1.01 * risk.largest
+    off = law.error(1.01 * risk.largest) * rng.choice([-1, 1], b.shape) * np.array(risk.radii)
+    apart = np.linalg.norm(risk.weight * off)
+    assert (0.1 if scale > 1 else 0.0) * risk.distance < apart <= risk.distance
 
 
 def test_no_usual_minimizer_is_cut():

@@ -220,6 +220,21 @@ def test_staging_is_cleared_to_start_over_and_destroyed_without_a_rest(staging):
         staging.get("a", 0)
 
 
+def test_a_block_that_is_swapped_after_the_seal_meets_no_noise(staging, tmp_path):
+    """For another one that was staged under the same key and name: it decrypts."""
+    other = Staging(tmp_path / "other" / ("0" * 32), KEY)
+    for each, value in ((staging, 1), (other, 2)):
+        each.put("a", 0, np.array([value]))
+    staging.verify(staging.seal())
+    assert staging.get("a", 0) == [1]
+    (own,), (foreign,) = block_files(staging), block_files(other)
+    own.unlink()
+    own.write_bytes(foreign.read_bytes())
+    with pytest.raises(IntegrityError, match="changed after it was verified: no noise"):
+        staging.get("a", 0)
+    assert Staging(staging.directory, KEY).get("a", 0) == [2]
+
+
 def test_a_process_whose_staging_was_destroyed_adds_nothing(staging):
     """It lost its lock without knowing it: another process began to count again."""
     staging.put("a", 0, np.array([1]))

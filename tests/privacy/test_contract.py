@@ -11,7 +11,12 @@ import pytest
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise, calibrate_laplace
+from dbern.privacy.calibration import (
+    GaussianNoise,
+    KNormNoise,
+    LaplaceNoise,
+    calibrate_laplace,
+)
 from dbern.privacy.contract import Contract, Sensitivity, _exact_bound, law_of, require_one_charge
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
 
@@ -44,6 +49,20 @@ def test_an_error_adds_what_it_can_move(norm, change, more):
     least, found = (moved_by(law_of(contract(norm, **one), charge)) for one in ({}, change))
     assert least + values * more <= found * 1.000001
     assert found <= (least + values * more) * 1.01
+
+
+@pytest.mark.parametrize(("change", "more"), [({"kernel": 50.0}, 0.5), ({"floats": 0.25}, 1.0)])
+def test_float_errors_are_not_halved_with_the_sides_of_a_move(change, more):
+    """A K-norm law is for half a move, but each of two databases has all of its float errors."""
+
+    def planned(**errors):
+        one = contract(1, **errors)
+        return law_of(replace(one, sensitivity=replace(one.sensitivity, sides=True)), PURE)
+
+    least, found = moved_by(planned()), moved_by(planned(**change))
+    assert isinstance(planned(), KNormNoise)
+    assert least + more <= found * 1.000001
+    assert found <= (least + more) * 1.01
 
 
 def test_half_the_budget_is_half_of_both_parameters():

@@ -595,6 +595,36 @@ def test_a_unit_of_rows_costs_as_many(rows):
     assert risk.n == 4 * 2000
 
 
+def test_rows_of_a_unit_have_as_many_eigenvalues_as_features_with_lists_too():
+    """Five rows with eight features: two numbers, five listed values and the constant."""
+    unit = {"column": "user", "max_contributions": 5}
+    spec = listed_spec({"method": "objective"}, n=0, unit=unit, normalizer="2000")
+    (part,) = plan_files(spec, ()).counters(spec).parts
+    square = 2 + CONSTANT**2 + 2 * LISTED**2
+    assert 0.999 < spent_by(part.functions.risk, square, 5, 5) + float(ROUNDED) <= 1
+
+
+def test_every_database_has_a_linear_term_of_its_own(monkeypatch):
+    """Under one key: b may meet no second database, should a ledger be put back unnoticed."""
+    spec = spec_of({"method": "objective"})
+    (part,) = plan_files(spec, ()).counters(spec).with_key(KEY).parts
+    terms = []
+    monkeypatch.setattr("dbern.erm.perturbed.minimized", lambda one: terms.append(one.b) or one.b)
+    rows, counts = np.array([[0.1, 0.2, 0.0], [0.3, 0.4, 1.0]]), np.array([2.0, 3.0])
+    databases = [
+        (rows, counts),
+        (rows, counts[::-1]),
+        (rows, np.array([2.0, 4.0])),
+        (rows[:1], counts[:1]),
+        (np.nextafter(rows, 1.0), counts),
+        (rows * [1, 1, 0], counts),
+    ]
+    for database in (*databases, databases[0]):
+        part.solved(*database)
+    assert len({b.tobytes() for b in terms}) == len(databases)
+    np.testing.assert_array_equal(terms[0], terms[-1])
+
+
 # --- releases
 
 

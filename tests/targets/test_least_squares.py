@@ -144,8 +144,11 @@ def test_rounding_moves_no_integer_by_more_than_a_unit(n, norm):
     apart = np.linalg.norm(integers[:, None] - integers, norm, axis=-1)
     allowed = vector.moments.sensitivity(norm).value + accumulator.errors.kernel_norms[norm - 1]
     assert 0.9 * allowed < apart.max() / unit <= allowed
-    exactly = np.abs(integers / unit - exact(vector.moments, z)).max()
-    assert exactly <= 0.5005 / unit
+    rounding = integers / unit - exact(vector.moments, z)
+    assert np.abs(rounding).max() <= 0.5005 / unit
+    added = np.linalg.norm(rounding[:, None] - rounding, norm, axis=-1).max()
+    assert 0.3 * accumulator.errors.kernel_norms[norm - 1] < added
+    assert added <= accumulator.errors.kernel_norms[norm - 1]
 
 
 def test_no_sum_overflows():

@@ -27,7 +27,7 @@ from dbern.combination import (
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import Entries
+from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Slab
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.naive_bayes import ClassSums, NaiveBayesProduct
 
@@ -170,6 +170,63 @@ def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axe
     bound = sums.sensitivity(released, norm).value
     assert bound * (1 - 1e-9) <= apart <= bound
     assert max(np.abs(table - row).max() for row in rows) == sums.measurement().function_sensitivity
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_rounding_adds_a_unit_for_each_sum_and_square(norm):
+    """Of many rows, whose units are coarse; within a class, where the counts cancel."""
+    records = CASES["bayes-gaussian"].spec(3, 2, "laplace").records
+    sums = ClassSums(records.domain, records.classes, moments=True)
+    accumulator = sums.accumulator(Entries(len(sums.entries)), 2**40)
+    places, added = np.random.default_rng(5).uniform(size=(200, 3)), []
+    for place in places:
+        state = np.zeros(accumulator.shape, dtype=np.int64)
+        columns = dict(zip("xyz", place[:, None], strict=True))
+        accumulator.add(state, columns | {"label": np.ones(1)})
+        z = 2 * place - 1
+        added.append(state[1] / 2**accumulator.bits - np.hstack([1, z, z**2 - 0.5]))
+    table = np.array(added)
+    apart = np.linalg.norm(table[:, None] - table, norm, axis=-1).max()
+    slack = accumulator.errors.kernel_norms[norm - 1]
+    assert 0.5 * slack < apart <= slack
+
+
+def scores_at(nodes, kernels, rows):
+    """F of positions and labels at the nodes of a product grid, from its definition."""
+    total = 0.0
+    for sign, code in ((1, 1.0), (-1, 0.0)):
+        members = rows[rows[:, 2] == code, :2]
+        if len(members):
+            means = [
+                kernel(nodes[:, None] - members[:, axis]).mean(axis=1)
+                for axis, kernel in enumerate(kernels)
+            ]
+            total = total + sign * len(members) / len(rows) * np.multiply.outer(*means)
+    return total
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_effective_kernels_move_no_replacement_by_more_than_is_added(norm):
+    """Of coarse ones, beside which floats are nothing."""
+    n, rng = 6, np.random.default_rng(3)
+    (component,) = spec({**JOINT, "bandwidth": [0.3]}, LABEL, 2, n, k=6).components
+    accumulator = component.accumulator(LatticeStrategy(Lattice((6, 6))), n, 0.5)
+    slack = accumulator.errors.kernel_norms[norm - 1]
+
+    def added(rows):
+        state = np.zeros(accumulator.shape, dtype=np.int64)
+        accumulator.add(state, dict(zip(("x", "y", "label"), rows.T, strict=True)))
+        found = accumulator.finish(state, 0, Slab(0, 0, 7)).reshape(7, 7)
+        return n * (found - scores_at(np.arange(7) / 6, component.kernels, rows))
+
+    largest = 0.0
+    for _ in range(60):
+        rows = np.column_stack([rng.uniform(size=(n, 2)), rng.integers(0, 2, n)])
+        other = np.vstack([rows[:-1], [*rng.uniform(size=2), rng.integers(0, 2)]])
+        moved = np.linalg.norm((added(rows) - added(other)).ravel(), norm)
+        largest = max(largest, float(moved))
+    assert 0.005 * slack < largest <= slack
+    assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
 
 
 # --- errors of scores --------------------------------------------------------------------------

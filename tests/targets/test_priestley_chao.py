@@ -18,7 +18,7 @@ from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
-from dbern.strategies.base import Lattice, LatticeStrategy
+from dbern.strategies.base import Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import axis_bins
 from dbern.targets import priestley_chao as gaps
@@ -140,6 +140,31 @@ def test_the_release_without_noise_is_the_estimate(noise):
         truth = truth if strategy.matrix(0) is None else strategy.matrix(0) @ truth
     assert (np.abs(values - truth) <= allowed).all()
     assert np.abs(truth).max() > 20 * np.max(allowed)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_the_effective_kernel_moves_no_replacement_by_more_than_is_added(norm):
+    """Of a coarse one, beside which floats and the rounding of responses are nothing."""
+    n, rng, max_gap = 5, np.random.default_rng(6), Fraction(1, 4)
+    gaps_of = replace(component(max_gap, n), kernels=(kernel_of("gaussian", 0.25),))
+    accumulator = gaps_of.accumulator(LatticeStrategy(Lattice((40,))), n, 0.05)
+    slack = accumulator.errors.kernel_norms[norm - 1]
+
+    def added(records):
+        state = np.zeros(accumulator.shape, dtype=np.int64)
+        one = accumulator.begin(state, b"", 0)
+        one.add(dict(zip("xr", np.array(records).T, strict=True)))
+        one.finish()
+        found = accumulator.finish(state, 0, Slab(0, 0, 41))
+        return n * (found - estimate(np.arange(41) / 40, atoms_of(records, max_gap), 0.25))
+
+    largest = 0.0
+    for _ in range(60):
+        records = [(rng.uniform(), rng.choice([-1.0, 1.0])) for _ in range(n)]
+        other = [*records[:-1], (rng.uniform(), rng.choice([-1.0, 1.0]))]
+        largest = max(largest, float(np.linalg.norm(added(records) - added(other), norm)))
+    assert 0.005 * slack < largest <= slack
+    assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
 
 
 def test_the_synopsis_predicts_the_response(project, client, monkeypatch):

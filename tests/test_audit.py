@@ -16,6 +16,7 @@ from audit.claims import (
     TRUSTED,
     Claim,
     base_table,
+    beyond_table,
     claims,
     claims_table,
     page,
@@ -51,6 +52,7 @@ def test_the_page_has_the_tables_as_they_are():
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     assert text == page(text), "run: cd tests && python -m audit --page"
     assert base_table() in text
+    assert beyond_table() in text
     assert claims_table() in text
     assert all(claim.name in text and claim.test in text for claim in CLAIMS)
 

@@ -179,9 +179,9 @@ def _implementation(facts: Mapping[str, Any]) -> dict[str, str]:
         "preprocessing_and_hyperparameter_tuning": "Degree, order and noise were fixed by public "
         "facts alone, before any record was read.",
         "mechanisms": f"The Bernstein mechanism (Aldà & Rubinstein, AAAI 2017) by dbern "
-        f"{facts['dbern_version']}. {laws}. Records become bounded integers and noise is drawn by "
-        "integer arithmetic from a keyed AES-256-CTR stream, so floating point is outside the "
-        f"guarantee. Sensitivity: {derived}.",
+        f"{facts['dbern_version']}. {laws}. Noise is drawn by integer arithmetic from a keyed "
+        "AES-256-CTR stream and added to integers; whatever floating point computes before has a "
+        f"proved bound, which the sensitivity includes. Sensitivity: {derived}.",
         "composition": "The parts' budgets add up to the stated one; a ledger charges the dataset "
         "before the noise is drawn.",
         "post_processing": "Evaluation of the released polynomial, at any order.",

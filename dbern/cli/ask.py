@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from dbern.cli.output import common
+from dbern.cli.output import common, stdout_refusals
 from dbern.cli.synopses import SYNOPSIS
-from dbern.errors import SpecError
+from dbern.errors import SpecError, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,9 +30,7 @@ _COLUMNS = ("question", "region", "group", "quantile", "place", "value", "low", 
 _AT_ONCE = 1 << 16  # boxes of a file
 _NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
 _DRAWS = 1024
-_READ = 1 << 16  # characters of a file
-_LONGEST = 1 << 24  # characters of one of its values
-_DECODER = json.JSONDecoder()
+_LONGEST = 1 << 26  # characters of a GeoJSON file, or of one of its lines
 
 _Names = Sequence[str | int] | None
 """Of regions of a file: what they are called, or their places."""
@@ -146,7 +144,16 @@ def _print(answers: Iterator[tuple[_Names, Answer]]) -> None:
         table = _table(names, answer)
         places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
         table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
-        table.to_csv(sys.stdout, index=False, header=place == 0)
+        with stdout_refusals():
+            table.map(_csv_cell).to_csv(sys.stdout, index=False, header=place == 0)
+            sys.stdout.flush()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Write out what a terminal would obey, and quote what a spreadsheet would compute."""
+    if not isinstance(value, str):
+        return value
+    return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + printable(value)
 
 
 def _table(names: _Names, answer: Answer) -> pd.DataFrame:
@@ -344,7 +351,7 @@ def _read_polygons(region: Any, domain: Domain) -> None:
 def _property(shape: Mapping[str, Any]) -> str | None:
     found: Any = shape.get("properties")
     name = found.get("name") if hasattr(found, "keys") else None
-    return None if name is None else str(name)
+    return None if name is None else printable(str(name))  # halves of a letter are in no table
 
 
 _BY_LINES = (".geojsonl", ".ndjson")
@@ -369,72 +376,15 @@ def _a_line_each(file: TextIO) -> Iterator[Any]:
 
 
 def _collected(file: TextIO) -> Iterator[Any]:
-    text = _Json(file)
-    text.take("{")
-    found, many = {}, False
-    while text.next() != "}":
-        name = text.value()
-        text.take(":")
-        if name == "features":
-            many = True
-            yield from text.array()
-        else:
-            found[name] = text.value()
-        if text.next() != "}":
-            text.take(",")
-    if not many:
-        yield found
-
-
-class _Json:
-    """A JSON text that is read as far as it is asked for."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file, self._text, self._at = file, "", 0
-
-    def _more(self) -> bool:
-        kept = self._text[self._at :]
-        if len(kept) > _LONGEST:
-            raise ValueError("too long")
-        read = self._file.read(max(_READ, len(kept)))
-        self._text, self._at = kept + read, 0
-        return bool(read)
-
-    def next(self) -> str:
-        """The next character that is no space; none at the end of the text."""
-        while True:
-            while self._text[self._at : self._at + 1].isspace():
-                self._at += 1
-            if self._at < len(self._text) or not self._more():
-                return self._text[self._at : self._at + 1]
-
-    def take(self, character: str) -> None:
-        if self.next() != character:
-            raise ValueError("another character")
-        self._at += 1
-
-    def value(self) -> Any:
-        """The next value; more is read until something follows it, as a number may go on."""
-        self.next()
-        while True:
-            try:
-                found, end = _DECODER.raw_decode(self._text, self._at)
-            except ValueError:
-                if not self._more():
-                    raise
-            else:
-                if end < len(self._text) or not self._more():
-                    break
-        self._at = min(end, len(self._text))
-        return found
-
-    def array(self) -> Iterator[Any]:
-        self.take("[")
-        while self.next() != "]":
-            yield self.value()
-            if self.next() != "]":
-                self.take(",")
-        self.take("]")
+    text = file.read(_LONGEST + 1)
+    if len(text) > _LONGEST:
+        raise SpecError(
+            f"{file.name}: has more than {_LONGEST} characters. Write one feature a line, into a "
+            "file whose name ends in .geojsonl: it is read in parts"
+        )
+    content = _object(json.loads(text))
+    features = content.get("features", [content])
+    yield from features if isinstance(features, list) else [features]  # which is no object
 
 
 def _ends(rows: Sequence[dict[str, str]], axis: Axis, path: Path) -> tuple[list[Any], list[Any]]:

@@ -35,7 +35,9 @@ def _percentage(value: str) -> Fraction:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
     if found is None:
         raise click.BadParameter("write a percentage of what was granted, as 20%")
-    return Fraction(found[1]) / 100
+    from dbern.privacy.budget import exact
+
+    return exact(found[1], "--warn-below", "20%") / 100
 
 
 def _name(value: str) -> str:

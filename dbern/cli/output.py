@@ -112,8 +112,15 @@ def parsed(read: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def _report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
-    try:
+    with stdout_refusals():
         click.echo(json.dumps(content, indent=1) if as_json else printable(text, keep="\n\t"))
+
+
+@contextmanager
+def stdout_refusals() -> Iterator[None]:
+    """Tell of a result that a full disk under stdout does not take."""
+    try:
+        yield
     except BrokenPipeError:
         raise  # whoever read it has enough, as `head` does; click ends in silence
     except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from dbern.data.storage import (
 )
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
-from dbern.privacy.budget import Budget
+from dbern.privacy.budget import Budget, exact
 from dbern.synopsis.metadata import FORMAT
 from dbern.synopsis.store import ReleasedStore, digest
 from dbern.system import dict_of, is_url
@@ -134,7 +133,7 @@ def _published(store: str, dataset: str | None) -> Published:
             release_id=facts["release_id"],
             name=facts["name"],
             charge=Budget.parse(facts["epsilon"], facts["delta"]),
-            rho=None if rho is None else Fraction(rho),
+            rho=None if rho is None else exact(rho, "rho"),
             neighbors=facts["neighbors"],
             unit=facts["unit"],
             created=facts["created"],
@@ -142,9 +141,9 @@ def _published(store: str, dataset: str | None) -> Published:
             dataset=dataset or facts.get("dataset"),
             ledger_id=facts.get("ledger_id"),
             manifest_digest=None if whole is None else digest(whole.manifest).sha256,
-            gamma=Fraction(random_dp["gamma"]) if random_dp else None,
+            gamma=exact(random_dp["gamma"], "gamma") if random_dp else None,
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, SpecError):
         raise IntegrityError(
             f"{store}: does not state its guarantee. Bring the synopsis back from a copy"
         ) from None

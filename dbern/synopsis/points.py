@@ -17,6 +17,7 @@ from dbern.bernstein.basis import MOST_H
 from dbern.combination import Combination
 from dbern.data.domain import Axis, Domain, TimeUnit, moment_of
 from dbern.errors import SpecError
+from dbern.privacy.budget import exact
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
 from dbern.system import memory_limit, memory_used
 from dbern.types import FloatArray
@@ -183,22 +184,26 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
     return points.reshape(-1, len(places))
 
 
+LEAST_BETA = 1e-12
+"""Below it tails are of numbers that floats do not have."""
+
+
 def confidence(beta: float | str) -> Fraction:
     """Return one minus a confidence level, exactly as it is written.
 
-    Raises SpecError for what is no number between 0 and 1.
+    Raises SpecError for what is no number between 0 and 1, or so small that tails at it are of
+    numbers that floats do not have.
 
     Examples
     --------
     >>> confidence(0.05)
     Fraction(1, 20)
     """
-    try:
-        level = Fraction(str(beta))
-    except (ValueError, ZeroDivisionError):
-        level = Fraction(0)
-    if not 0 < level < 1:
-        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+    level = exact(str(beta), "beta", "0.05")
+    if not LEAST_BETA <= level < 1:
+        raise SpecError(
+            f"beta: must be between 0 and 1, and at least {LEAST_BETA:g}. Write one such as 0.05"
+        )
     return level
 
 

@@ -131,7 +131,6 @@ def feature(i):
 @pytest.mark.parametrize("name", ["some.geojson", "some.geojsonl", "some.ndjson"])
 def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch, name):
     monkeypatch.setattr("dbern.cli.ask._NUMBERS", 2 * max(1024, released.measures[0].values.size))
-    monkeypatch.setattr("dbern.cli.ask._READ", 7)
     features = [feature(i) for i in range(1, 6)]
     whole = {"name": 'a "features": [', "v": 12, "features": features, "type": "FeatureCollection"}
     text = json.dumps(whole, indent=1)
@@ -153,7 +152,6 @@ def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ('"type"', ": feature 3: cannot be read as GeoJSON"),
         ('"type": "Feature", "geometry": null, "x"', ": feature 3: region: write GeoJSON of type"),
         ('"geometry": {"type": "Polygon", "coordinates": [[[0, 99]]]}, "x"', "3: region: a ring"),
         ('"geometry": {"type": "Polygon", "coordinates": 7}, "x"', "3: region: coordinates must"),
@@ -161,7 +159,7 @@ def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch
 )
 def test_a_damaged_feature_is_named(released, run, project, name, damage, said):
     texts = [json.dumps(feature(i)) for i in (1, 2)]
-    texts.append("{" + damage + ": 0}" if said[-7:] != "GeoJSON" else "{" + damage)
+    texts.append("{" + damage + ": 0}")
     between = ",\n" if name == "some.geojson" else "\n"
     text = between.join(texts)
     text = '{"type": "FeatureCollection", "features": [' + text if "," in between else text
@@ -172,22 +170,83 @@ def test_a_damaged_feature_is_named(released, run, project, name, damage, said):
     assert said in ran.err
 
 
-@pytest.mark.parametrize("name", ["some.geojson", "some.ndjson"])
-def test_a_large_file_of_polygons_takes_little_memory(project, name):
+def test_a_damaged_line_is_named(released, run, project):
+    (project.folder / "some.geojsonl").write_text(json.dumps(feature(1)) + '\n{"type"\n')
+    ran = run("ask", "out.zarr", "--mass", "some.geojsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert "some.geojsonl: feature 2: cannot be read as GeoJSON" in ran.err
+
+
+def test_a_large_file_of_polygons_takes_little_memory(project):
     """So many features that the file is ten times as large as what is held of it."""
     line = json.dumps(feature(3))
-    path = project.folder / name
+    path = project.folder / "some.ndjson"
     with path.open("w") as file:
-        file.write('{"features": [' if name == "some.geojson" else "")
-        between = ",\n" if name == "some.geojson" else "\n"
-        file.writelines(line + between for _ in range(100_000))
-        file.write(line + ("]}" if name == "some.geojson" else ""))
+        file.writelines(line + "\n" for _ in range(100_001))
     tracemalloc.start()
     try:
         assert sum(1 for _ in _shapes(path)) == 100_001
         assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 10
     finally:
         tracemalloc.stop()
+
+
+def test_a_collection_beyond_what_is_read_at_once_is_told_how_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr("dbern.cli.ask._LONGEST", 100)
+    path = tmp_path / "some.json"
+    path.write_text(json.dumps({"features": [feature(1)]}))
+    with pytest.raises(SpecError, match=r"more than 100 characters\. Write one feature a line"):
+        list(_shapes(path))
+
+
+FORMULAS = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@sum", "\tx", "\rx", "\x1b]0;title\x07", "\ud800"]
+
+
+def test_csv_holds_no_formula_and_nothing_that_a_terminal_obeys(released, run, project):
+    shape = feature(3)["geometry"]
+    named = [{"type": "Feature", "properties": {"name": one}, "geometry": shape}
+             for one in FORMULAS]  # fmt: skip
+    text = json.dumps({"type": "FeatureCollection", "features": named})
+    (project.folder / "some.geojson").write_text(text, encoding="utf-8")
+    ran = run("ask", "out.zarr", "--mass", "some.geojson", "--csv")
+    assert ran.code == 0, ran.err
+    assert ran.out.replace("\n", "").replace("\r", "").isprintable()
+    regions = [row["region"] for row in csv.DictReader(io.StringIO(ran.out))]
+    assert regions[:4] == [f"'{one}" for one in FORMULAS[:4]]
+    assert regions[4:] == ["\\tx", "\\rx", "\\x1b]0;title\\x07", "\\ud800"]
+
+
+def test_coordinates_that_no_float_holds_and_features_that_are_none_are_refused(
+    released, run, project
+):
+    many = feature(1)
+    many["geometry"]["coordinates"][0][0][0] = int("9" * 400)
+    for content, said in (
+        (many, "feature 1: region: coordinates must be rings of points"),
+        ({"type": "FeatureCollection", "features": 5}, "cannot be read as GeoJSON"),
+        ({"type": "FeatureCollection", "features": [5]}, "cannot be read as GeoJSON"),
+        ({"features": []}, "there is no feature in it"),
+    ):
+        (project.folder / "some.geojson").write_text(json.dumps(content))
+        ran = run("ask", "out.zarr", "--mass", "some.geojson")
+        assert (ran.code, ran.out) == (2, ""), ran.err
+        assert said in ran.err
+    shape = {"type": "FeatureCollection", "features": 5}
+    with pytest.raises(SpecError, match="has no feature"):
+        released.mass(shape)
+    with pytest.raises(SpecError, match="a feature is no object"):
+        released.mass({**shape, "features": [5]})
+
+
+@pytest.mark.parametrize("beta", ["1e-400000000", "1e400000000", "1/0", "1e-300", "0", "1", "x"])
+def test_a_confidence_that_cannot_be_is_refused_at_once(released, run, project, beta):
+    ran = run("ask", "out.zarr", "--mean", "--beta", beta)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("dbern: beta: ")
+    with pytest.raises(SpecError, match=r"^beta: "):
+        released.mean("x", beta=beta)
+    with pytest.raises(SpecError, match=r"^beta: "):
+        dbern.open(project.output).band(beta)
 
 
 @pytest.mark.parametrize(

@@ -558,7 +558,7 @@ POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
         (lambda d: d.cdf([0.5, 2], "x"), "up to its upper one"),
         (lambda d: d.quantile("median", "x"), "between 0 and 1"),
         (lambda d: d.compare(3, {}), "what distribution.. of another"),
-        (lambda d: d.mass({}, beta="1e-13"), "beta: is below 1e-12"),
+        (lambda d: d.mass({}, beta="1e-13"), "at least 1e-12"),
         (lambda d: d.mass({"type": "Polygon"}), "without a ring"),
         (lambda d: d.mass({"type": "FeatureCollection"}), "has no feature"),
         (lambda d: d.mass({"type": "Feature", "geometry": None}), "type Polygon or"),

@@ -178,8 +178,6 @@ def labelled(
 
 # --- What all questions of released bins share: the bins, the reading of arguments, the asking
 
-_LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
-
 
 @dataclass(frozen=True, eq=False)
 class Response:
@@ -245,8 +243,6 @@ class Asking:
             whole = self.account.take(None if beta is None else confidence(beta))
         else:
             whole = confidence(0.05 if beta is None else beta)
-            if whole < _LEAST:
-                raise SpecError(f"beta: is below {_LEAST:g}. Write at least that")
             self._asked += 1
             if self._asked == 2:
                 warnings.warn(

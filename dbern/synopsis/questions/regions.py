@@ -198,10 +198,12 @@ def polygons_of(region: Any, domain: Domain) -> Polygons | None:
         raise SpecError(f"region: polygons are of two axes, and here are {domain.dimensions}")
     parts, labels = [shape], [None]
     if shape["type"] == "FeatureCollection":
-        parts = [*shape.get("features", ())]
-        labels = [*range(len(parts))]
-        if not parts:
+        parts = shape.get("features", ())
+        if type(parts) not in (list, tuple) or not parts:
             raise SpecError("region: the collection has no feature. Write one at least")
+        if not all(hasattr(part, "keys") for part in parts):
+            raise SpecError("region: a feature is no object. Write GeoJSON")
+        labels = [*range(len(parts))]
     found = [_rings(part.get("geometry", part) or {}, domain) for part in parts]
     if not all(found):
         raise SpecError("region: there is a polygon without a ring. Leave it out")
@@ -218,7 +220,7 @@ def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
     try:
         rings = [ring for polygon in polygons for ring in polygon]
         each = [np.asarray(ring, dtype=np.float64)[:, :2][:, ::turn] for ring in rings]
-    except (TypeError, ValueError, IndexError):
+    except (TypeError, ValueError, IndexError, OverflowError):
         raise SpecError("region: coordinates must be rings of points (x, y)") from None
     for points in each:
         if len(points) < 4 or not np.array_equal(points[0], points[-1]):

@@ -116,8 +116,8 @@ def _raise(error: OSError) -> None:
 MANIFEST = "manifest.json"
 ROOT = "zarr.json"
 
-MOST_METADATA = 1 << 24
-"""Most bytes of an object that is read before anything says how large it is."""
+MOST_METADATA = 1 << 21
+"""Most bytes of an object that is read before anything says how large it is, and of any JSON."""
 
 
 class Folder:

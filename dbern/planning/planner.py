@@ -19,6 +19,7 @@ from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
+from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
 from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
@@ -57,6 +58,8 @@ _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
+_OBJECTS_OF_ARRAY, _OBJECTS_OF_AXIS = 6, 6  # groups, metadata and matrices, at most
+_BYTES_OF_OBJECT, _BYTES_OF_TEXT = 200, 16  # in a manifest; beside a text in a list
 
 
 def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
@@ -153,6 +156,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         how = choose, plan_measurement, problem_of
         found += offers(measurements[0], found[0], settings, *how)
     planned = tuple(one for one, _ in found)
+    _refuse_unreadable(spec, planned)
     others = [[one] for one in planned[len(functions) :] if not one.promise]
     certificates = [whole_certificate(spec.combination, one) for one in (functions, *others)]
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
@@ -185,6 +189,28 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             planned[len(functions) : len(functions) + 1],
         ),
     )
+
+
+def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
+    """Refuse what would have a manifest or root attributes that are longer than readers take."""
+    objects = size = 0
+    for planned in components:
+        axes = len(planned.k)
+        slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
+        objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)
+        size += sum(len(text.encode()) for text in (*planned.arrays, *planned.entries))
+        size += _BYTES_OF_TEXT * (len(planned.arrays) + len(planned.entries))
+    size += sum(
+        len(str(value).encode()) + _BYTES_OF_TEXT
+        for values in (spec.combination.classes, *(axis.categories for axis in spec.domain.lists))
+        for value in values
+    )
+    if max(objects * _BYTES_OF_OBJECT, size) > MOST_METADATA:
+        raise SpecError(
+            f"target: a release of so many classes, groups or values would have {objects} objects "
+            f"and names of {size >> 10} KiB, more than a reader takes. List fewer of them, or "
+            "release them by several specs"
+        )
 
 
 def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:

@@ -14,9 +14,9 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -118,10 +118,10 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
         "public_key": base64.b64encode(_der(public)).decode(),
         "signature": base64.b64encode(key.sign(_SIGNED + manifest)).decode(),
     }
-    name, text = f"signatures/{found}.json", json.dumps(content, indent=1) + "\n"
+    name = f"signatures/{found}.json"
     with failures_told(place):
         try:
-            place.create(name, text.encode())
+            place.create(name, _text(content))
         except FileExistsError:
             raise IntegrityError(
                 f"{place}: {name} is there, and is not this key's signature. Remove it, then sign"
@@ -159,8 +159,10 @@ def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], 
 
 
 def _signer(place: Place, name: str, manifest: bytes) -> str:
-    where = str(place)
-    found = checked(_Signature, place.read(name, _MOST_BYTES), where, name)
+    where, text = str(place), place.read(name, _MOST_BYTES)
+    found = checked(_Signature, text, where, name)
+    if text != _text(found.model_dump()):
+        raise damaged(where, name, "", "is not written as a signature is: FORMAT.md says how")
     try:
         der = base64.b64decode(found.public_key, validate=True)
         key = load_der_public_key(der)
@@ -173,6 +175,11 @@ def _signer(place: Place, name: str, manifest: bytes) -> str:
         why = "is not of this manifest: it was changed, or the signature is another release's"
         raise damaged(where, name, "signature", why) from None
     return fingerprint(key)
+
+
+def _text(content: Mapping[str, Any]) -> bytes:
+    """Return the only bytes that a signature of such content has."""
+    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def _der(key: Ed25519PublicKey) -> bytes:

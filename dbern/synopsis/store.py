@@ -502,6 +502,7 @@ SHARD_BYTES = 1 << 28
 """Most bytes of shards that are kept after they were read."""
 
 _READERS = 8
+_MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
 _LARGEST = 1e100  # number of a matrix: products of several stay finite
 
 
@@ -540,6 +541,11 @@ class ReleasedStore:
         names = [f"{at}/{name}/{ROOT}" for at, one in lattices(released) for name in _models(one)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
         self._arrays = _stored_arrays(released, texts, str(place))
+        groups = 2 + 2 * len(list(lattices(released)))  # root, components, and each lattice's
+        described = groups + len(names) + sum(len(array.names) for array in self._arrays.values())
+        if len(self._manifest.objects) > described + _MAX_UNKNOWN_OBJECTS:
+            why = f"names {len(self._manifest.objects)}, and the release has {described}"
+            raise damaged(str(place), MANIFEST, "objects", why)
         for array in self._arrays.values():
             for name in array.names:
                 if self._entry(name).bytes > array.object_bytes:

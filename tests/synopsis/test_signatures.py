@@ -168,11 +168,35 @@ def test_a_damaged_signature_is_named(released, run, key, change, said):
     run("sign", "out.zarr", "--key", private)
     name = f"signatures/{print_of(public)}.json"
     content = json.loads((released / name).read_text())
-    (released / name).write_text(json.dumps(content | change))
+    (released / name).write_text(json.dumps(content | change, indent=1) + "\n")
     ran = run("verify", "out.zarr")
     assert ran.code == 5
     assert f"{name} is damaged" in ran.err
     assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + "\n",
+        lambda text: " " + text,
+        lambda text: text.replace(": ", ":  ", 1),
+        lambda text: text.replace("{", '{"algorithm": "none",', 1),
+        lambda text: text.replace("{", '{"signed_by": "somebody",', 1),
+        lambda text: text.replace('"ed25519"', '"ed2551\\u0039"'),
+        lambda text: text.replace("\n", "\r\n"),
+    ],
+)
+def test_a_signature_has_one_way_to_be_written(released, run, key, change):
+    private, public = key("ours")
+    run("sign", "out.zarr", "--key", private)
+    path = released / f"signatures/{print_of(public)}.json"
+    text = path.read_text()
+    assert run("verify", "out.zarr").code == 0
+    path.write_bytes(change(text).encode())
+    ran = run("verify", "out.zarr")
+    assert ran.code == 5
+    assert "is not written as a signature is" in ran.err
 
 
 def test_a_key_under_another_name_is_refused(released, run, key):

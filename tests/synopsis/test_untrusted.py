@@ -220,7 +220,27 @@ def test_an_object_that_is_longer_than_said_is_not_read(copied):
 def test_a_manifest_without_end_is_not_read(copied):
     with (copied / MANIFEST).open("ab") as file:
         file.truncate(1 << 40)
-    with bounded(), pytest.raises(IntegrityError, match=r"manifest\.json .* more than 16777216"):
+    with bounded(), pytest.raises(IntegrityError, match=r"manifest\.json .* more than 2097152"):
+        dbern.open(copied)
+
+
+def test_metadata_beyond_two_mebibytes_is_not_read(copied):
+    """Of a list of empty lists readers would make five million objects of 16 MiB."""
+    attributes(copied, ("more",), [[]] * (1 << 20))
+    with bounded(), pytest.raises(IntegrityError, match=r"zarr\.json .* more than 2097152 bytes"):
+        dbern.open(copied)
+
+
+def test_a_manifest_names_no_more_than_a_release_can_have(copied):
+    path = copied / MANIFEST
+    content = json.loads(path.read_text())
+    entry = {"bytes": 0, "sha256": "0" * 64}
+    content["objects"] |= {f"more/{i}": entry for i in range(255)}
+    path.write_text(json.dumps(content))
+    dbern.open(copied)
+    content["objects"] |= {f"more/{i}": entry for i in range(300)}
+    path.write_text(json.dumps(content))
+    with pytest.raises(IntegrityError, match=r"manifest\.json is damaged: objects: names"):
         dbern.open(copied)
 
 
@@ -353,5 +373,5 @@ def test_objects_of_a_bucket_are_guarded_alike(project, bucket, client):
     with pytest.raises(IntegrityError, match="is not the name of an object"):
         dbern.open(url)
     bucket.put(f"out.zarr/{MANIFEST}", bytes((16 << 20) + 1))
-    with pytest.raises(IntegrityError, match="it has more than 16777216"):
+    with pytest.raises(IntegrityError, match="it has more than 2097152"):
         dbern.open(url)

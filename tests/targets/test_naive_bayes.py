@@ -24,6 +24,7 @@ from dbern.combination import (
     _kernel_scores,
     _uncentred,
 )
+from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.releasing import publish as publishing
@@ -227,6 +228,14 @@ def test_effective_kernels_move_no_replacement_by_more_than_is_added(norm):
         largest = max(largest, float(moved))
     assert 0.005 * slack < largest <= slack
     assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
+
+
+@pytest.mark.slow
+def test_a_release_of_more_arrays_than_readers_take_is_refused_before_anything_is_charged():
+    """The manifest of a density an axis for each of a thousand classes has four mebibytes."""
+    content = spec(KERNEL, {"column": "label", "classes": list(range(1000))}, 2, 10_000)
+    with pytest.raises(SpecError, match=r"objects and names of .* List fewer of them"):
+        plan_files(content, ())
 
 
 # --- errors of scores --------------------------------------------------------------------------

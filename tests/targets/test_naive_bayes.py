@@ -230,7 +230,6 @@ def test_effective_kernels_move_no_replacement_by_more_than_is_added(norm):
     assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
 
 
-@pytest.mark.slow
 def test_a_release_of_more_arrays_than_readers_take_is_refused_before_anything_is_charged():
     """The manifest of a density an axis for each of a thousand classes has four mebibytes."""
     content = spec(KERNEL, {"column": "label", "classes": list(range(1000))}, 2, 10_000)

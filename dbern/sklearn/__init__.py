@@ -3,10 +3,14 @@
 All of them take these parameters, besides their own:
 
 - `bounds`: public bounds of the columns of X, a pair ``(low, high)`` for all, a list of pairs, or a
-  mapping of column names to pairs. They come from what a column means, never from the data.
+  mapping of column names to pairs. They come from what a column means, never from the data. A
+  category has the list of its values in place of a pair, such as ``{"cut": ["Fair", "Good"]}``; of
+  two numbers ``{"values": [0, 1]}``.
 - `epsilon`, `delta`: what a fit costs. Floats are read as they print: 0.1 is one tenth.
 - `outside`: ``"clamp"`` moves a value outside its bounds to the bound, ``"drop"`` makes its row
-  contribute nothing. A row with a missing or infinite value contributes nothing either way.
+  contribute nothing. A row with a missing or infinite value, a text that is no number, or a value
+  or label that is not listed contributes nothing either way: to refuse or warn of it would tell of
+  the data, so no check here looks at a value.
 - `ledger`, `dataset`: the ledger that is charged, and whose account. With ``ledger=None`` nothing
   is kept of the charge, and the first fit warns of it.
 - `output`: a folder in which each fit leaves its synopsis; it is in the estimator in any case.
@@ -29,6 +33,7 @@ pickled and given away. What `score` makes of private records is not private.
 from __future__ import annotations
 
 import itertools
+import re
 import secrets
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +55,6 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, DensityMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dbern import targets
@@ -60,7 +64,19 @@ from dbern.ledger.values import LIVE
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
+from dbern.sklearn.columns import (
+    Bounds,
+    Pair,
+    one_column,
+    public_bounds,
+    split_columns,
+    to_listed,
+    to_numbers,
+)
+from dbern.synopsis.arrays import ReleasedVector
+from dbern.synopsis.points import as_points
 from dbern.synopsis.reader import held
+from dbern.synopsis.regression import in_data_units
 from dbern.targets import Learner
 from dbern.types import FloatArray
 
@@ -74,12 +90,20 @@ __all__ = [
     "Ridge",
 ]
 
-Pair: TypeAlias = Sequence[float]
-Bounds: TypeAlias = Pair | Sequence[Pair] | Mapping[str, Pair]
-"""A pair for all columns, one for each in their order, or one for each by its name."""
 PerAxis: TypeAlias = float | Sequence[float]
 """A number for all columns, or one for each."""
 
+_PARAMETERS = {  # of an estimator, by a pattern of the spec's key
+    r"\bdata\.label\.classes\b": "classes",
+    r"\bdata\.response\.bounds\b(.*)\bWrite bounds = \[(.*?)\]": r"y_bounds\1Write y_bounds=(\2)",
+    r"\bmechanism\.(\w+)": r'mechanism["\1"]',
+    r"\b(?:data|target|budget)\.(?=\w)": "",
+    r'(bounds\["(.*?)"\].*)Write \2 = \[low, high\]': r'\1Write bounds={"\2": (low, high), ..}',
+    r", or write its column and values in \[.*": "",
+    r'\b(\w+) = (?=[\d"\[])': r"\1=",
+}
+_PROPOSED_SHARE = 0.05
+"""Of a column's bounds: what a message proposes as a bandwidth."""
 _FREE = "unaccounted"  # the dataset of a ledger that is gone after the fit
 _PREFIX = "dbern-"  # of temporary folders, which are for their owner alone
 
@@ -148,24 +172,36 @@ class Released(BaseEstimator):
         tags.non_deterministic = True  # two fits draw other noise
         return tags
 
-    def _records(self, X: Any, *y: Any, **how: Any) -> Any:  # noqa: N803 -- scikit-learn's name
-        """Check what is to be fitted, by scikit-learn's rules.
+    def _columns(self, X: Any) -> dict[str, Any]:  # noqa: N803 -- scikit-learn's name
+        """Return the columns of what is to be fitted, by name; of their values nothing is asked."""
+        columns = split_columns(X)
+        validate_data(self, X, skip_check_array=True)  # of names and how many there are
+        names = getattr(self, "feature_names_in_", map("x{}".format, range(len(columns))))
+        return dict(zip(names, columns, strict=True))
 
-        A row with a missing value is a missing record, and stays: an error for it would depend on
-        the data. What scikit-learn itself refuses, such as a response of NaN, it refuses for the
-        caller, whose data it is, before anything is charged or released.
-        """
-        return validate_data(self, X, *y, dtype=np.float64, ensure_all_finite=False, **how)
-
-    def _points(self, X: Any) -> FloatArray:  # noqa: N803
-        """Return points (m, l) to ask at; a point is the asker's, so none may be missing."""
+    def _points(self, X: Any) -> Any:  # noqa: N803
+        """Return points to ask at; a point is the asker's, so no value of it may be missing."""
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        domain = self.synopsis_.domain
+        if not domain.lists:
+            return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        validate_data(self, X, skip_check_array=True, reset=False)
+        columns = zip(domain.axes, split_columns(X), strict=True)
+        points = {
+            axis.name: column if axis.categories else to_numbers(column) for axis, column in columns
+        }
+        if np.isnan(as_points(points, domain)).any():
+            raise ValueError("X: a point has a missing value (NaN), or one that is not listed")
+        return points
 
-    def _nearest(self, X: Any) -> FloatArray:  # noqa: N803
+    def _nearest(self, X: Any) -> Any:  # noqa: N803
         """Return the same, and of what is outside the bounds the nearest point within."""
-        points = self._points(X)
-        return np.clip(points, *self._box)
+        points, domain = self._points(X), self.synopsis_.domain
+        if not domain.lists:
+            return np.clip(points, *self._box)
+        for axis in domain.numbers:
+            points[axis.name] = np.clip(points[axis.name], axis.low, axis.high)
+        return points
 
     @property
     def _box(self) -> FloatArray:
@@ -173,26 +209,32 @@ class Released(BaseEstimator):
 
     def _release(
         self,
-        records: FloatArray,
+        table: Mapping[str, Any],
         role: str = "",
         facts: Mapping[str, Any] | None = None,
         y: Any = (),
     ) -> Self:
-        """Release the function of records (n, l), and of a column that has a role."""
-        names = [*getattr(self, "feature_names_in_", map("x{}".format, range(records.shape[1])))]
-        columns = dict(zip(names, records.T, strict=True))
-        data = {"bounds": self._bounds(names), "outside": self.outside}
+        """Release the function of a table's rows, and of a column that has a role."""
+        names = list(table)
+        bounds = public_bounds(self.bounds, names)
+        columns = {
+            name: to_listed(column, bounds[name]["values"])
+            if "values" in bounds[name]
+            else to_numbers(column)
+            for name, column in table.items()
+        }
+        data = {"bounds": bounds, "outside": self.outside}
         if facts is not None:
             column = "y"
             while column in names:
                 column += "_"
             columns[column], data[role] = y, {"column": column, **facts}
         name = f"{type(self).__name__}-{secrets.token_hex(8)}"
-        with self._account() as (ledger, dataset, output):
+        with self._own_words(bounds), self._account() as (ledger, dataset, output):
             spec = ReleaseSpec(
                 release={"name": name, "output": f"{output}/{name}.zarr"},
                 data=data,
-                target=self._target(len(names)),
+                target=self._target(sum("values" not in one for one in bounds.values())),
                 mechanism=dict(self.mechanism or {}),
                 budget={**self._charge, "ledger": ledger, "dataset": dataset},
             )
@@ -202,32 +244,33 @@ class Released(BaseEstimator):
         _warn_of_a_second_fit()
         return self
 
+    @contextmanager
+    def _own_words(self, bounds: Mapping[str, Any]) -> Iterator[None]:
+        """Tell of a spec that cannot be in the estimator's parameters, for these columns."""
+        try:
+            yield
+        except SpecError as error:
+            text = re.sub(r"\bdata\.bounds\.([^:\s]+)(?=:)", r'bounds["\1"]', str(error))
+            for key, parameter in _PARAMETERS.items():
+                text = re.sub(key, parameter, text)
+            if self.per_axis and text.startswith(f"{self.per_axis}:"):
+                widths = [np.ptp(ends) for ends in bounds.values() if "values" not in ends]
+                proposed = [float(f"{_PROPOSED_SHARE * width:.2g}") for width in widths]
+                what = text.partition(". Write")[0]
+                text = f"{what}. Write {self.per_axis}={proposed}, in the units of each column of X"
+            raise SpecError(text) from None
+
     @property
     def _charge(self) -> dict[str, str]:
         if self.epsilon is None:
             raise SpecError("epsilon: is missing. Write epsilon=1, what each fit costs")
         return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
 
-    def _bounds(self, names: Sequence[str]) -> dict[str, list[float]]:
-        given: Any = self.bounds
-        fix = (
-            f"Write bounds=[(low, high), ..] with a pair for each of the {len(names)} columns of "
-            "X, or one pair for all, from what they mean: X.min() would be a look at the data"
-        )
-        if given is None:
-            raise SpecError(f"bounds: are missing. {fix}")
-        try:
-            pairs = [given[name] for name in names] if hasattr(given, "keys") else given
-            each = np.broadcast_to(np.asarray(pairs, dtype=np.float64), (len(names), 2))
-        except (KeyError, TypeError, ValueError):
-            raise SpecError(f"bounds: are not those of X. {fix}") from None
-        return dict(zip(names, each.tolist(), strict=True))
-
     def _target(self, axes: int) -> dict[str, Any]:
         """The learner's parameters; it has a default for those that are None."""
         keys = [key for key in self.learner.model_fields if getattr(self, key, None) is not None]
         target = {key: np.asarray(getattr(self, key)).tolist() for key in keys}
-        if np.ndim(target.get(self.per_axis, ())) == 0:
+        if np.ndim(target.get(self.per_axis, ())) == 0 and target[self.per_axis] != "auto":
             target[self.per_axis] = [target[self.per_axis]] * axes
         return {"kind": self.learner.kind, **target}
 
@@ -266,8 +309,8 @@ class KernelDensity(DensityMixin, Released):
 
     Parameters
     ----------
-    bandwidth : float or sequence of float
-        Of all columns or of each, in their units.
+    bandwidth : float, sequence of float or "auto"
+        Of all columns or of each, in their units; "auto" is chosen by the released bins.
     outside : str
         "drop": a row outside the bounds is counted in n alone.
 
@@ -280,14 +323,14 @@ class KernelDensity(DensityMixin, Released):
     learner: ClassVar[type[Learner]] = targets.KernelDensity
     per_axis: ClassVar[str] = "bandwidth"
 
-    bandwidth: PerAxis | None = None
+    bandwidth: PerAxis | Literal["auto"] | None = None
     kernel: str | None = None
     outside: str = "drop"
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
         """Release the density of the rows of X."""
         del y
-        return self._release(self._records(X))
+        return self._release(self._columns(X))
 
     def score_samples(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the logarithm of the density at each point (m,).
@@ -321,9 +364,10 @@ class _Regressor(RegressorMixin, Released):
                 "y_bounds: are missing. Write y_bounds=(low, high), from what y means: values "
                 "outside are moved to them"
             )
-        records, responses = self._records(X, y, y_numeric=True)
+        table = self._columns(X)
+        responses = to_numbers(one_column(y, len(next(iter(table.values())))), "y")
         bounds = np.asarray(self.y_bounds).tolist()
-        return self._release(records, "response", {"bounds": bounds}, responses)
+        return self._release(table, "response", {"bounds": bounds}, responses)
 
     def predict(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the response at each point (m,); of one outside the bounds, at the nearest."""
@@ -354,21 +398,26 @@ class KernelRegressor(_Regressor):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ridge(_Regressor):
-    """Linear or quadratic least squares, solved of released moments of up to 63 columns.
+    """Linear or quadratic least squares with a penalty.
 
     Parameters
     ----------
+    method : "auto", "moments", "objective" or "weights"
+        As of a spec: "auto", the default, takes what answers better at this epsilon.
     C : "auto" or float
         The paper's: scikit-learn's alpha is n/C, of columns that their bounds map to [0, 1].
     degree : 1 or 2
-        2 adds the products of two columns, and their squares, each moved to [-1, 1].
+        2 adds the products of two columns, and their squares; by moments.
 
     Attributes
     ----------
     coef_ : array (l,)
-        With degree 2 those of products follow, in the order of ``synopsis_.regression()``.
+        In units of y for a unit of each column; a category has one for each listed value. With
+        degree 2 those of products follow, in the order and units of scikit-learn's
+        ``PolynomialFeatures(2, include_bias=False)``. Not there by weights, of which no function
+        is linear in the columns.
     intercept_ : float
-        Of the function, which predictions are within the bounds of X and y.
+        Of the function, which predictions are within the bounds of X and y. There where `coef_` is.
 
     Examples
     --------
@@ -377,16 +426,16 @@ class Ridge(_Regressor):
     """
 
     learner: ClassVar[type[Learner]] = targets.RidgeRegression
-    method: ClassVar[Literal["moments"]] = "moments"
 
+    method: str | None = None
     C: float | str | None = None
     degree: int | None = None
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Release the moments of X and y, and solve the regression of y."""
+        """Release what the regression of y on the columns of X is solved of."""
         super().fit(X, y)
-        found = self.synopsis_.regression()
-        self.coef_, self.intercept_ = np.array([*found.coefficients.values()]), found.intercept
+        if self.synopsis_.metadata["target"]["method"] != "weights":
+            self.coef_, self.intercept_ = self.synopsis_.regression().polynomial
         return self
 
 
@@ -408,15 +457,14 @@ class _Classifier(ClassifierMixin, Released):
                 'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
                 "they are public, and never looked up in y"
             )
-        records, labels = self._records(X, y)
-        check_classification_targets(labels)
+        table = self._columns(X)
+        labels = one_column(y, len(next(iter(table.values()))))
         classes = np.unique(self.classes)
-        text, given = (one.dtype.kind in "US" for one in (classes, labels))
+        text, given = (column.dtype.kind in "US" for column in (classes, labels))
         if text != given and labels.dtype.kind != "O":  # of the schema, whatever the values are
             raise SpecError("classes: are text and y holds numbers, or y text. Write both alike")
-        own = {label: label for label in classes.tolist()}
-        known = pa.array([own.get(label) for label in labels.tolist()], pa.array([*own]).type)
-        self._release(records, "label", {"classes": [*own]}, known)
+        listed = classes.tolist()
+        self._release(table, "label", {"classes": listed}, to_listed(labels, listed))
         self.classes_ = classes
         return self
 
@@ -458,6 +506,7 @@ class LogisticRegression(_Probable):
     Attributes
     ----------
     coef_ : array (1, l) or (classes, l)
+        Log odds for a unit of each column; a category has one for each listed value.
     intercept_ : array (1,) or (classes,)
 
     Examples
@@ -477,11 +526,14 @@ class LogisticRegression(_Probable):
         A row whose label is not one of the classes contributes nothing.
         """
         super().fit(X, y)
-        low, high = self._box
-        corners = np.where(np.eye(len(low) + 1, len(low), -1), high, low)  # linear: these say all
-        first, *others = np.asarray(self.synopsis_.decision_function(corners))
-        slopes = np.atleast_2d((np.array(others) - first).T) / (high - low)
-        self.coef_, self.intercept_ = slopes, np.atleast_1d(first) - slopes @ low
+        domain, arrays = self.synopsis_.domain, self.synopsis_.arrays
+        (vector,) = (array for array in arrays if isinstance(array, ReleasedVector))
+        rows = len(self.classes_) if len(self.classes_) > 2 else 1
+        constant = self.synopsis_.combination.constant or 0.0
+        weights = vector.entries.reshape(rows, -1)
+        functions = [in_data_units(each, domain, constant) for each in weights]
+        self.coef_ = np.array([[*coefficients.values()] for coefficients, _ in functions])
+        self.intercept_ = np.array([intercept for _, intercept in functions])
         return self
 
     def decision_function(self, X: Any) -> FloatArray:  # noqa: N803

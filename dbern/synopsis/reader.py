@@ -47,7 +47,7 @@ from dbern.synopsis.points import (
     plain,
     values_on_grid,
 )
-from dbern.synopsis.regression import Regression, ReleasedMoments
+from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.store import ReleasedStore, functions_of
 from dbern.system import LRUCache
 from dbern.types import FloatArray
@@ -496,6 +496,9 @@ class Synopsis:
     ) -> Regression:
         """Solve a linear regression of released moments: free, as often as you like.
 
+        Of least squares by objective the weights were released, which are returned as they are:
+        for the response and the columns of the release, without intervals.
+
         Parameters
         ----------
         response : str, optional
@@ -516,10 +519,18 @@ class Synopsis:
         """
         moments = self.arrays[0]
         if not isinstance(moments, ReleasedMoments):
-            raise SpecError(
-                'regression: no moments were released. Release "ridge-regression" with method = '
-                '"moments"'
-            )
+            taken = self.metadata["target"].get("method")
+            if not isinstance(moments, ReleasedVector) or taken != "objective" or self.classes:
+                raise SpecError(
+                    'regression: no moments were released. Release "ridge-regression" with method '
+                    '= "moments"'
+                )
+            if (response, columns, ridge) != (None, None, None):
+                raise SpecError(
+                    "regression: by objective the weights of one response and its columns were "
+                    "released. Leave out response, columns and ridge, or release moments"
+                )
+            return released_regression(moments.entries, self.domain, self.combination, "response")
         return moments.regression(response, columns, ridge, confidence(beta))
 
     def distribution(self, axis: str | None = None) -> Distribution:

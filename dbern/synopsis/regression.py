@@ -1,4 +1,4 @@
-"""Least squares from released moments: any response, any columns, after the release."""
+"""Least squares after the release: from moments any response and columns, or released weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST = 0.95  # of the rows that count: fewer are told of
 
 @dataclass(frozen=True)
 class Regression:
-    """A linear regression in data units, solved of released moments.
+    """A linear regression in data units: solved of released moments, or released as it is.
 
     Attributes
     ----------
@@ -41,13 +41,14 @@ class Regression:
     intervals : mapping of str to (float, float)
         Of each coefficient, and of ``"intercept"``: where that of least squares without privacy is,
         each by itself with probability about ``1 - beta``. Approximate: from the covariance of the
-        known noise and a normal law. Nothing is said of other records than these.
+        known noise and a normal law. Nothing is said of other records than these. Of released
+        weights, that is by objective, there are none: empty.
     r2 : float
         The share of the response's variance that is explained, estimated; NaN where the released
-        variance, or that of the residuals, is not above its noise.
+        variance, or that of the residuals, is not above its noise, and of released weights.
     residual : float
         The standard deviation of the residuals, estimated; NaN where their variance is not above
-        its noise.
+        its noise, and of released weights.
     counted : float
         The share of the rows that count, estimated: a small one where bounds or lists of values
         leave most of them out.
@@ -71,10 +72,11 @@ class Regression:
         rows = [("intercept", self.intercept), *self.coefficients.items()]
         width = max(len(name) for name, _ in rows)
         lines = (
-            f"{name:<{width}}  {value:12.6g}  from {ends[name][0]:.6g} to {ends[name][1]:.6g}"
+            f"{name:<{width}}  {value:12.6g}  "
+            + (f"from {ends[name][0]:.6g} to {ends[name][1]:.6g}" if ends else "no interval")
             for name, value in rows
         )
-        told = "R2 not resolved from the noise"
+        told = "R2 not resolved from the noise" if ends else "released weights, by objective"
         told = told if math.isnan(self.r2) else f"R2 {self.r2:.3f}"
         if not math.isnan(self.residual):
             told += f", residual {self.residual:.4g}"
@@ -86,6 +88,30 @@ class Regression:
                 "[-1, 1]: x * y is z_x z_y, x^2 is 2 z_x^2 - 1"
             )
         return printable("\n".join([about, *lines]), keep="\n")
+
+    @property
+    def polynomial(self) -> tuple[FloatArray, float]:
+        """Coefficients in units of the columns and their products, and the intercept.
+
+        Those of products are of ``x_i x_j``, not of numbers moved to [-1, 1], with i up to j.
+        """
+        names = [name for name in self.coefficients if name not in self.products]
+        linear = {name: self.coefficients[name] for name in names}
+        intercept, quadratic = self.intercept, {}
+        moves = {  # z = a x + b
+            axis.name: (2 / axis.width, -(axis.low + axis.high) / axis.width)
+            for axis in self.domain.numbers
+        }
+        for name, (first, second) in self.products.items():
+            (a, b), (c, d), coefficient = moves[first], moves[second], self.coefficients[name]
+            if first == second:  # 2 z^2 - 1
+                intercept -= coefficient
+                coefficient *= 2
+            quadratic[name] = coefficient * a * c
+            linear[first] += coefficient * a * d
+            linear[second] += coefficient * b * c
+            intercept += coefficient * b * d
+        return np.array([*linear.values(), *quadratic.values()]), intercept
 
     def predict(self, points: Points) -> Any:
         """Return values (m,) at points with these columns, in their order or by name.
@@ -117,6 +143,48 @@ class Regression:
 
 def _columns_of(axis: Axis) -> list[str]:
     return [f"{axis.name} = {value}" for value in axis.categories] or [axis.name]
+
+
+def in_data_units(
+    weights: FloatArray, domain: Domain, constant: float
+) -> tuple[dict[str, float], float]:
+    """Return coefficients by column, in the axes' order, and the intercept of a linear function.
+
+    Parameters
+    ----------
+    weights : array (features + 1,), or (features,) where there is no constant
+        Of each listed value, of the unit cube's axes of numbers, and of the constant.
+    constant : float
+        The constant feature; 0 for none.
+    """
+    blocks, numbers = domain.blocks, domain.numbers
+    listed, slopes, rest = np.split(weights, np.cumsum([sum(blocks), len(numbers)]))
+    widths = np.array([axis.width for axis in numbers])
+    slopes, intercept = slopes / widths, constant * float(rest.sum())
+    intercept -= float(slopes @ [axis.low for axis in numbers])
+    values = {axis.name: (slope,) for axis, slope in zip(numbers, slopes, strict=True)}
+    for axis, block in zip(domain.lists, np.split(listed, np.cumsum(blocks)), strict=False):
+        values[axis.name] = block - block.mean()  # a number more in all of a list is an intercept
+        intercept += float(block.mean())
+    names = [name for axis in domain.axes for name in _columns_of(axis)]
+    coefficients = [float(value) for axis in domain.axes for value in values[axis.name]]
+    return dict(zip(names, coefficients, strict=True)), intercept
+
+
+def released_regression(
+    weights: FloatArray, domain: Domain, combination: Combination, response: str
+) -> Regression:
+    """Return the regression whose weights were released: no interval is known of them."""
+    coefficients, intercept = in_data_units(weights, domain, combination.constant or 0.0)
+    return Regression(
+        response=response,
+        domain=domain,
+        intercept=intercept + (combination.low + combination.high) / 2,
+        coefficients=MappingProxyType(coefficients),
+        intervals=MappingProxyType({}),
+        r2=math.nan,
+        residual=math.nan,
+    )
 
 
 class ReleasedMoments(ReleasedVector):

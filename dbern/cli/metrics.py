@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
@@ -75,7 +81,8 @@ _HELP = {
 _UNFINISHED = ("reserved", "reading", "spent")
 _READABLE = 0o644  # by the collector, which is another user: every fact in it is public
 _PRIVATE = 0o600
-_SECONDS = 10.0  # that a client may take for its request
+_SECONDS = 10.0  # that a connection has, from its beginning to the end of its answer
+_MAX_CONNECTIONS = 16
 
 
 class Sample(NamedTuple):
@@ -136,7 +143,8 @@ def _address(value: str) -> tuple[str, int]:
     "--listen",
     callback=parsed(_address),
     metavar="[HOST:]PORT",
-    help="Answer GET /metrics until Ctrl-C, on this machine alone unless a HOST is written.",
+    help="Answer GET /metrics until Ctrl-C, on this machine alone unless a HOST is written; what "
+    "is asked on this machine under another name than localhost is refused.",
 )
 @click.option(
     "--private",
@@ -294,18 +302,81 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> HTTPServer:
+class _Server(ThreadingHTTPServer):
+    """A server that nobody can keep from answering.
+
+    A connection is cut when its request has not come within `_SECONDS`, however it trickles in, and
+    the oldest one is cut where there are `_MAX_CONNECTIONS` others.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._connections: dict[socket.socket, threading.Timer] = {}
+        self._changing = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread, by a deadline."""
+        deadline = threading.Timer(_SECONDS, _cut, [request])
+        deadline.daemon = True
+        with self._changing:
+            if len(self._connections) >= _MAX_CONNECTIONS:
+                _cut(next(iter(self._connections)))
+            self._connections[request] = deadline
+        deadline.start()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that is over."""
+        with self._changing:
+            deadline = self._connections.pop(request, None)
+        if deadline is not None:
+            deadline.cancel()
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of an error that is not a connection's in one line, and of those nothing."""
+        del request, client_address
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            tell(f"metrics: a request ended with {type(error).__name__}")
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):  # it is closed already
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _names_this_machine(host: str) -> bool:
+    """Return whether a request's Host is an address or localhost.
+
+    A page of somewhere else reaches this machine under its own name (DNS rebinding).
+    """
+    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
+
+
+def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> _Server:
     """Listen at an address, to answer ``GET /metrics`` with what is measured then."""
+    measuring = threading.Lock()
+    local = address[0] in ("localhost", "::1") or address[0].startswith("127.")
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = _SECONDS
-
         def do_GET(self) -> None:
+            host = self.headers.get("Host")
+            if host is not None and local and not _names_this_machine(host):
+                self.send_error(421)
+                return
             if self.path != "/metrics":
                 self.send_error(404)
                 return
             try:
-                code, text = 200, _exposition(measured())
+                with measuring:  # once at a time, however many ask
+                    code, text = 200, _exposition(measured())
             except DbernError as error:  # the ledger may be there again at the next request
                 code, text = 503, f"{error}\n"
             self.send_response(code)
@@ -317,7 +388,7 @@ def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -
             """Log nothing: when somebody looked is no event."""
 
     try:
-        return HTTPServer(address, Handler)
+        return _Server(address, Handler)
     except OSError as error:
         raise EnvironmentRefusedError(
             f"--listen: {address[0]} port {address[1]} cannot be used ({error.strerror}). Write "

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import socket
 import stat
+import struct
 import threading
+from contextlib import nullcontext, suppress
 from datetime import UTC, date, datetime
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
-from dbern.cli.metrics import _HELP, _server_of, samples
-from dbern.ledger import Request
+from dbern.cli.metrics import _HELP, Sample, _server_of, samples
+from dbern.ledger import Request as Charge
 from dbern.privacy.budget import Budget
 from deploy import certificates
 
@@ -49,14 +52,14 @@ def spent(project, monkeypatch):
         "dbern.ledger.tables.now", lambda: f"2026-11-20T12:{next(minutes):02}:00+00:00"
     )
     with project.ledger() as ledger:
-        held = ledger.reserve(Request("trips", "density", Budget.parse("1"), output="out.zarr"))
+        held = ledger.reserve(Charge("trips", "density", Budget.parse("1"), output="out.zarr"))
         held = ledger.begin_reading(held)
         held = ledger.spend(held, ledger.staging(held).seal())
         ledger.commit(held, "sha256:0")
-        ledger.charge(Request("trips", "table", Budget.parse("0.5")), "by opendp")
-        ledger.reserve(Request("trips", "refunded", Budget.parse("0.3")))
+        ledger.charge(Charge("trips", "table", Budget.parse("0.5")), "by opendp")
+        ledger.reserve(Charge("trips", "refunded", Budget.parse("0.3")))
         ledger.abandon("trips", "refunded")
-        ledger.reserve(Request("trips", "night", Budget.parse("0.25")))
+        ledger.reserve(Charge("trips", "night", Budget.parse("0.25")))
     return project
 
 
@@ -116,7 +119,7 @@ def test_nights_that_are_not_published_are_counted(project):
     )
     with project.ledger() as ledger:
         for day, committed in (("17", True), ("18", False), ("10", True)):
-            held = ledger.reserve(Request("trips", f"trips-2026-11-{day}", Budget.parse("0.1")))
+            held = ledger.reserve(Charge("trips", f"trips-2026-11-{day}", Budget.parse("0.1")))
             if committed:
                 held = ledger.begin_reading(held)
                 held = ledger.spend(held, ledger.staging(held).seal())
@@ -158,6 +161,69 @@ def test_the_endpoint_answers_while_the_ledger_is_there(spent):
                 urlopen(f"{where}/metrics", timeout=30)
         finally:
             server.shutdown()
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """The port of a server of one number."""
+    monkeypatch.setattr("dbern.cli.metrics._SECONDS", 1.0)
+    with _server_of(("127.0.0.1", 0), lambda: [Sample("info", 1.0, {})]) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def scrape(port):
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        return answer.read()
+
+
+def ended(connection):
+    """Wait until the other side has ended a connection, and return what it sent."""
+    connection.settimeout(30)
+    try:
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+    except ConnectionError:
+        return b""
+
+
+def test_idle_connections_delay_no_scrape_and_are_cut(served):
+    idle = [socket.create_connection(("127.0.0.1", served)) for _ in range(60)]
+    assert b"dbern_info 1.0" in scrape(served)
+    assert [ended(one) for one in idle] == [b""] * 60
+
+
+def test_a_request_that_trickles_in_is_cut_at_its_deadline(served):
+    with socket.create_connection(("127.0.0.1", served)) as slow:
+        slow.settimeout(0.2)
+        with suppress(ConnectionError):
+            for sent in range(100):  # a letter each fifth of a second: 20 s in all
+                slow.sendall(b"G")
+                with suppress(TimeoutError):
+                    if slow.recv(1) == b"":
+                        break
+    assert sent < 50
+
+
+def test_a_reset_is_no_event(served, capfd):
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", served)) as one:
+            one.sendall(b"GET /met")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert scrape(served)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [("localhost:9464", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("10.1.2.3:9464", 200),
+     ("rebound.example:9464", 421), ("localhost.example", 421), ("", 421)],
+)  # fmt: skip
+def test_a_page_of_somewhere_else_is_not_answered(served, host, code):
+    request = Request(f"http://127.0.0.1:{served}/metrics", headers={"Host": host})
+    refused = pytest.raises(HTTPError, match=str(code)) if code != 200 else nullcontext()
+    with refused, urlopen(request, timeout=30) as answer:
+        assert answer.status == code
 
 
 def test_what_cannot_be_measured_is_told(project, run):

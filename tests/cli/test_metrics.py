@@ -197,7 +197,7 @@ def test_a_request_that_trickles_in_is_cut_at_its_deadline(served):
     with socket.create_connection(("127.0.0.1", served)) as slow:
         slow.settimeout(0.2)
         with suppress(ConnectionError):
-            for sent in range(100):  # a letter each fifth of a second: 20 s in all
+            for _ in range(100):  # a letter each fifth of a second: 20 s in all
                 slow.sendall(b"G")
                 with suppress(TimeoutError):
                     if slow.recv(1) == b"":

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dbern.data.columns import as_floats, check_kind, ids_as, may_be_text, of_text
+from dbern.data.columns import as_floats, check_kind, from_stored, ids_as, may_be_text, of_text
 from dbern.data.domain import Column
 from dbern.data.objects import identity, matching, open_file
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError, exhausted
@@ -498,7 +498,9 @@ def records_of(
     inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
     values = {}
     for column in columns:
-        if column.name in inside:
+        if path in _UNLOCKED:
+            values[column] = from_stored(batch.column(column.name), column)
+        elif column.name in inside:
             values[column] = as_floats(_leaf(batch, inside[column.name]), column)
         else:
             said = of_text(folder_values(path)[column.name], column)
@@ -533,20 +535,34 @@ def read_batches(
         Where not even one row at a time fits into memory, or too few files may be open.
     """
     wanted = (*columns, only) if only else tuple(columns)
-    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
-    buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
     with (
         _failures_told(path),
         _opened(path) as source,
-        pq.ParquetFile(
-            source,
-            pre_buffer=False,
-            buffer_size=buffer,
-            page_checksum_verification=True,
-            **_decryption(path),
-        ) as file,  # fmt: skip
+        _records_file(path, source, wanted) as file,
     ):
         yield from Stream(path, file, wanted, only).batches(row_groups)
+
+
+def _records_file(path: str, source: Any, columns: Sequence[Column]) -> pq.ParquetFile:
+    """Open a file to read these columns of it, texts numbered by 32 bits whatever its writer did.
+
+    A file's Arrow schema may number them by eight, and Arrow fails on a row group that has a text
+    more than that: one record would decide whether a release does.
+    """
+    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+    options = {
+        "pre_buffer": False,
+        "buffer_size": _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES,
+        "page_checksum_verification": True,
+        **_decryption(path),
+    }
+    file = pq.ParquetFile(source, **options)
+    names = {column.name for column in columns}
+    kinds = [(name, kind) for name, kind in leaves(file.schema_arrow) if name in names]
+    texts = [name for name, kind in kinds if pa.types.is_dictionary(kind)]
+    if not texts:
+        return file
+    return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=texts, **options)
 
 
 def reading_bytes(

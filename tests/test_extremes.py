@@ -337,6 +337,50 @@ def test_a_text_that_is_no_unicode_is_a_category_like_others(tmp_path, kind):
     np.testing.assert_array_equal(records["v"], [0.0, 1.0, np.nan, np.nan])
 
 
+# --- Texts that a table numbers by few bits
+
+
+def numbered(words: int) -> pa.Table:
+    """A table of as many words in batches of 100, numbered by 8 bits in each."""
+    kind = pa.dictionary(pa.int8(), pa.string())
+    parts = [[f"w{i}" for i in range(at, min(at + 100, words))] for at in range(0, words, 100)]
+    chunks = [pa.array(part).dictionary_encode().cast(kind) for part in parts]
+    return pa.table({"v": pa.chunked_array(chunks, kind), "x": np.arange(words) % 8.0})
+
+
+@pytest.mark.usefixtures("fixed")
+@pytest.mark.parametrize(
+    "kind", ["arrow", "reader", "files", pytest.param("dask", marks=pytest.mark.slow)]
+)
+def test_a_word_more_than_indices_number_ends_as_one_less(tmp_path, kind):
+    if kind in NEEDED:
+        pytest.importorskip(NEEDED[kind])
+    outcomes = []
+    for words in (128, 129, 300):
+        project = Project(tmp_path / str(words))
+        project.folder.mkdir()
+        table = numbered(words)
+        if kind == "files":
+            pq.write_table(table, project.folder / "rows.parquet")
+            dbern.release(spec_for(project, "group", source="rows.parquet"))
+        else:
+            rows = {"n": words} if kind == "reader" else {}
+            dbern.release(spec_for(project, "group", **rows), data=TABLES[kind](table))
+        outcomes.append(f"{project.reservation().state.value}, {project.spent()}")
+    assert outcomes == ["committed, epsilon 1, epsilon 0 reserved"] * 3
+
+
+@pytest.mark.parametrize("words", [1, 128, 129])
+def test_a_dataset_of_such_texts_is_refused_by_their_type(tmp_path, words):
+    """Its own reader fails at the 129th, and nothing is reserved."""
+    pq.write_table(numbered(words), tmp_path / "rows.parquet")
+    project = Project(tmp_path)
+    spec = spec_for(project, "group")
+    with pytest.raises(SpecError, match=r"numbers its texts in int8, .* in data\.source"):
+        dbern.release(spec, data=ds.dataset(tmp_path / "rows.parquet"))
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+
+
 # --- What fails all the same: for no record, without a text, and with no refund where one may tell
 
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import stored_type, to_stored
 from dbern.data.domain import Column
-from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, records_of
+from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
 from dbern.errors import DbernError, SpecError, exhausted, needed
 from dbern.types import FloatArray
 
@@ -31,6 +31,7 @@ GROUP_ROWS = 1 << 19
 _PART_ROWS = 1 << 17  # that are converted at a time
 
 _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
+_READ_BITS = 32  # of the indices that pyarrow reads: it converts them to others, and checks Unicode
 _PLACE = "data"
 _KINDS = (
     "Give a pandas, polars or Dask data frame, an Arrow table, record-batch reader or dataset, or "
@@ -143,6 +144,13 @@ def _of_dask(data: Any, wanted: Callable[[str], bool]) -> Frame:
 
 def _of_dataset(data: Any, wanted: Callable[[str], bool]) -> Frame:
     schema = pa.schema([one for one in data.schema if wanted(one.name)])
+    for name, kind in leaves(schema):
+        if pa.types.is_dictionary(kind) and kind.index_type.bit_width != _READ_BITS:
+            raise SpecError(
+                f'data: column "{name}" of this dataset numbers its texts in {kind.index_type}, '
+                "which pyarrow converts to while it reads files, and fails at some texts. Name its "
+                "Parquet files in data.source, or give the table that it was made of."
+            )
 
     def read() -> Iterator[pa.RecordBatch]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}

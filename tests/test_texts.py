@@ -191,6 +191,22 @@ def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
     assert reading_bytes([GROUP]) == reading_bytes([USER]) > reading_bytes([X])
 
 
+def test_memory_of_reading_long_lists_is_that_of_one_of_them(tmp_path):
+    """As many together as the plan counts on; one that is longer is read alone."""
+    code = (
+        "import sys, pyarrow as pa; from dbern.data.parquet import *;"
+        "from dbern.data.domain import Column;"
+        "columns = [Column('v', '', points=3)];"
+        "rows = sum(len(batch['v']) for batch in read_batches(sys.argv[1], [0], columns));"
+        "assert rows == 101, rows;"
+        "assert pa.default_memory_pool().max_memory() < 5 << 20"
+    )
+    offsets = pa.array([0, *range(3, 10_000_004, 100_000)], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(np.zeros(10_000_003)))
+    pq.write_table(pa.table({"v": lists}), tmp_path / "a.parquet", row_group_size=101)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "a.parquet"], check=True, timeout=300)
+
+
 _READ = """
 import json, re, sys
 from dbern.data.parquet import read_batches

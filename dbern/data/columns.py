@@ -110,10 +110,9 @@ def to_stored(floats: FloatArray, column: Column) -> pa.Array:
 
 def from_stored(values: pa.Array, column: Column) -> FloatArray:
     """Return the floats that `to_stored` stored."""
-    shape = (-1, stored_type(column).byte_width // 8) if column.points or column.ids else (-1,)
-    end = values.offset + len(values)
-    floats = np.frombuffer(values.buffers()[1], np.float64).reshape(shape)
-    return floats[values.offset : end]
+    width, end = stored_type(column).byte_width // 8, values.offset + len(values)
+    floats = np.frombuffer(values.buffers()[1], np.float64, end * width)[values.offset * width :]
+    return floats.reshape(-1, width) if column.points or column.ids else floats
 
 
 def _curves(values: pa.Array, points: int) -> FloatArray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import traceback
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,7 +88,7 @@ class ExhaustedError(EnvironmentRefusedError):
     def __init__(self, what: str, place: str = "") -> None:
         mend = {
             "memory": "there is too little memory. Raise the limit (of a container, a worker or "
-            "ulimit -v), or write shorter texts or fewer and larger row groups,",
+            "ulimit -v), or write shorter texts or lists, or fewer and larger row groups,",
             "files": "too many files are open. Raise the limit (ulimit -n 1024)",
             "threads": "no more threads can be started. Raise the limits of memory and threads (of "
             "a container, ulimit -v, ulimit -u)",
@@ -133,6 +135,47 @@ def needed(told: str) -> Iterator[None]:
         yield
     except ImportError:
         raise EnvironmentRefusedError(told) from None
+
+
+class InternalError(DbernError):
+    """An error that nobody foresaw, told by its type and the lines of code that it passed."""
+
+    kind = "internal"
+
+
+def without_text(error: Exception) -> DbernError:
+    """Return what is reported of an error that is none of ours: its text may quote a record.
+
+    There remain its kind among Python's, for the name of another may be made of a record too, what
+    the system calls its number, and the lines of code that it passed.
+
+    Examples
+    --------
+    >>> print(without_text(OSError(28, "no space for 1.5")))
+    internal error: OSError, No space left on device (its text is withheld, it may quote a record)
+    please report this
+    """
+    if too_little := exhausted(error):
+        return too_little
+    number = error.errno if isinstance(error, OSError) else None
+    reason = f", {os.strerror(number)}" if number is not None else ""
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    lines = "".join(traceback.format_tb(error.__traceback__))
+    return InternalError(
+        f"internal error: {kind.__name__}{reason} (its text is withheld, it may quote a record)\n"
+        f"{lines}please report this"
+    )
+
+
+@contextmanager
+def withhold_texts() -> Iterator[None]:
+    """Raise errors of ours as they are, and any other without its text."""
+    try:
+        yield
+    except DbernError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- whatever it is
+        raise without_text(error) from None
 
 
 class IntegrityError(DbernError):

@@ -130,6 +130,34 @@ def test_nested_dictionaries_of_several_row_groups_are_read(tmp_path):
     assert len(np.unique(ids[~np.isnan(ids[:, 0])], axis=0)) == 3
 
 
+def many_words(words: int, index: pa.DataType) -> pa.ChunkedArray:
+    """Words in two batches, each of which has no more than its indices number."""
+    kind = pa.dictionary(index, pa.string())
+    texts, half = [f"w{i}" for i in range(words)], words // 2
+    halves = [pa.array(part).dictionary_encode() for part in (texts[:half], texts[half:])]
+    return pa.chunked_array([part.cast(kind) for part in halves])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("index", "most"),
+    [(pa.int8(), 128), (pa.uint8(), 256), (pa.int16(), 1 << 15), (pa.uint16(), 1 << 16)],
+)
+def test_a_word_more_than_a_files_indices_number_is_read(tmp_path, index, most, nested):
+    group = Column("t.w" if nested else "w", "data.group.values", ("w1", f"w{most}"))
+    ids = Column(group.name, "data.unit.column", ids=True)
+    for words in (most, most + 1):
+        table = pa.table({"w": many_words(words, index)})
+        table = pa.table({"t": table.to_struct_array()}) if nested else table
+        pq.write_table(table, tmp_path / "a.parquet")
+        assert str(index) in str(pq.read_schema(tmp_path / "a.parquet"))  # which decides nothing
+        (kinds,), _ = read(tmp_path / "a.parquet", group)
+        assert kinds[1] == 0
+        assert kinds[most:].tolist() == [1.0][: words - most]
+        (units,), _ = read(tmp_path / "a.parquet", ids)
+        assert len(np.unique(units, axis=0)) == words
+
+
 def test_ids_of_texts_are_one_number_however_they_are_stored(tmp_path):
     texts = ["u1", "u" * 3000, None, "u1", "\u00e9" * 500, "u" * 3000]
     kinds = [
@@ -161,6 +189,22 @@ def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
     path = written(tmp_path / "a.parquet", texts, 50_000, use_dictionary=False)
     subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=300)
     assert reading_bytes([GROUP]) == reading_bytes([USER]) > reading_bytes([X])
+
+
+def test_memory_of_reading_long_lists_is_that_of_one_of_them(tmp_path):
+    """As many together as the plan counts on; one that is longer is read alone."""
+    code = (
+        "import sys, pyarrow as pa; from dbern.data.parquet import *;"
+        "from dbern.data.domain import Column;"
+        "columns = [Column('v', '', points=3)];"
+        "rows = sum(len(batch['v']) for batch in read_batches(sys.argv[1], [0], columns));"
+        "assert rows == 101, rows;"
+        "assert pa.default_memory_pool().max_memory() < 5 << 20"
+    )
+    offsets = pa.array([0, *range(3, 10_000_004, 100_000)], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, pa.array(np.zeros(10_000_003)))
+    pq.write_table(pa.table({"v": lists}), tmp_path / "a.parquet", row_group_size=101)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "a.parquet"], check=True, timeout=300)
 
 
 _READ = """

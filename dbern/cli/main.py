@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from contextlib import suppress
 
 import click
@@ -17,7 +16,7 @@ from dbern.cli.output import JsonLines, let_go, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.starting import doctor, init, inspect, target
 from dbern.cli.synopses import export, query, show, sign, verify, write_report
-from dbern.errors import DbernError, EnvironmentRefusedError, exhausted
+from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
 
 INTERRUPTED = 130
@@ -77,11 +76,8 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except DbernError as error:
         return _fail(error.kind, str(error), error.exit_code, as_json)
     except Exception as error:  # noqa: BLE001 -- the text of an unforeseen error may quote a value
-        if said := exhausted(error):
-            return _fail(said.kind, str(said), said.exit_code, as_json)
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        message = f"{type(error).__name__} (its text is withheld, it may quote a record)\n{frames}"
-        return _fail("internal", f"internal error: {message}please report this", 1, as_json)
+        reported = without_text(error)
+        return _fail(reported.kind, str(reported), reported.exit_code, as_json)
 
 
 def _check_addresses(arguments: list[str]) -> None:

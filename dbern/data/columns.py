@@ -23,6 +23,7 @@ from dbern.types import BoolArray, FloatArray
 
 _LIMB = 64
 _LONG_BYTES = 256
+_MOST_SCALE = 200  # of a decimal: beyond, powers of ten and values may be no floats
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -38,7 +39,7 @@ def is_number(kind: pa.DataType) -> bool:
         types.is_integer(kind)
         or types.is_floating(kind)
         or types.is_boolean(kind)
-        or types.is_decimal(kind)
+        or (types.is_decimal(kind) and abs(kind.scale) <= _MOST_SCALE)
     )
 
 
@@ -86,6 +87,32 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
             return _placed(_positions(listed, column), places)
         return _positions(values, column)
     return numbers(values, column.unit)
+
+
+def stored_type(column: Column) -> pa.DataType:
+    """Return the type that a column's 64-bit floats are stored as: several of a record as bytes."""
+    width = column.points or (2 if column.ids else 0)
+    return pa.binary(8 * width) if width else pa.float64()
+
+
+def to_stored(floats: FloatArray, column: Column) -> pa.Array:
+    """Return what `as_floats` returned as an Arrow array; `from_stored` returns it again.
+
+    Examples
+    --------
+    >>> column = Column("who", "data.unit.column", ids=True)
+    >>> from_stored(to_stored(np.array([[1.0, np.nan]]), column), column)
+    array([[ 1., nan]])
+    """
+    buffer = pa.py_buffer(np.ascontiguousarray(floats))
+    return pa.Array.from_buffers(stored_type(column), len(floats), [None, buffer])
+
+
+def from_stored(values: pa.Array, column: Column) -> FloatArray:
+    """Return the floats that `to_stored` stored."""
+    width, end = stored_type(column).byte_width // 8, values.offset + len(values)
+    floats = np.frombuffer(values.buffers()[1], np.float64, end * width)[values.offset * width :]
+    return floats.reshape(-1, width) if column.points or column.ids else floats
 
 
 def _curves(values: pa.Array, points: int) -> FloatArray:

@@ -1,10 +1,12 @@
 """Tables that are no files: data frames, Arrow tables, readers, datasets and relations.
 
 A release may read its records more than once, and goes on after a crash from the very same ones.
-So the columns that it needs are spooled into a Parquet file, encrypted page by page with
-AES-256-GCM (Parquet's modular encryption), and from there on read as files are. None of the
-libraries that tables come from is imported: a table is known by what it offers. A Dask frame is not
-spooled: it is counted partition by partition, where the partitions are.
+So the 64-bit floats of the columns that it needs are spooled into a Parquet file, encrypted page by
+page with AES-256-GCM (Parquet's modular encryption), and from there on read as files are. A record
+takes as many bytes whatever its values, and no type of Arrow's is converted to one of Parquet's,
+where the one value that does not fit would be refused and quoted. None of the libraries that tables
+come from is imported: a table is known by what it offers. A Dask frame is not spooled: it is
+counted partition by partition, where the partitions are.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dbern.data.columns import is_text, plain_type
+from dbern.data.columns import stored_type, to_stored
 from dbern.data.domain import Column
 from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
 from dbern.errors import DbernError, SpecError, exhausted, needed
@@ -29,6 +31,7 @@ GROUP_ROWS = 1 << 19
 _PART_ROWS = 1 << 17  # that are converted at a time
 
 _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
+_READ_BITS = 32  # of the indices that pyarrow reads: it converts them to others, and checks Unicode
 _PLACE = "data"
 _KINDS = (
     "Give a pandas, polars or Dask data frame, an Arrow table, record-batch reader or dataset, or "
@@ -40,11 +43,12 @@ _KINDS = (
 class Frame:
     """The columns of a table that a spec reads."""
 
-    schema: pa.Schema  # of these columns alone
+    schema: pa.Schema  # of these columns, or of those that they are nested in
     others: tuple[str, ...]  # columns that it does not read
     count: Callable[[], int | None]  # of rows; None where only reading would tell
     read: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)  # of some tables only once
     partitions: tuple[Any, ...] = ()  # delayed, of a Dask frame, which is not read here
+    columns: tuple[Column, ...] = ()
 
     @property
     def facts(self) -> tuple[FileFacts, ...]:
@@ -55,7 +59,7 @@ class Frame:
             return ()
         whole, rest = divmod(rows, GROUP_ROWS)
         groups = (GROUP_ROWS,) * whole + ((rest,) if rest else ())
-        return (FileFacts(_PLACE, 0, groups, len(leaves(self.schema))),)
+        return (FileFacts(_PLACE, 0, groups, len(self.columns)),)
 
 
 def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
@@ -88,7 +92,7 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
             )
     for column in columns:
         check_column(_PLACE, frame.schema, column, frame.others)
-    return frame
+    return replace(frame, columns=tuple(columns))
 
 
 def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
@@ -123,8 +127,12 @@ def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
 
 def _column_of(alone: Any, kind: pa.Field) -> Any:
     """Return the only column of a frame; floats as they are, for NaN means missing all the same."""
-    if str(alone.dtypes.iloc[0]) == "float64":
-        return pa.array(alone.iloc[:, 0].to_numpy())
+    values = alone.iloc[:, 0]
+    if str(values.dtype) == "float64":
+        return pa.array(values.to_numpy())
+    if getattr(values.dtype, "storage", "") == "python":  # of texts that may be no Unicode
+        encoded = values.str.encode("utf-8", "surrogatepass")
+        return pa.array(encoded, pa.large_binary(), from_pandas=True).cast(kind.type, safe=False)
     return pa.Table.from_pandas(alone, pa.schema([kind]), preserve_index=False).column(0)
 
 
@@ -136,6 +144,13 @@ def _of_dask(data: Any, wanted: Callable[[str], bool]) -> Frame:
 
 def _of_dataset(data: Any, wanted: Callable[[str], bool]) -> Frame:
     schema = pa.schema([one for one in data.schema if wanted(one.name)])
+    for name, kind in leaves(schema):
+        if pa.types.is_dictionary(kind) and kind.index_type.bit_width != _READ_BITS:
+            raise SpecError(
+                f'data: column "{name}" of this dataset numbers its texts in {kind.index_type}, '
+                "which pyarrow converts to while it reads files, and fails at some texts. Name its "
+                "Parquet files in data.source, or give the table that it was made of."
+            )
 
     def read() -> Iterator[pa.RecordBatch]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
@@ -172,7 +187,7 @@ def _others(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[str, .
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type that a column is spooled as: views of texts as texts."""
+    """Return the type that a column is read as: views of texts as texts."""
     if pa.types.is_struct(kind):
         return pa.struct([(one.name, _stored(one.type)) for one in kind])
     if pa.types.is_dictionary(kind):
@@ -185,9 +200,10 @@ def _unquoted(what: str) -> Iterator[None]:
     """Raise what a table's own library says without its text, which may quote a value."""
     try:
         yield
-    except DbernError:
+    except (DbernError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except Exception as error:  # noqa: BLE001 -- of any library, or of a caller's generator
+    except BaseException as error:  # noqa: BLE001 -- of any library (a panic of polars is none of
+        # Python's exceptions), or of a caller's generator
         raise exhausted(error, _PLACE) or SpecError(
             f"data: {what}. Find out why with pyarrow.table(data), and mend it."
         ) from None
@@ -197,22 +213,26 @@ def table_batches(
     table: Any, columns: Sequence[Column], only: Column | None = None
 ) -> Iterator[dict[str, FloatArray]]:
     """Stream the columns of a table as 64-bit floats, as `read_batches` does those of a file."""
-    wanted = (*columns, only) if only else tuple(columns)
-    for batch in _batches(frame_of(table, wanted)):
-        for start in range(0, len(batch), BATCH_ROWS):
-            yield records_of(batch.slice(start, BATCH_ROWS), wanted, only)
+    yield from _records(frame_of(table, (*columns, only) if only else columns), only)
+
+
+def _records(frame: Frame, only: Column | None = None) -> Iterator[dict[str, FloatArray]]:
+    with _unquoted("its rows cannot be read"):
+        for batch in frame.read():
+            for start in range(0, len(batch), BATCH_ROWS):
+                yield records_of(batch.slice(start, BATCH_ROWS), frame.columns, only)
 
 
 # --- The spool
 
 
 def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
-    """Write the rows of a frame as an encrypted Parquet file, and return how many there are.
+    """Write the floats of a frame as an encrypted Parquet file, and return how many rows there are.
 
     Raises
     ------
-    SpecError
-        Where the table cannot be read.
+    SpecError, ExhaustedError
+        Where the table cannot be read, which may be due to a record.
     EnvironmentRefusedError
         Where this pyarrow cannot encrypt.
     OSError
@@ -223,31 +243,27 @@ def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
         "Parquet files and name them in data.source."
     ):
         from pyarrow.parquet.encryption import create_encryption_properties
-    texts = [name for name, kind in leaves(frame.schema) if is_text(plain_type(kind))]
+    schema = pa.schema([(column.name, stored_type(column)) for column in frame.columns])
     rows = 0
     with pq.ParquetWriter(
-        file, frame.schema, use_dictionary=texts, compression="none", write_statistics=False,
-        encryption_properties=create_encryption_properties(key),
+        file, schema, use_dictionary=False, compression="none", write_statistics=False,
+        store_schema=False, encryption_properties=create_encryption_properties(key),
     ) as writer:  # fmt: skip
-        for table in _groups(frame):
+        for table in _groups(frame, schema):
             writer.write_table(table, 2 * GROUP_ROWS)
             rows += len(table)
     return rows
 
 
-def _groups(frame: Frame) -> Iterator[pa.Table]:
+def _groups(frame: Frame, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield tables of about a row group each, for batches may be of a few rows."""
     waiting = list[pa.RecordBatch]()
-    for batch in _batches(frame):
-        waiting.append(batch)
+    for records in _records(frame):
+        arrays = [to_stored(records[column.name], column) for column in frame.columns]
+        waiting.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
         enough = sum(map(len, waiting)) >= GROUP_ROWS
-        if enough or sum(one.nbytes for one in waiting) >= _GROUP_BYTES:
-            yield pa.Table.from_batches(waiting, frame.schema)
+        if enough or sum(batch.nbytes for batch in waiting) >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting, schema)
             waiting = []
     if waiting:
-        yield pa.Table.from_batches(waiting, frame.schema)
-
-
-def _batches(frame: Frame) -> Iterator[pa.RecordBatch]:
-    with _unquoted("its rows cannot be read"):
-        yield from frame.read()
+        yield pa.Table.from_batches(waiting, schema)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dbern.data.columns import as_floats, check_kind, ids_as, may_be_text, of_text
+from dbern.data.columns import as_floats, check_kind, from_stored, ids_as, may_be_text, of_text
 from dbern.data.domain import Column
 from dbern.data.objects import identity, matching, open_file
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError, exhausted
@@ -384,7 +384,7 @@ def _file_tag(path: str) -> tuple[int, bytes]:
         return size, changed.to_bytes(16, "big", signed=True) + file.read()
 
 
-# --- An open file to batches of 64-bit floats, of fewer rows where texts are long
+# --- An open file to batches of 64-bit floats, of fewer rows where texts or lists are long
 
 BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
@@ -417,7 +417,7 @@ def folder_values(path: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Stream:
-    """Some columns of an open file, in batches that are made smaller where texts are long."""
+    """Some columns of an open file, in batches made smaller where texts or lists are long."""
 
     path: str
     file: pq.ParquetFile
@@ -439,7 +439,7 @@ class Stream:
             if 0 < inside <= skip:
                 skip -= inside
                 continue
-            rows = min(rows, self._rows_of_text(groups))
+            rows = min(rows, self._fitting_rows(groups))
             try:
                 for done, records in self._read(groups, rows, skip):
                     skip = done
@@ -467,28 +467,31 @@ class Stream:
             rest = batch.slice(max(0, skip - first))
             yield done, records_of(rest, self.columns, self.only, self.path)
 
-    def _rows_of_text(self, groups: Sequence[int]) -> int:
-        """Return how many rows fit into the planned memory with texts as long as these on average.
+    def _fitting_rows(self, groups: Sequence[int]) -> int:
+        """Return how many rows fit into the planned memory with texts or lists as long as these.
 
         By the sizes in the footer, which describe the records: nothing but memory and time follow.
         """
-        names = {column.name for column in self.columns if may_be_text(column)}
-        if not (names and groups):
+        texts = {column.name for column in self.columns if may_be_text(column)}
+        lists = {column.name: column.points for column in self.columns if column.points}
+        if not ((texts or lists) and groups):
             return BATCH_ROWS
         # Not by `ParquetFile.schema`, which keeps all of a footer until garbage is collected.
-        metadata = self.file.metadata
+        metadata, fitting = self.file.metadata, BATCH_ROWS
         first = metadata.row_group(groups[0])
-        chunks = [(i, first.column(i)) for i in range(metadata.num_columns)]
-        texts = [
-            i
-            for i, chunk in chunks
-            if chunk.path_in_schema in names and chunk.physical_type == "BYTE_ARRAY"
-        ]
-        longest = 1
-        for group in map(metadata.row_group, groups if texts else ()):
-            size = max(group.column(i).total_uncompressed_size for i in texts)
-            longest = max(longest, size // max(1, group.num_rows))
-        return max(1, BATCH_ROWS * TEXT_BYTES // longest)
+        for i in range(metadata.num_columns):
+            chunk = first.column(i)
+            path = chunk.path_in_schema
+            points = next((p for name, p in lists.items() if path.startswith(f"{name}.")), 0)
+            if not points and not (path in texts and chunk.physical_type == "BYTE_ARRAY"):
+                continue
+            for group in map(metadata.row_group, groups):
+                inside = group.column(i)
+                size = inside.num_values if points else inside.total_uncompressed_size
+                planned = points or TEXT_BYTES
+                rows = max(1, group.num_rows)
+                fitting = min(fitting, BATCH_ROWS * planned * rows // max(1, size))
+        return max(1, fitting)
 
 
 def records_of(
@@ -498,7 +501,9 @@ def records_of(
     inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
     values = {}
     for column in columns:
-        if column.name in inside:
+        if path in _UNLOCKED:
+            values[column] = from_stored(batch.column(column.name), column)
+        elif column.name in inside:
             values[column] = as_floats(_leaf(batch, inside[column.name]), column)
         else:
             said = of_text(folder_values(path)[column.name], column)
@@ -533,20 +538,34 @@ def read_batches(
         Where not even one row at a time fits into memory, or too few files may be open.
     """
     wanted = (*columns, only) if only else tuple(columns)
-    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
-    buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
     with (
         _failures_told(path),
         _opened(path) as source,
-        pq.ParquetFile(
-            source,
-            pre_buffer=False,
-            buffer_size=buffer,
-            page_checksum_verification=True,
-            **_decryption(path),
-        ) as file,  # fmt: skip
+        _records_file(path, source, wanted) as file,
     ):
         yield from Stream(path, file, wanted, only).batches(row_groups)
+
+
+def _records_file(path: str, source: Any, columns: Sequence[Column]) -> pq.ParquetFile:
+    """Open a file to read these columns of it, texts numbered by 32 bits whatever its writer did.
+
+    A file's Arrow schema may number them by eight, and Arrow fails on a row group that has a text
+    more than that: one record would decide whether a release does.
+    """
+    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+    options = {
+        "pre_buffer": False,
+        "buffer_size": _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES,
+        "page_checksum_verification": True,
+        **_decryption(path),
+    }
+    file = pq.ParquetFile(source, **options)
+    names = {column.name for column in columns}
+    kinds = [(name, kind) for name, kind in leaves(file.schema_arrow) if name in names]
+    texts = [name for name, kind in kinds if pa.types.is_dictionary(kind)]
+    if not texts:
+        return file
+    return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=texts, **options)
 
 
 def reading_bytes(

@@ -20,7 +20,7 @@ from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
-from dbern.errors import SpecError
+from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions
 from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
 from dbern.planning.kept import found_again, key_of
@@ -77,10 +77,11 @@ def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
         For files, columns or settings that cannot work; the message says what to write.
     """
     spec = ReleaseSpec.of(spec)
-    frame = frame_for(spec, data)
-    planned = plan_files(spec, footers(spec, frame))
-    refuse_passes(spec, planned, frame)
-    return planned
+    with withhold_texts():
+        frame = frame_for(spec, data)
+        planned = plan_files(spec, footers(spec, frame))
+        refuse_passes(spec, planned, frame)
+        return planned
 
 
 def refuse_passes(spec: ReleaseSpec, planned: ReleasePlan, frame: Frame | None) -> None:

@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dbern.cluster.connection import (
     WAIT_SECONDS,
@@ -38,7 +38,14 @@ from dbern.counting.passes import Counters
 from dbern.data.frames import Frame, write_spool
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.storage import failures_told, is_published, place_at
-from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError, needed
+from dbern.errors import (
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+    needed,
+    withhold_texts,
+)
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
@@ -218,7 +225,7 @@ def release(
     """
     spec, frame = _given(spec, data, client, scheduler)
     url = resolve_url(spec.budget.ledger, spec.base)
-    with BudgetLedger.open(url) as ledger, ExitStack() as stack:
+    with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
         began = time.monotonic()
         place = _cluster(client, scheduler, wait_for_workers, progress)
         connected = cache(lambda: stack.enter_context(place))
@@ -470,7 +477,7 @@ def _records(
                 "here. Give the data frame again: dbern.release(spec, data=frame)."
             )
         with journal.stage("spooling the rows"), spool.written() as file:
-            rows = write_spool(file, frame, spool.key)
+            rows = _spool_rows(ledger, reservation, frame, file, spool.key)
             if not plan.protection.private_rows and rows != plan.n:
                 raise SpecError(
                     f"data: {rows} rows were read, and the release was reserved for {plan.n}. "
@@ -487,6 +494,20 @@ def _records(
                 f"{spool.path}: the spool of release {reservation.name} is damaged. Remove it and "
                 "give the data frame again, or abandon the release."
             ) from None
+
+
+def _spool_rows(
+    ledger: BudgetLedger, reservation: Reservation, frame: Frame, file: BinaryIO, key: bytes
+) -> int:
+    """Write the rows of a table; no refund where that fails, which may be due to a record."""
+    try:
+        return write_spool(file, frame, key)
+    except OSError:  # of the disk: what is written of a row is as long whatever its values are
+        raise
+    except Exception:
+        if reservation.state is State.RESERVED:
+            ledger.begin_reading(reservation)
+        raise
 
 
 def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:

@@ -657,7 +657,7 @@ def test_a_crash_anywhere_publishes_the_same_bytes_for_one_charge(project, monke
           "stage": (dbern.ledger.Staging, "put")}[place]  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr(*at, crash)
-        with pytest.raises(OSError):  # noqa: PT011 -- the crash planted above
+        with pytest.raises(dbern.DbernError, match="OSError"):  # the crash planted above
             dbern.release(spec)
     assert crashed
     found = dbern.release(spec)

@@ -477,7 +477,8 @@ class RidgeRegression(Learner):
             return ()
         said = (
             "by objective: residuals beyond a quarter of the response's range pull no more",
-            'for regression() and other responses write method = "moments", of larger noise',
+            'for intervals of regression() and other responses write method = "moments", of larger '
+            "noise",
         )
         return said if self.C == "auto" else (*said, told(float(self.C), n))
 

@@ -18,6 +18,7 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.releasing import publish as publishing
+from dbern.reporting.html import synopsis_page
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.synopsis.regression import Regression
@@ -355,10 +356,46 @@ def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["objective", "weights"])
+def test_a_released_linear_function_is_a_regression_without_intervals(project, client, method):
+    """It was refused where "auto" took an objective: nobody could read what was paid for."""
+    columns, changes = table(), {}
+    names = ["x", "y"]
+    if method == "objective":
+        columns["kind"] = np.where(np.arange(400) % 3 == 0, "a", "b")
+        columns["minutes"] = columns["minutes"] + 5 * (columns["kind"] == "a")
+        changes["data__bounds__kind"] = {"values": ["a", "b"]}
+        names += ["kind = a", "kind = b"]
+    project.write(columns)
+    project.grant("1000")
+    target = {**TARGET, "method": method}
+    made = spec(project, target, budget={"epsilon": "100"}, **changes)
+    synopsis = dbern.release(made, client=client).synopsis
+    fit = synopsis.regression()
+    points = {name: columns[name] for name in made.domain.names}
+    np.testing.assert_allclose(fit.predict(points), synopsis(points), atol=1e-9)
+    assert list(fit.coefficients) == names
+    if method == "objective":
+        assert fit.coefficients["kind = a"] == -fit.coefficients["kind = b"]
+        assert fit.coefficients["x"] == pytest.approx(3, abs=0.5)
+    assert not fit.intervals
+    assert math.isnan(fit.r2)
+    assert str(fit).startswith("response: R2 of moments alone\nintercept ")
+    assert all(line.endswith("no interval") for line in str(fit).splitlines()[1:])
+    for other in ({"response": "x"}, {"columns": ["x"]}, {"ridge": 1.0}):
+        with pytest.raises(dbern.SpecError, match='release with method = "moments"'):
+            synopsis.regression(**other)
+    page = synopsis_page(synopsis)
+    assert "No moments were released, so there are no intervals." in page
+    assert page.count("no interval</td>") == len(names) + 1
+
+
+@pytest.mark.slow
 def test_other_releases_have_no_regression(project, client):
     project.write(table())
-    synopsis = dbern.release(spec(project, {**TARGET, "method": "weights"}), client=client).synopsis
-    with pytest.raises(dbern.SpecError, match="regression: no moments were released"):
+    target = {"kind": "nadaraya-watson", "bandwidth": [2.0, 0.5]}
+    synopsis = dbern.release(spec(project, target), client=client).synopsis
+    with pytest.raises(dbern.SpecError, match="no linear function of a response was released"):
         synopsis.regression()
 
 

@@ -380,7 +380,7 @@ def test_a_released_linear_function_is_a_regression_without_intervals(project, c
         assert fit.coefficients["x"] == pytest.approx(3, abs=0.5)
     assert not fit.intervals
     assert math.isnan(fit.r2)
-    assert str(fit).startswith("response: R2 of moments alone\nintercept ")
+    assert str(fit).startswith("response: released weights, without moments\nintercept ")
     assert all(line.endswith("no interval") for line in str(fit).splitlines()[1:])
     for other in ({"response": "x"}, {"columns": ["x"]}, {"ridge": 1.0}):
         with pytest.raises(dbern.SpecError, match='release with method = "moments"'):

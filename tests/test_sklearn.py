@@ -404,7 +404,8 @@ class Hostile:
 
 STRANGE = (
     np.nan, np.inf, None, 10**400, -(10**400), "SECRET", b"SECRET", 1 + 2j, np.complex128(1 + 2j),
-    Decimal("sNaN"), [1, 2], np.ones(1), {"a": "SECRET"}, datetime(2020, 1, 1), np.longdouble("1e4000"), Hostile(), 0.5, 77,
+    Decimal("sNaN"), [1, 2], np.ones(1), {"a": "SECRET"}, datetime(2020, 1, 1),
+    np.longdouble("1e4000"), Hostile(), 0.5, 77,
 )  # fmt: skip
 
 

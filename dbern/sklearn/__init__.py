@@ -8,7 +8,7 @@ All of them take these parameters, besides their own:
   two numbers ``{"values": [0, 1]}``.
 - `epsilon`, `delta`: what a fit costs. Floats are read as they print: 0.1 is one tenth.
 - `outside`: ``"clamp"`` moves a value outside its bounds to the bound, ``"drop"`` makes its row
-  contribute nothing. A row with a missing or infinite value, a text that is no number, or a value
+  contribute nothing. A row with a missing or infinite value, a value that is no number, or a value
   or label that is not listed contributes nothing either way: to refuse or warn of it would tell of
   the data, so no check here looks at a value.
 - `ledger`, `dataset`: the ledger that is charged, and whose account. With ``ledger=None`` nothing

@@ -353,12 +353,14 @@ def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
 
 
 def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
-    if synopsis.combination.kind != LEAST_SQUARES:
+    combination = synopsis.combination
+    linear = combination.kind == "response" and combination.constant is not None
+    if not linear and combination.kind != LEAST_SQUARES:
         return None
-    found = synopsis.regression()
-    values = [("intercept", found.intercept), *found.coefficients.items()]
-    rows = [(name, value, *found.intervals[name]) for name, value in values]
-    return {"told": str(found).partition("\n")[0], "rows": rows}
+    fit = synopsis.regression()
+    values = [("intercept", fit.intercept), *fit.coefficients.items()]
+    rows = [(name, value, fit.intervals.get(name)) for name, value in values]
+    return {"summary": str(fit).partition("\n")[0], "rows": rows, "intervals": fit.intervals}
 
 
 def _caption(synopsis: Synopsis, picture: Picture) -> str:

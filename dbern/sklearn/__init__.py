@@ -8,7 +8,7 @@ All of them take these parameters, besides their own:
   two numbers ``{"values": [0, 1]}``.
 - `epsilon`, `delta`: what a fit costs. Floats are read as they print: 0.1 is one tenth.
 - `outside`: ``"clamp"`` moves a value outside its bounds to the bound, ``"drop"`` makes its row
-  contribute nothing. A row with a missing or infinite value, a text that is no number, or a value
+  contribute nothing. A row with a missing or infinite value, a value that is no number, or a value
   or label that is not listed contributes nothing either way: to refuse or warn of it would tell of
   the data, so no check here looks at a value.
 - `ledger`, `dataset`: the ledger that is charged, and whose account. With ``ledger=None`` nothing
@@ -58,6 +58,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, DensityMixin, Regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dbern import targets
+from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.ledger import BudgetLedger, resolve_url
 from dbern.ledger.values import LIVE
@@ -66,15 +67,15 @@ from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
 from dbern.sklearn.columns import (
     Bounds,
+    InputError,
     Pair,
+    listed_column,
     one_column,
     public_bounds,
     split_columns,
-    to_listed,
-    to_numbers,
+    to_floats,
 )
 from dbern.synopsis.arrays import ReleasedVector
-from dbern.synopsis.points import as_points
 from dbern.synopsis.reader import held
 from dbern.synopsis.regression import in_data_units
 from dbern.targets import Learner
@@ -94,7 +95,10 @@ PerAxis: TypeAlias = float | Sequence[float]
 """A number for all columns, or one for each."""
 
 _PARAMETERS = {  # of an estimator, by a pattern of the spec's key
+    r" and write \[data\.filter\]": "",
     r"\bdata\.label\.classes\b": "classes",
+    r"\[mechanism\]": "mechanism",
+    r" under (?:target|budget)\b": "",
     r"\bdata\.response\.bounds\b(.*)\bWrite bounds = \[(.*?)\]": r"y_bounds\1Write y_bounds=(\2)",
     r"\bmechanism\.(\w+)": r'mechanism["\1"]',
     r"\b(?:data|target|budget)\.(?=\w)": "",
@@ -174,34 +178,36 @@ class Released(BaseEstimator):
 
     def _columns(self, X: Any) -> dict[str, Any]:  # noqa: N803 -- scikit-learn's name
         """Return the columns of what is to be fitted, by name; of their values nothing is asked."""
-        columns = split_columns(X)
-        validate_data(self, X, skip_check_array=True)  # of names and how many there are
+        table, columns = split_columns(X)
+        validate_data(self, table, skip_check_array=True)  # of names and how many there are
         names = getattr(self, "feature_names_in_", map("x{}".format, range(len(columns))))
         return dict(zip(names, columns, strict=True))
 
-    def _points(self, X: Any) -> Any:  # noqa: N803
-        """Return points to ask at; a point is the asker's, so no value of it may be missing."""
+    def _points(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return points (m, l) to ask at, of a list positions in it; none may be missing."""
         check_is_fitted(self)
-        domain = self.synopsis_.domain
-        if not domain.lists:
-            return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        validate_data(self, X, skip_check_array=True, reset=False)
-        columns = zip(domain.axes, split_columns(X), strict=True)
-        points = {
-            axis.name: column if axis.categories else to_numbers(column) for axis, column in columns
-        }
-        if np.isnan(as_points(points, domain)).any():
-            raise ValueError("X: a point has a missing value (NaN), or one that is not listed")
+        table, columns = split_columns(X)
+        validate_data(self, table, skip_check_array=True, reset=False)
+        axes = zip(columns, self.synopsis_.domain.axes, strict=True)
+        points = np.column_stack(
+            [to_floats(values, axis.column, f"X: {axis.name}") for values, axis in axes]
+        )
+        if not np.isfinite(points).all():
+            raise InputError(
+                "X: a point has a value that is missing (NaN), infinite, no number, or not listed. "
+                "Leave such points out"
+            )
         return points
 
     def _nearest(self, X: Any) -> Any:  # noqa: N803
-        """Return the same, and of what is outside the bounds the nearest point within."""
-        points, domain = self._points(X), self.synopsis_.domain
+        """Return the same as a synopsis takes them, the nearest points within the bounds."""
+        points, domain = np.clip(self._points(X), *self._box), self.synopsis_.domain
         if not domain.lists:
-            return np.clip(points, *self._box)
-        for axis in domain.numbers:
-            points[axis.name] = np.clip(points[axis.name], axis.low, axis.high)
-        return points
+            return points
+        return {
+            axis.name: listed_column(values, axis.categories) if axis.categories else values
+            for axis, values in zip(domain.axes, points.T, strict=True)
+        }
 
     @property
     def _box(self) -> FloatArray:
@@ -217,18 +223,19 @@ class Released(BaseEstimator):
         """Release the function of a table's rows, and of a column that has a role."""
         names = list(table)
         bounds = public_bounds(self.bounds, names)
-        columns = {
-            name: to_listed(column, bounds[name]["values"])
-            if "values" in bounds[name]
-            else to_numbers(column)
-            for name, column in table.items()
-        }
+        columns: dict[str, Any] = {}
+        for name, values in table.items():
+            axis_bounds = bounds[name]
+            listed = axis_bounds["values"] if isinstance(axis_bounds, dict) else ()
+            column = Column(name, f'bounds["{name}"]', tuple(listed))
+            floats = to_floats(values, column, f"X: {name}")
+            columns[name] = listed_column(floats, listed) if listed else floats
         data = {"bounds": bounds, "outside": self.outside}
         if facts is not None:
-            column = "y"
-            while column in names:
-                column += "_"
-            columns[column], data[role] = y, {"column": column, **facts}
+            target = "y"
+            while target in names:
+                target += "_"
+            columns[target], data[role] = y, {"column": target, **facts}
         name = f"{type(self).__name__}-{secrets.token_hex(8)}"
         with self._own_words(bounds), self._account() as (ledger, dataset, output):
             spec = ReleaseSpec(
@@ -250,7 +257,9 @@ class Released(BaseEstimator):
         try:
             yield
         except SpecError as error:
-            text = re.sub(r"\bdata\.bounds\.([^:\s]+)(?=:)", r'bounds["\1"]', str(error))
+            text = re.sub(
+                r"\bdata\.bounds\.([^:\s]+?)(?:\.values)?(?=:)", r'bounds["\1"]', str(error)
+            ).replace(f'"{self.learner.kind}"', type(self).__name__)
             for key, parameter in _PARAMETERS.items():
                 text = re.sub(key, parameter, text)
             if self.per_axis and text.startswith(f"{self.per_axis}:"):
@@ -365,14 +374,18 @@ class _Regressor(RegressorMixin, Released):
                 "outside are moved to them"
             )
         table = self._columns(X)
-        responses = to_numbers(one_column(y, len(next(iter(table.values())))), "y")
+        vector = one_column(y, len(next(iter(table.values()))))
+        responses = to_floats(vector, Column("y", "y_bounds"), "y")
         bounds = np.asarray(self.y_bounds).tolist()
         return self._release(table, "response", {"bounds": bounds}, responses)
 
     def predict(self, X: Any) -> FloatArray:  # noqa: N803
-        """Return the response at each point (m,); of one outside the bounds, at the nearest."""
-        points = self._nearest(X)
-        return np.asarray(self.synopsis_(points))
+        """Return the response at each point (m,), within its bounds.
+
+        That of a point outside the bounds of X is the response at the nearest one.
+        """
+        points, combination = self._nearest(X), self.synopsis_.combination
+        return np.asarray(np.clip(self.synopsis_(points), combination.low, combination.high))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -414,10 +427,9 @@ class Ridge(_Regressor):
     coef_ : array (l,)
         In units of y for a unit of each column; a category has one for each listed value. With
         degree 2 those of products follow, in the order and units of scikit-learn's
-        ``PolynomialFeatures(2, include_bias=False)``. Not there by weights, of which no function
-        is linear in the columns.
+        ``PolynomialFeatures(2, include_bias=False)``.
     intercept_ : float
-        Of the function, which predictions are within the bounds of X and y. There where `coef_` is.
+        Of the function, which predictions are within the bounds of X and y.
 
     Examples
     --------
@@ -434,8 +446,7 @@ class Ridge(_Regressor):
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
         """Release what the regression of y on the columns of X is solved of."""
         super().fit(X, y)
-        if self.synopsis_.metadata["target"]["method"] != "weights":
-            self.coef_, self.intercept_ = self.synopsis_.regression().polynomial
+        self.coef_, self.intercept_ = self.synopsis_.regression().polynomial
         return self
 
 
@@ -458,13 +469,11 @@ class _Classifier(ClassifierMixin, Released):
                 "they are public, and never looked up in y"
             )
         table = self._columns(X)
-        labels = one_column(y, len(next(iter(table.values()))))
+        vector = one_column(y, len(next(iter(table.values()))))
         classes = np.unique(self.classes)
-        text, given = (column.dtype.kind in "US" for column in (classes, labels))
-        if text != given and labels.dtype.kind != "O":  # of the schema, whatever the values are
-            raise SpecError("classes: are text and y holds numbers, or y text. Write both alike")
         listed = classes.tolist()
-        self._release(table, "label", {"classes": listed}, to_listed(labels, listed))
+        labels = to_floats(vector, Column("y", "classes", tuple(listed)), "y")
+        self._release(table, "label", {"classes": listed}, listed_column(labels, listed))
         self.classes_ = classes
         return self
 

@@ -1,13 +1,19 @@
-"""Columns of X and y, read by their shapes and types alone.
+"""Columns of X and y, read by their types and shapes alone.
 
-scikit-learn's own checks count labels, and refuse a value with its text: either tells of a record.
-Here a value that is no number, or none of those that are listed, is a missing one.
+`fit` runs in the caller's program, where an error or a warning is an answer that nobody charged
+for. scikit-learn's own checks count labels, and refuse a value with its text. Here types and shapes
+alone are checked, which are public as bounds are: dtypes of arrays and of a frame's columns, and of
+lists, which have none, the shape that most of their entries have. A value that is no number, or
+none of those that are listed, is a missing one.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,8 +21,10 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
+from dbern.data.columns import as_floats, is_number, is_text
+from dbern.data.domain import Column
 from dbern.errors import SpecError
-from dbern.types import FloatArray
+from dbern.types import FloatArray, Int64Array
 
 Pair: TypeAlias = Sequence[float]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]
@@ -25,107 +33,200 @@ Bounds: TypeAlias = Pair | Sequence[Pair | Values] | Mapping[str, Pair | Values]
 pair the list of a category's values, or ``{"values": [..]}``."""
 
 
-def split_columns(table: Any) -> list[Any]:
-    """Return the columns of a table or of a matrix.
+class InputError(SpecError, ValueError):
+    """X or y has a type or a shape that cannot be used; scikit-learn wants a ValueError."""
+
+
+# The shape of X and y
+
+
+def split_columns(table: Any) -> tuple[Any, list[Any]]:
+    """Return a frame as it is, or anything else as a matrix, and the columns.
 
     Raises
     ------
-    TypeError, ValueError
-        For what has another shape or a type that no column is read of.
+    InputError
+        For what is no table of at least one row and one column.
     """
-    if issparse(table):
-        raise TypeError("X: sparse data was passed, but dense data is required. Use X.toarray()")
-    if hasattr(table, "columns") and hasattr(table, "iloc"):
-        columns = [table.iloc[:, index] for index in range(table.shape[1])]
-    elif hasattr(table, "get_columns"):  # of polars
-        columns = table.get_columns()
+    names: list[Any] = []
+    if hasattr(table, "iloc") and hasattr(table, "columns") and not hasattr(table, "dask"):
+        names = list(table.columns)
+        columns = [table.iloc[:, index] for index in range(len(names))]
+    elif hasattr(table, "__arrow_c_stream__") and len(getattr(table, "shape", ())) == 2:
+        try:
+            arrow = pa.table(table)
+            names, columns = arrow.column_names, [*map(_plain_column, arrow.columns)]
+        except Exception:  # noqa: BLE001 -- of any library, whose text may quote a value
+            raise InputError(
+                "X: is no Arrow table. Find out why with pyarrow.table(X), and mend it"
+            ) from None
     else:
-        matrix = table if hasattr(table, "dtype") else np.asarray(table, dtype=object)
-        matrix = np.asarray(matrix)
-        if matrix.ndim != 2:
-            raise ValueError(
-                f"X: expected a 2D array, got {matrix.ndim}D. Reshape your data with "
-                "X.reshape(-1, 1) if it is of one column, or X.reshape(1, -1) if of one row"
-            )
-        columns = list(matrix.T)
-    shape = (len(columns[0]) if columns else len(table), len(columns))
+        table = _to_array(table, "X")
+        columns = list(table.T) if table.ndim == 2 else []
+    if len(set(names)) < len(names):
+        raise InputError("X: two columns have the same name. Rename one of them")
+    shape = tuple(table.shape)
+    if len(shape) != 2:
+        raise InputError(
+            f"X: has shape {shape}, not rows and columns. Reshape your data with "
+            "X.reshape(-1, 1) if it is of one column, or X.reshape(1, -1) if of one row"
+        )
     for count, what in zip(shape, ("sample", "feature"), strict=True):
         if count < 1:
-            raise ValueError(
+            raise InputError(
                 f"X: {count} {what}(s) (shape={shape}) while a minimum of 1 is required."
             )
-    return columns
+    return table, columns
 
 
-def to_numbers(column: Any, what: str = "X") -> FloatArray:
-    """Return a column as floats; what is no number is NaN, which is a missing value.
-
-    Raises
-    ------
-    ValueError
-        For a column whose type holds no numbers.
-    """
-    values = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
-    if values.dtype.kind in "fiub":
-        return values.astype(np.float64)
-    if values.dtype.kind == "c":
-        raise ValueError(f"{what}: Complex data not supported")
-    if values.dtype.kind not in "OUST":
-        raise ValueError(f"{what}: a column is of type {values.dtype}. Convert it to numbers")
-    return np.fromiter(map(_to_number, values.tolist()), np.float64, len(values))
-
-
-def _to_number(value: Any) -> float:
-    try:
-        return float(value)
-    except Exception:  # noqa: BLE001 -- whatever a value's own code raises would tell of it
-        return np.nan
-
-
-def to_listed(column: Any, values: Sequence[Any]) -> pa.Array:
-    """Return a column as Arrow's, in which all but the listed values are null."""
-    listed = {value: value for value in values}
-    known = [_look_up(listed, value) for value in _to_list(column)]
-    return pa.array(known, pa.array(list(values)).type)
-
-
-def _look_up(listed: Mapping[Any, Any], value: Any) -> Any:
-    try:
-        return listed.get(value)
-    except TypeError:  # no value that could be listed: it has no hash
-        return None
-
-
-def _to_list(column: Any) -> list[Any]:
-    return list(column.to_list() if hasattr(column, "to_list") else np.asarray(column).tolist())
-
-
-def one_column(y: Any, rows: int) -> np.ndarray:
+def one_column(y: Any, rows: int) -> Any:
     """Return y as one column of as many rows as X.
 
     Raises
     ------
-    ValueError
+    InputError
         For a missing y, or one of another shape.
     """
     if y is None:
-        raise ValueError("y: requires y to be passed, but the target y is None")
-    column = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
-    shape = column.shape
+        raise InputError("y: requires y to be passed, but the target y is None")
+    series = hasattr(y, "iloc")
+    streamed = hasattr(y, "__arrow_c_stream__") and len(getattr(y, "shape", (0,))) == 1
+    if isinstance(y, pa.Array):
+        column = pa.chunked_array([y])
+    elif streamed and not series:
+        column = pa.chunked_array(y)
+    else:
+        column = y if series and y.ndim == 1 else _to_array(y, "y")
+    shape: tuple[int, ...] = (len(column),)
+    if isinstance(column, pa.ChunkedArray):
+        column = _plain_column(column)
+    else:
+        shape = tuple(column.shape)
     if len(shape) == 2 and shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected. Use y.ravel()",
             DataConversionWarning,
             stacklevel=4,
         )
-        column = column[:, 0]
-    elif len(shape) != 1:
-        raise ValueError(f"y: should be a 1d array, got an array of shape {shape} instead")
-    if len(column) != rows:
-        raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[rows, len(column)]}"
+        column, shape = column[:, 0], shape[:1]
+    if shape != (rows,):
+        raise InputError(
+            f"y: should be a 1d array of one value for each of the {rows} rows of X, and has "
+            f"shape {shape}"
         )
     return column
+
+
+def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts neither in a dictionary nor as views, among which Arrow finds no values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.large_string()) if str(column.type) == "string_view" else column
+
+
+def _to_array(values: Any, what: str) -> np.ndarray[Any, Any]:
+    if issparse(values):
+        raise InputError(
+            f"{what}: sparse data was passed, but dense data is required. Use {what}.toarray()"
+        )
+    if isinstance(values, list | tuple):
+        return _from_list(values)
+    if isinstance(values, np.ma.MaskedArray):
+        return np.asarray(np.ma.filled(values.astype(object), None))
+    return np.asarray(values)
+
+
+def _from_list(values: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """Return a list as objects, in the shape that most entries have; the others are missing."""
+    rows = [isinstance(v, list | tuple) or getattr(v, "ndim", 0) == 1 for v in values]
+    lengths = [len(v) if is_row else None for v, is_row in zip(values, rows, strict=True)]
+    width = Counter(lengths).most_common(1)[0][0] if lengths else None
+    if width is None:
+        return np.fromiter(values, dtype=object, count=len(values))
+    table = np.full((len(values), width), None, dtype=object)
+    for row, entry, length in zip(table, values, lengths, strict=True):
+        if length == width:
+            row[:] = np.fromiter(entry, dtype=object, count=width)
+    return table
+
+
+# The values
+
+
+def to_floats(values: Any, column: Column, what: str) -> FloatArray:
+    """Return numbers (n,), or positions in the column's list; NaN for everything else.
+
+    Raises
+    ------
+    InputError
+        For a type that has none of them, which it names.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return _arrow_to_floats(values, column, what)
+    dtype = values.dtype
+    text = dtype.kind in "UT" or str(dtype).startswith(("str", "string", "large_string"))
+    if dtype.kind == "c":
+        raise InputError(f"{what}: Complex data not supported. Write two columns")
+    if column.categories:
+        if str(dtype) not in ("object", "category"):
+            _check_type(dtype, column, what, text=text, numbers=dtype.kind in "biuf")
+        return _positions(values.tolist(), column)
+    if str(dtype) == "object":
+        return np.array([_number(value) for value in values.tolist()])
+    _check_type(dtype, column, what, text=text, numbers=dtype.kind in "biuf" and not text)
+    with np.errstate(all="ignore"):
+        if hasattr(values, "iloc"):
+            return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
+        return np.asarray(values.astype(np.float64))
+
+
+def _arrow_to_floats(values: pa.ChunkedArray, column: Column, what: str) -> FloatArray:
+    text, numbers = is_text(values.type), is_number(values.type)
+    _check_type(values.type, column, what, text=text, numbers=numbers)
+    if column.categories and numbers:
+        return _positions(values.to_pylist(), column)
+    return np.concatenate([np.empty(0), *(as_floats(chunk, column) for chunk in values.chunks)])
+
+
+def _check_type(dtype: Any, column: Column, what: str, *, text: bool, numbers: bool) -> None:
+    texts = any(isinstance(value, str) for value in column.categories)
+    if text if texts else numbers:
+        return
+    if column.categories:
+        listed = "texts" if texts else "numbers or booleans"
+        raise InputError(
+            f"{what}: is of type {dtype}, and the listed values are {listed}. Write both alike"
+        )
+    raise InputError(f"{what}: is of type {dtype}. Convert it to numbers, or list its values")
+
+
+def _positions(values: Sequence[Any], column: Column) -> FloatArray:
+    positions = {value: float(index) for index, value in enumerate(column.categories)}
+    return np.array([_look_up(positions, value) for value in values], dtype=np.float64)
+
+
+def _look_up(positions: Mapping[Any, float], value: Any) -> float:
+    try:
+        return positions.get(value, np.nan)
+    except Exception:  # noqa: BLE001 -- whatever a value's own code raises would tell of it
+        return np.nan
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, Real | np.bool_ | Decimal) else np.nan
+    except Exception:  # noqa: BLE001 -- an integer beyond floats, or a value's own code
+        return np.nan
+
+
+def listed_column(positions: FloatArray, values: Sequence[Any]) -> pa.Array:
+    """Return the listed values at positions, null at NaN."""
+    missing = np.isnan(positions)
+    indices: Int64Array = np.where(missing, 0, positions).astype(np.int64)
+    return pa.array(list(values)).take(pa.array(indices, mask=missing))
+
+
+# Bounds
 
 
 def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -145,10 +246,10 @@ def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
         raise SpecError(f"bounds: are missing. {fix}")
     try:
         if hasattr(bounds, "keys"):
-            each = [bounds[name] for name in names]
+            columns = [bounds[name] for name in names]
         else:
-            each = [bounds] * len(names) if _is_pair(bounds) else list(bounds)
-        return dict(zip(names, map(_bounds_of_column, each), strict=True))
+            columns = [bounds] * len(names) if _is_pair(bounds) else list(bounds)
+        return dict(zip(names, map(_bounds_of_column, columns), strict=True))
     except (KeyError, TypeError, ValueError):
         raise SpecError(f"bounds: are not those of X. {fix}") from None
 
@@ -166,4 +267,8 @@ def _bounds_of_column(bounds: Any) -> list[float] | dict[str, list[Any]]:
     values = bounds["values"] if hasattr(bounds, "keys") else bounds
     if isinstance(values, str) or np.ndim(values) != 1:
         raise TypeError
-    return {"values": np.asarray(values).tolist() if hasattr(values, "dtype") else list(values)}
+    listed = np.asarray(values).tolist() if hasattr(values, "dtype") else list(values)
+    kinds = {type(value) for value in listed}
+    if len(kinds) != 1 or not kinds <= {str, int, bool}:
+        raise TypeError
+    return {"values": listed}

@@ -496,7 +496,7 @@ class Synopsis:
     ) -> Regression:
         """Solve a linear regression of released moments: free, as often as you like.
 
-        Of least squares by objective the weights were released, which are returned as they are:
+        By objective, and by weights, a linear function was released, which is returned as it is:
         for the response and the columns of the release, without intervals.
 
         Parameters
@@ -515,20 +515,21 @@ class Synopsis:
         Raises
         ------
         SpecError
-            Where no moments were released, or for names that are none of them.
+            Where no linear function of a response was released; for names that are none of the
+            release; and for another response, columns or ridge where no moments were.
         """
         moments = self.arrays[0]
         if not isinstance(moments, ReleasedMoments):
-            taken = self.metadata["target"].get("method")
-            if not isinstance(moments, ReleasedVector) or taken != "objective" or self.classes:
+            linear = self.combination.kind == "response" and self.combination.constant is not None
+            if not (linear and isinstance(moments, ReleasedVector)):
                 raise SpecError(
-                    'regression: no moments were released. Release "ridge-regression" with method '
-                    '= "moments"'
+                    "regression: no linear function of a response was released. Release "
+                    '"ridge-regression"'
                 )
             if (response, columns, ridge) != (None, None, None):
                 raise SpecError(
-                    "regression: by objective the weights of one response and its columns were "
-                    "released. Leave out response, columns and ridge, or release moments"
+                    "regression: the weights of one response and its columns were released. Leave "
+                    'out response, columns and ridge, or release with method = "moments"'
                 )
             return released_regression(moments.entries, self.domain, self.combination, "response")
         return moments.regression(response, columns, ridge, confidence(beta))

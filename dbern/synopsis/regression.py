@@ -42,7 +42,7 @@ class Regression:
         Of each coefficient, and of ``"intercept"``: where that of least squares without privacy is,
         each by itself with probability about ``1 - beta``. Approximate: from the covariance of the
         known noise and a normal law. Nothing is said of other records than these. Of released
-        weights, that is by objective, there are none: empty.
+        weights, by objective or by weights, there are none: empty.
     r2 : float
         The share of the response's variance that is explained, estimated; NaN where the released
         variance, or that of the residuals, is not above its noise, and of released weights.
@@ -76,7 +76,7 @@ class Regression:
             + (f"from {ends[name][0]:.6g} to {ends[name][1]:.6g}" if ends else "no interval")
             for name, value in rows
         )
-        told = "R2 not resolved from the noise" if ends else "released weights, by objective"
+        told = "R2 not resolved from the noise" if ends else "released weights, without moments"
         told = told if math.isnan(self.r2) else f"R2 {self.r2:.3f}"
         if not math.isnan(self.residual):
             told += f", residual {self.residual:.4g}"

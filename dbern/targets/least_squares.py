@@ -35,7 +35,7 @@ from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.strategies.moments import Moments, product_names
-from dbern.targets.predictions import EXPLAINED, TYPICAL_STD
+from dbern.targets.predictions import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 32
@@ -79,16 +79,19 @@ class MomentSums:
         """Return what Laplace noise adds to squared errors, of listed values and of numbers.
 
         *Values*: of responses by value, where those of a list are as frequent as each other.
-        *Numbers*: of a column's variance v, of the normal equations' noise over v; that has the
-        part of the response's products, and of columns' as much as the squares of slopes, which
-        sum to ``s/v`` where they explain a variance s. In squared units of half the range.
+        *Numbers*: of a direction's variance v (`typical_variances`), of the normal equations' noise
+        over v; that has the part of the response's products, and of columns' as much as the squares
+        of slopes, which sum to ``s/v`` where they explain a variance s, in each direction the same.
+        In squared units of half the range.
         """
         moments = self.moments
         deviation = math.sqrt(2) * moments.sensitivity(1).value / n / float(epsilon)
         entry = deviation**2 * moments.variances[1, -1]
         by_value = float(entry * sum(size**2 for size in moments.blocks))
-        each = deviation**2 * (moments.variances[-2, -1] + EXPLAINED) / TYPICAL_STD**2
-        return by_value, float((moments.numbers - 1) * each)
+        directions = typical_variances(moments.numbers - 1)
+        slopes = EXPLAINED * TYPICAL_STD**2 * float(np.mean(1 / directions))
+        equations = deviation**2 * (moments.variances[-2, -1] + slopes)
+        return by_value, float(equations * np.sum(1 / directions))
 
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
         """Return them as a measurement.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
@@ -49,6 +50,7 @@ from dbern.targets.predictions import (
     predicted_perturbed,
     predicted_released,
     predicted_weights,
+    typical_variances,
 )
 
 # --- How weights are released, and with which C, from public facts alone
@@ -377,14 +379,14 @@ class LogisticRegression(Learner):
 
 _RESIDUAL = 0.5
 """Of half the range: twice what responses deviate typically, and what noise grows with."""
+_LINEAR = 0.75
+"""Of epsilon, about: what an objective has for its linear term."""
 _COSTLY, _TIMES = 0.0005, 3.0
 """Of the rest's variance, and of an objective's noise: where moments have more an objective, with
 some three quarters of epsilon for its linear term, answers better. Rare values make moments' noise
 some ten times as much as these say; penalty and cut residuals cost an objective as much as that."""
-_FELT = 0.0025
-"""Of the rest's variance, of what numbers alone add: cut residuals cost an objective as much, whose
-noise is a seventh of that at most; and of columns that nearly determine each other, which public
-facts do not show, moments lose far more than of typical ones."""
+_CUT = 0.0025
+"""Of the rest's variance: what cut residuals cost an objective besides its noise."""
 
 
 class RidgeRegression(Learner):
@@ -404,8 +406,10 @@ class RidgeRegression(Learner):
     method : "auto", "moments", "objective" or "weights"
         "auto" takes moments, up to 63 axes and where no parameter of weights is stated; but an
         objective, up to 4 million rows and for a pure epsilon, where the noise of moments would add
-        a four-hundredth to a typical residual's variance; or, of responses by listed value, as
-        frequent as each other, a two-thousandth and three times what it adds by objective.
+        more to squared errors than that of an objective and a four-hundredth of a typical
+        residual's variance, of columns each of which leaves half of its variance to the next; or,
+        of responses by listed value, as frequent as each other, more than a two-thousandth of it
+        and three times what is added by objective.
     degree : 1 or 2
         By moments: 2 adds the products of two axes of numbers, and their squares, each moved to
         [-1, 1]. What that costs grows with the fourth power of the number of axes.
@@ -464,12 +468,18 @@ class RidgeRegression(Learner):
         return RidgeRegression(**self.get_params() | {"method": method})
 
     def _are_noisy(self, schema: RecordSchema, n: int, epsilon: Fraction) -> bool:
+        """Compare what noise of moments and of an objective add to squared errors."""
         lists, sums = schema.domain.blocks, MomentSums.of(schema.domain, response_of(schema))
         by_value, of_numbers = sums.typical_noise(n, epsilon)
-        part = 0.75 * float(epsilon * lists_share(len(schema.domain.numbers), lists))
-        own = listed_noise(lists) * (2 * _RESIDUAL / part / n) ** 2 if lists else 0.0
-        listed = by_value > max(_COSTLY * Predicted.rest, _TIMES * own)
-        return listed or of_numbers > _FELT * Predicted.rest
+        numbers = len(schema.domain.numbers)
+        share = float(lists_share(numbers, lists))
+        scale = 2 * _RESIDUAL / (_LINEAR * float(epsilon)) / n  # of b, over n, where it has all
+        listed = listed_noise(lists) * (scale / share) ** 2 if lists else 0.0
+        b_variance = (scale / (1 - share)) ** 2 * (numbers + 2) * (numbers + 3) / 3
+        objective = b_variance * float(np.sum(1 / typical_variances(numbers)))
+        objective += _CUT * Predicted.rest
+        noisy_lists = by_value > max(_COSTLY * Predicted.rest, _TIMES * listed)
+        return noisy_lists or of_numbers > objective
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what else is not least squares."""
@@ -477,7 +487,8 @@ class RidgeRegression(Learner):
             return ()
         said = (
             "by objective: residuals beyond a quarter of the response's range pull no more",
-            'for regression() and other responses write method = "moments", of larger noise',
+            'for intervals of regression() and other responses write method = "moments", of larger '
+            "noise",
         )
         return said if self.C == "auto" else (*said, told(float(self.C), n))
 

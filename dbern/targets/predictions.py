@@ -47,6 +47,20 @@ WARNING = (
 )
 
 
+def typical_variances(axes: int) -> FloatArray:
+    """Return the variances of typical columns along their directions: each leaves half to the next.
+
+    Where methods are compared columns may determine each other, the more so the more there are; of
+    two the second still has half of its variance, of six the last a thirty-second.
+
+    Examples
+    --------
+    >>> (16 * typical_variances(3)).tolist()
+    [1.0, 0.5, 0.25]
+    """
+    return np.asarray(TYPICAL_STD**2 * 0.5 ** np.arange(axes))
+
+
 @dataclass(frozen=True)
 class Predicted:
     """Excess risks on typical records, in squared units of half the response's bounds.

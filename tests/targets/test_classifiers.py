@@ -491,7 +491,7 @@ def test_least_squares_with_lists_are_by_objective():
     ("target", "changes"),
     [({}, {"n": 2_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.001"}), ({}, {"delta": "1e-6"}),
      ({"C": 40.0}, {}), ({"method": "moments"}, {}), ({"degree": 2}, {}),
-     ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}, "n": 400_000})],
+     ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}, "n": 600_000})],
 )  # fmt: skip
 def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(target, changes):
     plan = plan_files(spec_of({**RIDGE, **target}, **LONG | changes), ())

@@ -13,16 +13,19 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
 from dbern.counting.measurement import most_rows
-from dbern.data.domain import Axis, Domain, Response
+from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.releasing import publish as publishing
+from dbern.reporting.html import synopsis_page
+from dbern.sklearn import Ridge as Estimator
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.synopsis.regression import Regression
+from dbern.targets import RidgeRegression
 from dbern.targets.least_squares import MomentAccumulator, MomentSums
-from dbern.targets.predictions import predicted_moments, predicted_weights
+from dbern.targets.predictions import predicted_moments, predicted_weights, typical_variances
 
 SEED = 1807
 
@@ -355,10 +358,46 @@ def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["objective", "weights"])
+def test_a_released_linear_function_is_a_regression_without_intervals(project, client, method):
+    """It was refused where "auto" took an objective: nobody could read what was paid for."""
+    columns, changes = table(), {}
+    names = ["x", "y"]
+    if method == "objective":
+        columns["kind"] = np.where(np.arange(400) % 3 == 0, "a", "b")
+        columns["minutes"] = columns["minutes"] + 5 * (columns["kind"] == "a")
+        changes["data__bounds__kind"] = {"values": ["a", "b"]}
+        names += ["kind = a", "kind = b"]
+    project.write(columns)
+    project.grant("1000")
+    target = {**TARGET, "method": method}
+    made = spec(project, target, budget={"epsilon": "100"}, **changes)
+    synopsis = dbern.release(made, client=client).synopsis
+    fit = synopsis.regression()
+    points = {name: columns[name] for name in made.domain.names}
+    np.testing.assert_allclose(fit.predict(points), synopsis(points), atol=1e-9)
+    assert list(fit.coefficients) == names
+    if method == "objective":
+        assert fit.coefficients["kind = a"] == -fit.coefficients["kind = b"]
+        assert fit.coefficients["x"] == pytest.approx(3, abs=0.5)
+    assert not fit.intervals
+    assert math.isnan(fit.r2)
+    assert str(fit).startswith("response: released weights, without moments\nintercept ")
+    assert all(line.endswith("no interval") for line in str(fit).splitlines()[1:])
+    for other in ({"response": "x"}, {"columns": ["x"]}, {"ridge": 1.0}):
+        with pytest.raises(dbern.SpecError, match='release with method = "moments"'):
+            synopsis.regression(**other)
+    page = synopsis_page(synopsis)
+    assert "No moments were released, so there are no intervals." in page
+    assert page.count("no interval</td>") == len(names) + 1
+
+
+@pytest.mark.slow
 def test_other_releases_have_no_regression(project, client):
     project.write(table())
-    synopsis = dbern.release(spec(project, {**TARGET, "method": "weights"}), client=client).synopsis
-    with pytest.raises(dbern.SpecError, match="regression: no moments were released"):
+    target = {"kind": "nadaraya-watson", "bandwidth": [2.0, 0.5]}
+    synopsis = dbern.release(spec(project, target), client=client).synopsis
+    with pytest.raises(dbern.SpecError, match="no linear function of a response was released"):
         synopsis.regression()
 
 
@@ -402,16 +441,64 @@ def test_what_noise_of_moments_adds_to_typical_residuals(size):
     sums = MomentSums.of(domain, Response("y", 0.0, 9.0))
     n, rng = 200_000, np.random.default_rng(1)
     _, told = sums.typical_noise(n, Fraction(1))
-    covariance = 0.25**2 * np.eye(size + 2)
-    covariance[-1, 1:-1] = covariance[1:-1, -1] = 0.25**2 * math.sqrt(0.5 / size)
-    covariance[0] = covariance[:, 0] = np.eye(size + 2)[0]
+    variances = typical_variances(size)  # each direction explains as much as any other
+    slopes = math.sqrt(0.5 / size) * 0.25 / np.sqrt(variances)
+    covariance = np.diag([1.0, *variances, 0.25**2])
+    covariance[-1, 1:-1] = covariance[1:-1, -1] = slopes * variances
     exact, scale = sums.moments.of_products(covariance), sums.moments.sensitivity(1).value / n
-    slopes, found = np.full(size, math.sqrt(0.5 / size)), []
+    risks = []
     for _ in range(400):
         products = sums.moments.products(exact + rng.laplace(0, scale, exact.size), 1.0)
         off = np.linalg.solve(products[1:-1, 1:-1], products[1:-1, -1]) - slopes
-        found.append(0.25**2 * off @ off)
-    assert np.mean(found) == pytest.approx(told, rel=0.35)
+        risks.append(off @ (variances * off))
+    assert np.mean(risks) == pytest.approx(told, rel=0.35)
+
+
+def nearly_collinear(rows):
+    """Sizes of stones, which determine each other, and a skewed price."""
+    rng = np.random.default_rng(0)
+    carat = np.clip(np.exp(rng.normal(-0.4, 0.58, rows)), 0.2, 5.01)
+    depth, width = rng.normal(61.7, 1.43, rows), rng.normal(57.5, 2.2, rows)
+    edges = 6.5 * np.cbrt(carat) * (1 + rng.normal(0, 0.012, (2, rows)))
+    height = edges.mean(axis=0) * depth / 100 * (1 + rng.normal(0, 0.006, rows))
+    price = np.clip(4000 * carat**1.68 * np.exp(rng.normal(0, 0.22, rows)), 326, 18823)
+    x = np.column_stack([carat, *edges, height, depth, width])
+    return x, price, [(0, 5.5), (0, 15), (0, 60), (0, 32), (40, 80), (40, 100)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_larger_budget_errs_less_where_columns_determine_each_other():
+    """At epsilon 3 moments were taken, which erred a tenth more than the objective of 1."""
+    x, price, bounds = nearly_collinear(53_940)
+    errors = []
+    for epsilon in (0.1, 1, 3):
+        able = Estimator(bounds=bounds, y_bounds=(0, 20_000), epsilon=epsilon).fit(x, price)
+        errors.append(math.sqrt(np.mean(np.square(able.predict(x) - price))))
+    plain = np.clip(LinearRegression().fit(x, price).predict(x), 0, 20_000)
+    without = math.sqrt(np.mean(np.square(plain - price)))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[0] < 1.8 * without
+    assert errors[1] < 1.08 * without
+    assert errors[2] < 1.02 * without
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "axes", "n", "method"),
+    [
+        *[(epsilon, 6, 53_940, "objective") for epsilon in ("0.1", "1", "3", "8")],
+        ("12", 6, 53_940, "moments"),  # of six columns a size of noise that is not felt
+        ("3", 5, 24_000, "objective"),
+        ("0.1", 2, 150_000, "moments"),  # of two not much is lost, and cut residuals cost more
+        ("1", 1, 2_000, "objective"),
+        ("1", 1, 5_000, "moments"),
+    ],
+)
+def test_auto_compares_what_both_methods_add(epsilon, axes, n, method):
+    domain = Domain(tuple(Axis(f"x{i}", 0.0, 1.0) for i in range(axes)))
+    schema = RecordSchema(domain, response=Response("y", 0.0, 9.0))
+    learner = RidgeRegression().for_rows(schema, n, dbern.Budget.parse(epsilon))
+    assert learner.method == method
 
 
 @pytest.mark.parametrize("key", [{"constant": 0.0}, {"shards": 3}])

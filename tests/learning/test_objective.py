@@ -152,6 +152,23 @@ def test_a_certificate_bounds_the_distance_of_any_state():
         assert np.linalg.norm(state - exact) <= bound
 
 
+def test_a_certificate_counts_what_floats_hide_of_a_gradient():
+    """Where predictions are far from labels nothing bends, and the gradient is the distance."""
+    rng, hidden = np.random.default_rng(21), 0
+    features = np.column_stack([rng.uniform(0.9, 1, (60, 2)), np.full(60, 1.5)])
+    labels = rng.integers(0, 2, 60).astype(float)
+    for _ in range(200):
+        state = rng.uniform(20, 30, (1, 3))
+        shares = 1 / (1 + np.exp(-(features @ state[0]).astype(np.longdouble)))
+        slopes = (shares - (labels == 0)) @ features.astype(np.longdouble)
+        b = (-slopes - state / np.longdouble(RISK.weight)).astype(float)
+        exact = np.linalg.norm((state + RISK.weight * (slopes + b)).astype(float))
+        computed = np.linalg.norm(problem(RISK, features, labels, b).gradient(state))
+        assert exact <= RISK.certified(float(np.linalg.norm(state)), float(computed))
+        hidden += computed < exact
+    assert hidden > 20
+
+
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("labels", ["none", "one class", "separable"])
 def test_databases_without_a_minimizer_of_their_own_have_one(labels, solve):

@@ -210,16 +210,29 @@ def test_beyond_the_largest_norm_of_b_nothing_is_kept_of_any_minimizer():
         assert not RISK.kept(found).any()
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale):
+@pytest.mark.parametrize("outputs", [1, 4])
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e7])
+def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale, outputs):
     """Without records the minimizer is ``-a b``: of a wide law that is off by what digits miss."""
-    risk = replace(RISK, scale=scale)
+    risk = replace(RISK, loss=Softmax(outputs), scale=scale)
     law, rng = risk.laws[0], np.random.default_rng(8)
     b, largest = risk.drawn(KeyStream(bytes(32), 0))
     assert largest < 1.01 * risk.largest
     off = law.error(1.01 * risk.largest) * rng.choice([-1, 1], b.shape) * np.array(risk.radii)
     apart = np.linalg.norm(risk.weight * off)
-    assert (0.1 if scale > 1 else 0.0) * risk.distance < apart <= risk.distance
+    tight = {1.0: 0.0, 1e4: 0.1, 1e7: 0.9}[scale]
+    assert tight * risk.distance < apart <= risk.distance
+
+
+def test_nothing_is_kept_beyond_the_largest_norm_though_all_records_pull_the_other_way():
+    """Of a narrow law records pull more than what is kept is long."""
+    risk = PerturbedRisk(Softmax(1), 6000, (1.0, 1.0, 1.5), 0.2, 0.01)
+    assert 2 * risk.radius / risk.weight < 0.1 * risk.largest
+    features, counts = np.array([[1.0, 1.0, 1.5]]), np.array([6000.0])
+    for label, sign in ((0.0, 1.0), (1.0, -1.0)):
+        b = sign * 1.01 * risk.largest * np.array([[1.0, 0.0, 0.0]])
+        state = minimized(PerturbedObjective(risk, features, np.array([label]), counts, b))
+        assert not risk.kept(state).any()
 
 
 def test_no_usual_minimizer_is_cut():

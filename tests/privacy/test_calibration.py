@@ -130,6 +130,21 @@ def test_the_slack_of_gaussian_noise_is_needed(eta: Fraction) -> None:
         assert moved > alone.l2_sensitivity_granules_squared
 
 
+@pytest.mark.parametrize(("bound", "eta"), [(2**80, 0), (0, 2**76), (2**80, 2**76)])
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_no_center_of_any_database_leaves_the_grid(law: str, bound: int, eta: int) -> None:
+    """Float errors of all values may be in one; else what a release does would tell of records."""
+    shared, epsilon = (Fraction(1), Fraction(eta), 5), Fraction(10**6)
+    if law == "laplace":
+        noise: LaplaceNoise | GaussianNoise = calibrate_laplace(*shared, epsilon, Fraction(bound))
+        farthest = bound + 5 * eta
+    else:
+        noise = calibrate_gaussian(*shared, epsilon, Fraction(1, 10**6), Fraction(bound))
+        farthest = bound + eta
+    center = to_grid(np.array([float(farthest)]), noise)[0]
+    assert 2**56 < center < 2**62 - 1
+
+
 @given(st.floats(-1e6, 1e6), st.integers(-40, 10))
 def test_to_grid_is_within_half_a_granule(value: float, exponent: int) -> None:
     noise = LaplaceNoise(1, exponent, 1)

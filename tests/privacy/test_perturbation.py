@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +74,37 @@ def test_both_cells_beside_zero_are_drawn_and_cells_are_geometric(monkeypatch):
 def test_what_is_drawn_is_known_to_its_error():
     b, largest = LAW.draw(KeyStream(bytes(32), 5))
     assert abs(np.abs(b / LAW.radii).max() - largest) <= LAW.error(largest) < 1e-8 * LAW.scale
+
+
+@pytest.mark.parametrize("law", [LAW, Perturbation((0.5,) * 6, 4.0, (4, 2))])
+def test_floats_of_what_is_drawn_are_within_its_error(law, monkeypatch):
+    """A twin in fractions; cells are so narrow that roundings alone are left."""
+    monkeypatch.setattr(perturbation, "_CELLS", 1 << 60)
+    blocks = law.blocks or (1,) * len(law.radii)
+    for block in range(20):
+        drawn, largest = law.draw(KeyStream(bytes(32), block))
+        stream = KeyStream(bytes(32), block)
+        face = perturbation._below(len(law.radii), stream)
+        words = stream.words(len(law.radii)).tolist()
+        shares = [Fraction(2 * (word - (1 << 63)) + 1, 1 << 64) for word in words]
+        shares[face] = Fraction(1 if drawn[face] > 0 else -1)
+        exact = []
+        for start, size in zip(np.cumsum([0, *blocks]), blocks, strict=False):
+            own = shares[start : start + size]
+            steps = np.diff(sorted(map(abs, own)), prepend=0) if size > 1 else np.abs(own)
+            exact += [step if share > 0 else -step for step, share in zip(steps, own, strict=True)]
+        values = zip(drawn.tolist(), law.radii, exact, strict=True)
+        errors = [abs(Fraction(b) / Fraction(radius) - share * Fraction(largest))
+                  for b, radius, share in values]  # fmt: skip
+        apart = max(sum(errors[start : start + size]) for start, size in
+                    zip(np.cumsum([0, *blocks]), blocks, strict=False))  # fmt: skip
+        assert 0 < apart <= law.error(largest) < 1e-14 * largest
+
+
+def test_a_word_that_would_favor_a_face_is_drawn_again():
+    words = iter([2**64 - 1, 2**64 - 2])
+    stream = SimpleNamespace(words=lambda count: [next(words)][:count])
+    assert perturbation._below(3, stream) == (2**64 - 2) % 3
 
 
 def test_a_face_is_uniform():

@@ -28,11 +28,12 @@ from dbern.erm.perturbed import (
     CONSTANT,
     MOST_SMOOTH,
     ROUNDED,
+    PerturbedAccumulator,
     PerturbedFunctions,
     _regained,
     _row_weight,
 )
-from dbern.erm.risk import Hinge, Logistic
+from dbern.erm.risk import Hinge, Huber, Logistic
 from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -166,6 +167,20 @@ def test_nothing_is_solved_without_the_key():
         part.begin(np.zeros(part.shape, np.int64), SALT, 0).finish()
 
 
+def test_the_key_of_the_linear_term_is_that_of_key_and_name():
+    (part,) = (
+        plan_files(spec_of({"method": "objective"}), ())
+        .counters(spec_of({"method": "objective"}))
+        .parts
+    )
+    model = replace(part.functions.model, name="another")
+    other = replace(part, functions=replace(part.functions, model=model))
+    secrets = {each.with_key(key).secret for each in (part, other) for key in (KEY, SALT)}
+    assert len(secrets) == 4
+    assert not any(key in secrets for key in (KEY, SALT))
+    assert repr(part.with_key(KEY)) == repr(part)
+
+
 LOGISTIC = Logistic()
 
 
@@ -227,6 +242,39 @@ def test_noise_hides_the_rounding_of_what_is_kept(monkeypatch):
     for norm in (1, 2):
         moved = charged.sensitivity(Entries(charged.size), norm).value / 50
         assert 0.5 * moved < max(np.linalg.norm(move.ravel(), norm) for move in apart) <= moved
+
+
+def test_values_and_their_floats_are_within_what_the_contract_is_told():
+    """All that may be kept, mapped exactly and in floats; a constant's row is the longest."""
+    charged = functions(loss=Huber(0.3, 0.1))
+    charged = replace(charged, radius=20 / 3)
+    errors = PerturbedAccumulator(charged, Entries(3)).errors
+    rng, largest, off = np.random.default_rng(9), 0.0, [0.0, 0.0]
+    longest = np.array([[-1.0, -1.0, CONSTANT]])
+    for direction in (longest, *rng.normal(size=(200, 1, 3))):
+        kept = charged.risk.radius * direction / np.linalg.norm(direction)
+        values = charged.released(kept)[0]
+        x, y, c = map(Fraction, kept[0].tolist())
+        exact = [2 * x, 2 * y, Fraction(CONSTANT) * c - x - y]
+        apart = np.array([float(abs(Fraction(value) - Fraction(charged.radius) * v))
+                          for value, v in zip(values.tolist(), exact, strict=True)])  # fmt: skip
+        off = [max(size, float(np.linalg.norm(apart, i + 1))) for i, size in enumerate(off)]
+        largest = max(largest, float(np.abs(values).max()))
+    assert 0.6 * errors.value_bound < largest <= errors.value_bound
+    for size, bound in zip(off, errors.float_norms, strict=True):
+        assert 0 < size <= bound
+
+
+def test_nothing_is_solved_for_a_linear_term_beyond_what_is_proved(monkeypatch):
+    spec = spec_of({"method": "objective"}, n=300)
+    (part,) = plan_files(spec, ()).counters(spec).with_key(KEY).parts
+    risk = part.functions.risk
+    for times, kept in ((0.9, True), (1.1, False)):
+        b = times * risk.largest * np.array([[1.0, 0.0, 0.0]])
+        monkeypatch.setattr(type(risk), "drawn", lambda *_, b=b: (b, float(b.max())))
+        monkeypatch.setattr(perturbed, "minimized", np.ones_like)
+        monkeypatch.setattr(perturbed, "PerturbedObjective", lambda *given: given[-1])
+        assert part.solved(np.zeros((1, 3)), np.ones(1)).any() == kept
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ _UNLIKELY = 1e-9  # of b, in the certificate
 _MOVED = 2.0
 _TOO_FEW = (
     "data.normalizer: too small beside budget.epsilon for a perturbed objective. Write a larger "
-    'normalizer or epsilon, or method = "weights" under target'
+    "normalizer, or a larger epsilon"
 )
 MOST_SMOOTH = 2.0**20
 _MOST_WEIGHT, _LEAST_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matters is smaller

@@ -94,6 +94,9 @@ def test_another_center_or_scale_never_meets_the_same_noise(project, client):
     ]
     sealed = reservation.__class__(**{**vars(reservation), "seal": b"one"})
     assert len({publishing._noise_key(bytes(32), sealed, each) for each in laws}) == len(laws) > 9
+    assert publishing._noise_key(bytes(range(32)), sealed, law) != publishing._noise_key(
+        bytes(32), sealed, law
+    )
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])

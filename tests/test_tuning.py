@@ -173,10 +173,13 @@ def test_nodes_and_cells_bound_what_lies_between(one):
     )
     largest = np.abs(apart).max()
     assert 0.5 * finer.bound < largest <= finer.factor * finer.bound + finer.loose
-    for column in (0, 200, 400):
-        x = np.full(1000, t[column])
-        at_nodes = told(part, x) * finer.bound
-        assert np.abs(apart[:, column]).max() <= finer.factor * at_nodes + finer.loose
+    times, between = plan.components[1].promise["factor"] / spec.components[0].unit, 0
+    for column in range(0, 401, 8):
+        number, largest = told(part, np.full(1000, t[column])), np.abs(apart[:, column]).max()
+        assert largest <= finer.factor * finer.bound * number + finer.loose
+        assert largest <= times * number + finer.loose
+        between += largest > finer.bound * number + finer.loose
+    assert between > 0
 
 
 @pytest.mark.slow

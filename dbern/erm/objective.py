@@ -265,7 +265,7 @@ class PerturbedRisk:
     ----------
     loss : Softmax or Separate
     n : int
-        The most records there can be.
+        What all records weigh together at most.
     radii : tuple of float
         Bounds on a record's numbers, of one output.
     weight : float
@@ -427,7 +427,7 @@ class PerturbedObjective:
         Places in m lists, and l numbers.
     labels : array (n,)
     counts : array (n,)
-        How many equal records a row stands for.
+        How many equal records a row stands for, times what each weighs.
     b : array (o, p)
     """
 

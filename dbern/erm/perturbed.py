@@ -23,12 +23,17 @@ frequent, and ``d (d + 1) (d + 2) s^2 / (3 v)`` for d numbers of variance v, whi
 between an eighth of their bounds and a fortieth. The parts that make the sum least are in
 proportion to the third roots (`lists_share`).
 
-*Private rows.* Where the number of rows is private floats need a bound on it: the first
-`MOST_TIMES` times the normalizer are kept, in the order of a keyed hash of their content, then of
-the content. A record more changes that for one record at most, which goes for the one that comes;
-so does one that is replaced, as the kept ones of what both databases share make room for one of
-either. So one record, added, removed or replaced, moves the gradient as one that is replaced, and u
-of them as u.
+*Private rows.* Where the number of rows is private floats need a bound on what they weigh: m, which
+is `MOST_TIMES` times the normalizer. Of c rows each weighs ``g(c) = (4 m - 1 - c)/(4 m - 2)`` while
+c is below ``2 m``, and ``m/c`` from ``2 m - 1`` on, so that all together weigh m at most; as many
+as the normalizer weigh a sixteenth less than they would. A row more changes all weights together by
+``c (g(c) - g(c+1)) + g(c+1)``: by ``c/(4 m - 2) + g(c+1) = 1`` below ``2 m - 1``, and by ``2 m/(c +
+1) <= 1`` from there on; u rows, one after another, by u at most. And ``g(c)/g(c+1) <= 1 + 1/(2 m -
+1)``. So `dbern.privacy.perturbation` (*Added*) says what a unit costs that is added or removed:
+half of what b costs for one that is replaced, and ``u p o ln(1 + 1/(2 m - 1))``, which is kept from
+epsilon (`_regained`). One that is replaced is removed, and another added: it costs what it does
+beside a public number of rows, and that. Weights as floats are two roundings off, for which the
+bound on a sum (`PerturbedRisk`) has room: it counts 16 more than there are.
 
 ``W*`` is solved for in the process that releases, which alone has the key of b; the records' exact
 digest makes that key, so that every database has a b of its own. What is kept of it
@@ -72,7 +77,8 @@ from dbern.erm.objective import (
 )
 from dbern.erm.risk import Logistic
 from dbern.erm.spaces import LinearFeatures
-from dbern.privacy.keystream import KeyStream, content_words, subkey
+from dbern.errors import SpecError
+from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -86,15 +92,36 @@ ROUNDED = Fraction(1, 128)
 _VARIANCE = 0.25 * 0.05  # of typical and of narrow numbers in [-1, 1], their deviations' product
 
 MOST_TIMES = 4
+"""Of the normalizer: what all rows weigh together at most where their number is private."""
 _COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
 _UNLIKELY = 1e-9  # of b, in the certificate
 _MOVED = 2.0
+_TOO_FEW = (
+    "data.normalizer: too small beside budget.epsilon for a perturbed objective. Write a larger "
+    "normalizer, or a larger epsilon"
+)
 MOST_SMOOTH = 2.0**20
 _MOST_WEIGHT, _LEAST_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matters is smaller
 
 
 def _most(model: LinearFunctions, n: int) -> int:
     return MOST_TIMES * n if model.protection.private_rows else n
+
+
+def _row_weight(rows: float, most: int) -> float:
+    """Return g of so many rows, whose weights sum to `most` at most: see the module.
+
+    Examples
+    --------
+    >>> _row_weight(1, 400), _row_weight(799, 400) == 400 / 799, _row_weight(4000, 400)
+    (1.0, True, 0.1)
+    """
+    return (4 * most - 1 - rows) / (4 * most - 2) if rows < 2 * most else most / rows
+
+
+def _regained(rows: int, numbers: int, most: int) -> Fraction:
+    """Bound ``u p o ln(1 + 1/(2 m - 1))``: what other rows' larger weights cost, see the module."""
+    return Fraction(rows * numbers, 2 * most - 1)
 
 
 def listed_noise(lists: tuple[int, ...]) -> int:
@@ -177,12 +204,16 @@ class PerturbedFunctions:
         rows = model.protection.unit.max_contributions
         trace, rank = rows * loss.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
-        weight = min(
-            weight, _MOST_WEIGHT, MOST_SMOOTH / (_most(model, n) * square * loss.curvature)
-        )
-        left = epsilon * (1 - ROUNDED - determinant)
+        most, protection = _most(model, n), model.protection
+        weight = min(weight, _MOST_WEIGHT, MOST_SMOOTH / (most * square * loss.curvature))
+        charge = epsilon * (1 - ROUNDED)
+        if protection.private_rows:
+            charge -= _regained(rows, (model.space.dimensions + 1) * loss.outputs, most)
+        left = (charge - epsilon * determinant) * (2 if protection.added else 1)
         if loss.tied:
-            left = tied_charge(epsilon * (1 - ROUNDED), weight, rows, rank, square)
+            left = tied_charge(charge, weight, rows, rank, square, protection.added)
+        if left <= 0:
+            raise SpecError(_TOO_FEW)
         listed = lists_share(len(domain.numbers), domain.blocks)
         parts = [left * (1 - listed), left * listed] if domain.lists else [left]
         moved = _MOVED * loss.entry
@@ -347,8 +378,7 @@ class PerturbedAccumulator(Accumulator):
         """Begin to gather all records."""
         del index
         width = self.functions.model.domain.dimensions + 1
-        rows, most = self.functions.model.rows, self.functions.risk.n
-        return _Whole(state, rows, self.solved, salt, 1, 1, 0, width=width, most=most)
+        return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """Return what is kept of the minimizer, from the distinct records in sorted order."""
@@ -363,6 +393,8 @@ class PerturbedAccumulator(Accumulator):
         codes, numbers = self.functions.model.domain.parted(rows[:, :-1])
         features = np.column_stack([codes, 2.0 * numbers - 1.0, np.full(len(rows), CONSTANT)])
         labels = risk.loss.labels(rows[:, -1])
+        if self.functions.model.protection.private_rows:
+            counts = counts * _row_weight(float(counts.sum()), risk.n)
         state = minimized(PerturbedObjective(risk, features, labels, counts, b))
         return np.rint(np.ldexp(risk.kept(state), self.functions.bits)).astype(np.int64)
 
@@ -375,24 +407,15 @@ class PerturbedAccumulator(Accumulator):
 
 @dataclass
 class _Whole(Gathering):
-    """All records, or the most there may be; solved for where there are none, too."""
+    """All records; solved for where there are none, too."""
 
     width: int = 0
-    most: int = 0
 
     def finish(self) -> None:
         """Solve."""
         rows = self.merged()
-        rows = np.zeros((0, self.width + 2)) if rows is None else self._kept_of(rows)
+        rows = np.zeros((0, self.width + 2)) if rows is None else rows
         self.state += self.solved(rows[:, 1:-1], rows[:, -1])
-
-    def _kept_of(self, rows: FloatArray) -> FloatArray:
-        if rows[:, -1].sum() <= self.most:
-            return rows
-        order = np.argsort(content_words(rows[:, 1:-1], self.salt), kind="stable")
-        counts = rows[order, -1]
-        rows[order, -1] = np.clip(self.most - (np.cumsum(counts) - counts), 0, counts)
-        return rows[rows[:, -1] > 0]
 
 
 def restored(

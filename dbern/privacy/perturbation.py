@@ -37,6 +37,19 @@ gradients oppose, beside no others. The function is concave in p, so that its ta
 bounds its maximum; it is taken next to the maximum (`_tied`), and nothing is lost. Where ``a u R^2
 <= u beta`` the maximum is at p = 1, and the Jacobian costs nothing.
 
+*Added.* Let a unit be added or removed: rows, at most u, beside c others. Let every row weigh g,
+which falls with how many there are, ``g'`` with the unit, so that no unit changes all weights
+together by more than u: ``c (g - g') + v g' <= v`` for v rows that are added. Then the gradient
+moves by ``u M`` at most, M what one row of weight 1 pulls, where replacing a unit moves it by twice
+that. Adding bends as replacing does, as no other row weighs more. Removing bends nothing away that
+counts, but others weigh more: ``det(g H + 1/a) <= (g/g')^k det(g' H + 1/a)``, k all coordinates of
+w, so that it costs ``k ln(g/g')``. *Tied*, with p the mean slope of u rows (0 of those that are
+fewer), adding moves the gradient by ``u q`` at most, ``q = g' p + e``, ``e = c (g - g')/u <= 1 -
+g'``. What the unit bends has a trace of ``R^2 u g' p (1 - p)`` at most, and that is at most ``R^2 u
+q (1 - q)``: which is concave in e, and at its ends, ``g' p (1 - g' p)`` and ``g' (1 - p) (1 - g' (1
+- p))`` for ``q (1 - q)``, no less. So the logarithm is at most the maximum above less ``u beta``,
+and of the other direction at most ``u beta + k ln(g/g')``.
+
 The law of b has the density ``exp(-max_j |b_j| / (R_j scale))`` up to a factor. All gradients that
 one record can have fill the box ``prod [-R_j, R_j]``, so this is the norm that they leave least
 noise in; independent Laplace coordinates would be 1.8 to 2.5 times as wide. Its largest coordinate,
@@ -106,7 +119,9 @@ def penalty_weight(epsilon: Fraction, trace: float, rank: int, square: float) ->
     return grown * rank / (trace * square) / _OUTWARD
 
 
-def tied_charge(epsilon: Fraction, weight: float, rows: int, rank: int, square: float) -> Fraction:
+def tied_charge(
+    epsilon: Fraction, weight: float, rows: int, rank: int, square: float, added: bool = False
+) -> Fraction:
     """Return ``2 u beta``, the largest for which a tied loss spends at most epsilon in all.
 
     It is what `Perturbation.for_budget` shares among the laws of b, rounded down: all of epsilon
@@ -116,18 +131,23 @@ def tied_charge(epsilon: Fraction, weight: float, rows: int, rank: int, square: 
     ----------
     weight, rows, rank, square : float, int, int, float
         a, u, r and ``R^2`` of the module.
+    added : bool
+        Whether units are added or removed, not replaced: it is then about twice as large.
 
     Examples
     --------
     >>> a = penalty_weight(Fraction(1, 2), 0.25, 1, 3.0)
     >>> round(float(tied_charge(Fraction(1), a, 1, 1, 3.0)), 3)
     0.645
+    >>> round(float(tied_charge(Fraction(1), a, 1, 1, 3.0, added=True)), 3)
+    1.608
     """
     curved, most = weight * rows * square / rank, float(epsilon) / _OUTWARD
-    low, high = 0.0, most / 2
+    low, high = 0.0, most if added else most / 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _tied(middle, rank, curved) <= most else (low, middle)
+        spent = _tied(middle, rank, curved) - (middle if added else 0.0)
+        low, high = (middle, high) if spent <= most else (low, middle)
     return 2 * Fraction(low)
 
 

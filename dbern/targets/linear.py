@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
@@ -126,11 +127,13 @@ class Classifier:
         perturbed = self.method == "objective" or bool(domain.lists)
         perturbed |= self.method == "auto" and able and usual and n <= MOST_ROWS
         found: list[tuple[tuple[float, float], Measurement]] = []
-        if perturbed:
-            functions = self._perturbed(n, charge.epsilon)
-            risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
-            found.append((risk, functions.measurement()))
-        if not perturbed or (self.method == "auto" and small and not domain.lists):
+        optional = self.method == "auto" and not domain.lists
+        with suppress(SpecError) if optional else nullcontext():  # too few rows for an objective
+            if perturbed:
+                functions = self._perturbed(n, charge.epsilon)
+                risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
+                found.append((risk, functions.measurement()))
+        if not found or (self.method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
             found.append((risk, model.measurement()))
         risk, best = min(found, key=lambda one: one[0])

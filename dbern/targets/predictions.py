@@ -421,7 +421,7 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
     risk, functions = functions.risk, replace(functions, radius=1.0)
     constants = np.full(len(typical.unit), CONSTANT)
     features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
-    rows, labels, counts = typical.weighed(features, risk.n)
+    rows, labels, counts = typical.weighed(features, functions.model.n)
     found = []
     for draw in range(FEW):
         b = risk.drawn(public_stream("predicted", draw))[0]

@@ -152,6 +152,23 @@ def test_a_certificate_bounds_the_distance_of_any_state():
         assert np.linalg.norm(state - exact) <= bound
 
 
+def test_a_certificate_counts_what_floats_hide_of_a_gradient():
+    """Where predictions are far from labels nothing bends, and the gradient is the distance."""
+    rng, hidden = np.random.default_rng(21), 0
+    features = np.column_stack([rng.uniform(0.9, 1, (60, 2)), np.full(60, 1.5)])
+    labels = rng.integers(0, 2, 60).astype(float)
+    for _ in range(200):
+        state = rng.uniform(20, 30, (1, 3))
+        shares = 1 / (1 + np.exp(-(features @ state[0]).astype(np.longdouble)))
+        slopes = (shares - (labels == 0)) @ features.astype(np.longdouble)
+        b = (-slopes - state / np.longdouble(RISK.weight)).astype(float)
+        exact = np.linalg.norm((state + RISK.weight * (slopes + b)).astype(float))
+        computed = np.linalg.norm(problem(RISK, features, labels, b).gradient(state))
+        assert exact <= RISK.certified(float(np.linalg.norm(state)), float(computed))
+        hidden += computed < exact
+    assert hidden > 20
+
+
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("labels", ["none", "one class", "separable"])
 def test_databases_without_a_minimizer_of_their_own_have_one(labels, solve):
@@ -193,16 +210,29 @@ def test_beyond_the_largest_norm_of_b_nothing_is_kept_of_any_minimizer():
         assert not RISK.kept(found).any()
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale):
+@pytest.mark.parametrize("outputs", [1, 4])
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e7])
+def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale, outputs):
     """Without records the minimizer is ``-a b``: of a wide law that is off by what digits miss."""
-    risk = replace(RISK, scale=scale)
+    risk = replace(RISK, loss=Softmax(outputs), scale=scale)
     law, rng = risk.laws[0], np.random.default_rng(8)
     b, largest = risk.drawn(KeyStream(bytes(32), 0))
     assert largest < 1.01 * risk.largest
     off = law.error(1.01 * risk.largest) * rng.choice([-1, 1], b.shape) * np.array(risk.radii)
     apart = np.linalg.norm(risk.weight * off)
-    assert (0.1 if scale > 1 else 0.0) * risk.distance < apart <= risk.distance
+    tight = {1.0: 0.0, 1e4: 0.1, 1e7: 0.9}[scale]
+    assert tight * risk.distance < apart <= risk.distance
+
+
+def test_nothing_is_kept_beyond_the_largest_norm_though_all_records_pull_the_other_way():
+    """Of a narrow law records pull more than what is kept is long."""
+    risk = PerturbedRisk(Softmax(1), 6000, (1.0, 1.0, 1.5), 0.2, 0.01)
+    assert 2 * risk.radius / risk.weight < 0.1 * risk.largest
+    features, counts = np.array([[1.0, 1.0, 1.5]]), np.array([6000.0])
+    for label, sign in ((0.0, 1.0), (1.0, -1.0)):
+        b = sign * 1.01 * risk.largest * np.array([[1.0, 0.0, 0.0]])
+        state = minimized(PerturbedObjective(risk, features, np.array([label]), counts, b))
+        assert not risk.kept(state).any()
 
 
 def test_no_usual_minimizer_is_cut():

@@ -98,6 +98,14 @@ def test_no_neighbor_moves_the_function_further_than_r(loss, kernel):
     check(loss, kernel, cost=0.7, shards=1)
 
 
+@pytest.mark.parametrize("cost", [0.3, 8.0])
+def test_r_is_in_proportion_to_the_cost_of_a_loss(cost):
+    assert check("hinge", "gaussian", cost, shards=1) > 0.5
+    assert risk_of("hinge", "gaussian", 2 * cost, N).sensitivity == pytest.approx(
+        2 * risk_of("hinge", "gaussian", cost, N).sensitivity
+    )
+
+
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 def test_no_neighbor_moves_the_mean_of_shards_further_than_r(loss):
     check(loss, "gaussian", cost=0.7, shards=3)

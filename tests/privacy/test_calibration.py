@@ -12,14 +12,20 @@ from hypothesis import strategies as st
 
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import tail
-from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, floor_log2
+from dbern.privacy.calibration import (
+    GaussianNoise,
+    LaplaceNoise,
+    calibrate_gaussian,
+    calibrate_laplace,
+    floor_log2,
+)
 from dbern.privacy.mechanism import to_grid
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
 etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)
 
 
-def centers(values: list[Fraction], noise: LaplaceNoise) -> list[int]:
+def centers(values: list[Fraction], noise: LaplaceNoise | GaussianNoise) -> list[int]:
     return [round(value / noise.granularity) for value in values]
 
 
@@ -87,6 +93,56 @@ def test_the_slack_is_needed(eta: Fraction) -> None:
     if eta:
         assert moved > math.ceil(l1 / g + coefficients), "and without eta's part it does too"
     assert moved <= noise.l1_sensitivity_granules
+
+
+@given(positive, etas, st.integers(1, 10**6), positive)
+def test_the_squared_sensitivity_is_that_of_the_euclidean_norm(
+    l2: Fraction, eta: Fraction, coefficients: int, bound: Fraction
+) -> None:
+    """D is the largest integer up to ``(A + sqrt(cN))^2``, ``A = (Delta2 + 2 eta) / g``."""
+    noise = calibrate_gaussian(l2, eta, coefficients, Fraction(1), Fraction(1, 10**6), bound)
+    length = (l2 + 2 * eta) / noise.granularity
+    squared = noise.l2_sensitivity_granules_squared
+
+    def reached(integer: int) -> bool:
+        excess = integer - length**2 - coefficients
+        return excess <= 0 or excess**2 <= 4 * length**2 * coefficients
+
+    assert reached(squared)
+    assert not reached(squared + 1)
+
+
+@pytest.mark.parametrize("eta", [Fraction(0), Fraction(1, 300)])
+def test_the_slack_of_gaussian_noise_is_needed(eta: Fraction) -> None:
+    """As for Laplace noise: all values of one database are rounded down, and of the other up."""
+    size, charge = 25, (Fraction(1), Fraction(1, 10**6))
+    exact = Fraction(5 * 10246, 10240)  # in the Euclidean norm: a fifth of it in each value
+    noise = calibrate_gaussian(exact, 5 * eta, size, *charge, Fraction(10))
+    g = noise.granularity
+    low = [g * Fraction(49, 100) - eta] * size
+    high = [g * Fraction(49, 100) + exact / 5 + eta] * size
+    pairs = zip(centers(low, noise), centers(high, noise), strict=True)
+    moved = sum((a - b) ** 2 for a, b in pairs)
+    assert moved > math.ceil(exact / g) ** 2, "without slack this pair is farther apart"
+    assert moved <= noise.l2_sensitivity_granules_squared
+    if eta:
+        alone = calibrate_gaussian(exact, 5 * eta / 2, size, *charge, Fraction(10))
+        assert moved > alone.l2_sensitivity_granules_squared
+
+
+@pytest.mark.parametrize(("bound", "eta"), [(2**80, 0), (0, 2**76), (2**80, 2**76)])
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_no_center_of_any_database_leaves_the_grid(law: str, bound: int, eta: int) -> None:
+    """Float errors of all values may be in one; else what a release does would tell of records."""
+    shared, epsilon = (Fraction(1), Fraction(eta), 5), Fraction(10**6)
+    if law == "laplace":
+        noise: LaplaceNoise | GaussianNoise = calibrate_laplace(*shared, epsilon, Fraction(bound))
+        farthest = bound + 5 * eta
+    else:
+        noise = calibrate_gaussian(*shared, epsilon, Fraction(1, 10**6), Fraction(bound))
+        farthest = bound + eta
+    center = to_grid(np.array([float(farthest)]), noise)[0]
+    assert 2**56 < center < 2**62 - 1
 
 
 @given(st.floats(-1e6, 1e6), st.integers(-40, 10))

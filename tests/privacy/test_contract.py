@@ -74,6 +74,15 @@ def test_half_the_budget_is_half_of_both_parameters():
     assert law_of(contract(fraction=Fraction(1, 2)), PURE).epsilon <= Fraction(1, 2)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "covered"),
+    [("1", "1e-6", True), ("0.5", "0", True), ("1.1", "1e-6", False), ("1", "2e-6", False),
+     ("1.1", "0", False), ("0.5", "2e-6", False)],
+)  # fmt: skip
+def test_a_budget_covers_what_is_no_more_in_either_parameter(epsilon, delta, covered):
+    assert APPROXIMATE.covers(Budget.parse(epsilon, delta)) is covered
+
+
 def test_the_norm_is_the_law():
     assert isinstance(law_of(contract(1), PURE), LaplaceNoise)
     assert isinstance(law_of(contract(2), APPROXIMATE), GaussianNoise)

@@ -17,7 +17,7 @@ from scipy import stats
 
 from dbern.errors import IntegrityError
 from dbern.privacy import gaussian
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.gaussian import discrete_gaussian
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.laplace import SignedNoise
@@ -235,8 +235,8 @@ def test_privatize_draws_the_block_of_the_twin_and_slices_change_nothing() -> No
 
 
 def test_laws_share_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys: dict[str, set[bytes]] = {"laplace": set(), "discrete-gaussian": set()}
-    for law in (LAW, LaplaceNoise(41965, -21, 41965)):
+    keys: dict[str, set[bytes]] = {"laplace": set(), "k-norm": set(), "discrete-gaussian": set()}
+    for law in (LAW, LaplaceNoise(41965, -21, 41965), KNormNoise(41965, -21, 41965, values=5)):
 
         def recorded(key: bytes, block: int, kind: str = law.kind) -> KeyStream:
             keys[kind].add(key)
@@ -245,7 +245,7 @@ def test_laws_share_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dbern.privacy.mechanism.KeyStream", recorded)
         privatize(np.zeros(5, np.int64), 0, law, KEY, "density")
     assert all(len(found) == 1 for found in keys.values())
-    assert not keys["laplace"] & keys["discrete-gaussian"]
+    assert len(set.union(*keys.values())) == 3
 
 
 def test_centers_are_refused_and_rounded_as_for_laplace() -> None:

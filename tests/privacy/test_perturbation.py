@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
 from dbern.erm.objective import LISTED, PerturbedRisk, Separate, Softmax
+from dbern.erm.perturbed import _regained, _row_weight
 from dbern.erm.risk import Hinge, Huber
 from dbern.privacy import perturbation
 from dbern.privacy.keystream import KeyStream
@@ -72,6 +74,37 @@ def test_both_cells_beside_zero_are_drawn_and_cells_are_geometric(monkeypatch):
 def test_what_is_drawn_is_known_to_its_error():
     b, largest = LAW.draw(KeyStream(bytes(32), 5))
     assert abs(np.abs(b / LAW.radii).max() - largest) <= LAW.error(largest) < 1e-8 * LAW.scale
+
+
+@pytest.mark.parametrize("law", [LAW, Perturbation((0.5,) * 6, 4.0, (4, 2))])
+def test_floats_of_what_is_drawn_are_within_its_error(law, monkeypatch):
+    """A twin in fractions; cells are so narrow that roundings alone are left."""
+    monkeypatch.setattr(perturbation, "_CELLS", 1 << 60)
+    blocks = law.blocks or (1,) * len(law.radii)
+    for block in range(20):
+        drawn, largest = law.draw(KeyStream(bytes(32), block))
+        stream = KeyStream(bytes(32), block)
+        face = perturbation._below(len(law.radii), stream)
+        words = stream.words(len(law.radii)).tolist()
+        shares = [Fraction(2 * (word - (1 << 63)) + 1, 1 << 64) for word in words]
+        shares[face] = Fraction(1 if drawn[face] > 0 else -1)
+        exact = []
+        for start, size in zip(np.cumsum([0, *blocks]), blocks, strict=False):
+            own = shares[start : start + size]
+            steps = np.diff(sorted(map(abs, own)), prepend=0) if size > 1 else np.abs(own)
+            exact += [step if share > 0 else -step for step, share in zip(steps, own, strict=True)]
+        values = zip(drawn.tolist(), law.radii, exact, strict=True)
+        errors = [abs(Fraction(b) / Fraction(radius) - share * Fraction(largest))
+                  for b, radius, share in values]  # fmt: skip
+        apart = max(sum(errors[start : start + size]) for start, size in
+                    zip(np.cumsum([0, *blocks]), blocks, strict=False))  # fmt: skip
+        assert 0 < apart <= law.error(largest) < 1e-14 * largest
+
+
+def test_a_word_that_would_favor_a_face_is_drawn_again():
+    words = iter([2**64 - 1, 2**64 - 2])
+    stream = SimpleNamespace(words=lambda count: [next(words)][:count])
+    assert perturbation._below(3, stream) == (2**64 - 2) % 3
 
 
 def test_a_face_is_uniform():
@@ -286,6 +319,87 @@ def test_a_tied_loss_spends_its_epsilon_and_no_more(epsilon, share, rows, rank):
 def test_what_a_tied_loss_spends_is_bounded_from_above_and_closely(along, curved, rank):
     bound, found = perturbation._tied(along, rank, curved), largest_spent(along, rank, curved)
     assert found <= bound <= found * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", ["0.01", "1", "30"])
+@pytest.mark.parametrize(("rows", "rank"), [(1, 1), (9, 4)])
+def test_what_is_added_pulls_once_and_costs_its_epsilon(epsilon, rows, rank):
+    charge, square = Fraction(epsilon), 7.25
+    weight = penalty_weight(charge / 3, 0.25 * rows, rank, square)
+    moved = tied_charge(charge, weight, rows, rank, square, added=True)
+    along = float(moved) / 2
+    spent = largest_spent(along, rank, weight * rows * square / rank) - along
+    assert (1 - 1e-9) * float(charge) < spent <= float(charge)
+    assert moved >= 2 * tied_charge(charge, weight, rows, rank, square)
+
+
+PRIVATE = [  # loss, labels, rows of a unit, most, epsilon of b and of the Jacobian
+    (Softmax(1), (0.0, 1.0), 1, 3, "1", "0.5"), (Softmax(1), (0.0, 1.0), 1, 20, "0.5", "0.05"),
+    (Softmax(1), (0.0, 1.0), 3, 12, "1", "0.5"), (Softmax(2), (0.0, 1.0, 2.0), 1, 6, "0.5", "0.5"),
+    (Softmax(2), (0.0, 1.0, 2.0), 2, 20, "1", "0.2"),
+    (Separate(Hinge(0.5)), (-1.0, 1.0), 1, 6, "0.5", "0.25"),
+    (Separate(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0), 2, 8, "1", "0.5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("loss", "labels", "rows", "most", "pulled", "bent"), PRIVATE)
+@pytest.mark.parametrize("replaced", [False, True])
+def test_no_added_unit_parts_densities_by_more_than_is_charged(
+    loss, labels, rows, most, pulled, bent, replaced
+):
+    """Beside any number of other rows, below the most that weigh in full and far above it."""
+    radii, square = (1.0, 1.5), 1 + 1.5**2
+    rank, rest = min(rows, 2) * loss.outputs, float(_regained(rows, 2 * loss.outputs, most))
+    weight = penalty_weight(Fraction(bent), rows * loss.trace, rank, square)
+    moved = Fraction(pulled) * (1 if replaced else 2)
+    charge = Fraction(pulled) + Fraction(bent)
+    if loss.tied:
+        moved = tied_charge(charge, weight, rows, rank, square, not replaced)
+    law = Perturbation.for_budget(radii * loss.outputs, 2.0 * rows * loss.entry, moved)
+    rng, worst, unbent = np.random.default_rng(41), [0.0, 0.0], 0.0
+    known = list(itertools.product([np.array([z, 1.5]) for z in (-1.0, 0.2, 1.0)], labels))
+
+    def terms(state, records):
+        """Gradients and Hessians of records, together."""
+        gradients, hessian = np.zeros_like(state), np.zeros((state.size, state.size))
+        for features, label in records:
+            prediction, own = (state @ features)[None], np.array([label])
+            gradients += loss.derivative(own, prediction)[0][:, None] * features
+            second = loss.second(own, prediction)[0]
+            hessian += np.kron(second, np.outer(features, features))
+        return gradients, hessian
+
+    def log_density(state, others, unit, count):
+        """Its two terms: of what bends, and of b."""
+        g = _row_weight(count, most)
+        b = g * (others[0] + unit[0]) + state / weight
+        bending = g * (others[1] + unit[1]) + np.eye(state.size) / weight
+        size = float(np.abs(b.ravel() / law.radii).max())
+        return np.linalg.slogdet(bending)[1], -size / law.scale
+
+    units = [[], *([record] * count for record in known for count in {1, rows})]
+    units += [[known[i] for i in rng.integers(0, len(known), rows)] for _ in range(6)]
+    counts = sorted({0, 1, 2, most, *range(2 * most - 2, 2 * most + 1), 4 * most - 3, 4 * most - 2})
+    for size, count in itertools.product((0.0, 0.4, 4.0, 40.0), counts):
+        for _ in range(3):
+            state = size * rng.normal(size=(loss.outputs, 2))
+            which = rng.choice(len(known), count, p=rng.dirichlet(np.full(len(known), 0.3)))
+            others = terms(state, [known[i] for i in which])
+            both = np.array([log_density(state, others, terms(state, unit), count + len(unit))
+                             for unit in units])  # fmt: skip
+            logs, unbent = both.sum(axis=1), max(unbent, float((both[0] - both).max(axis=0)[0]))
+            if replaced:
+                worst = [max(worst[0], np.ptp(logs)), 0.0]
+            else:
+                apart = logs - logs[0]
+                worst = [max(worst[0], apart.max()), max(worst[1], -apart.min())]
+    assert unbent <= rest
+    if replaced:
+        assert worst[0] <= float(charge) + rest
+    else:
+        assert max(worst) <= float(charge)
+        assert worst[1] <= float(moved) / 2 + rest
+    assert max(worst) > 0.4 * float(charge)
 
 
 def tied_ratio(state, record, other, risk) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,13 +21,23 @@ from dbern.bernstein.reproducing import Linear
 from dbern.cluster.connection import Threads
 from dbern.counting.kernel_sums import BySign
 from dbern.data.domain import Axis, Column, Domain
+from dbern.erm import perturbed
 from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import LISTED
-from dbern.erm.perturbed import CONSTANT, MOST_SMOOTH, ROUNDED, PerturbedFunctions
-from dbern.erm.risk import Hinge, Logistic
+from dbern.erm.perturbed import (
+    CONSTANT,
+    MOST_SMOOTH,
+    ROUNDED,
+    PerturbedAccumulator,
+    PerturbedFunctions,
+    _regained,
+    _row_weight,
+)
+from dbern.erm.risk import Hinge, Huber, Logistic
 from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
+from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
 from dbern.releasing import run as releasing
 from dbern.strategies.base import Entries, Slab
@@ -119,24 +130,33 @@ def test_integers_do_not_depend_on_order_batches_or_where_the_plan_was(monkeypat
 
 
 def test_the_linear_term_is_a_function_of_the_key_and_of_the_very_records(monkeypatch):
+    """A record that is there twice in place of another is another database, too."""
     spec = spec_of({"method": "objective"}, n=300)
-    plan = plan_files(spec, ())
+    changes = ({"epsilon": "1.5"}, {"target": {"method": "objective", "C": 5.0}})  # other constants
+    specs = [spec_of(**{"target": {"method": "objective"}, "n": 300, **each}) for each in changes]
+    plan, *plans = [plan_files(each, ()) for each in (spec, *specs)]
     drawn = []
     original = Perturbation.draw
 
     def recorded(self, stream):
         b, largest = original(self, stream)
-        drawn.append(b)
+        drawn.append((b, self.scale))
         return b, largest
 
     monkeypatch.setattr(Perturbation, "draw", recorded)
     one, other = table(300), table(300)
     other["x"][7] = np.nextafter(other["x"][7], 1)
-    for columns, key in ((one, KEY), (one, KEY), (other, KEY), (one, SALT)):
+    twice = [{name: column[[0, i, *range(1, 299)]] for name, column in one.items()} for i in (0, 1)]
+    flipped = {**one, "label": np.where(np.arange(300) == 7, 1 - one["label"], one["label"])}
+    for columns, key in ((one, KEY), (one, KEY), (other, KEY), (one, SALT), (flipped, KEY),
+                         (twice[0], KEY), (twice[1], KEY)):  # fmt: skip
         solved(plan, spec, columns, key)
-    assert (drawn[0] == drawn[1]).all()
-    assert (drawn[0] != drawn[2]).all()
-    assert (drawn[0] != drawn[3]).all()
+    for plan, spec in zip(plans, specs, strict=True):
+        solved(plan, spec, one)
+    (first, scale), (again, _), *others = drawn
+    assert (first == again).all()
+    for (b, size), (other, larger) in itertools.combinations([(first, scale), *others], 2):
+        assert (b / size != other / larger).all()
 
 
 def test_nothing_is_solved_without_the_key():
@@ -145,6 +165,20 @@ def test_nothing_is_solved_without_the_key():
     (part,) = plan.counters(spec).parts
     with pytest.raises(ValueError, match="release's key"):
         part.begin(np.zeros(part.shape, np.int64), SALT, 0).finish()
+
+
+def test_the_key_of_the_linear_term_is_that_of_key_and_name():
+    (part,) = (
+        plan_files(spec_of({"method": "objective"}), ())
+        .counters(spec_of({"method": "objective"}))
+        .parts
+    )
+    model = replace(part.functions.model, name="another")
+    other = replace(part, functions=replace(part.functions, model=model))
+    secrets = {each.with_key(key).secret for each in (part, other) for key in (KEY, SALT)}
+    assert len(secrets) == 4
+    assert not any(key in secrets for key in (KEY, SALT))
+    assert repr(part.with_key(KEY)) == repr(part)
 
 
 LOGISTIC = Logistic()
@@ -157,12 +191,13 @@ def functions(epsilon=Fraction(1), n=50, share=Fraction(1, 2), loss=LOGISTIC) ->
     return PerturbedFunctions.for_budget(model, n, epsilon, share)
 
 
-def spent_by(risk, square, rows=1, rank=1) -> float:
+def spent_by(risk, square, rows=1, rank=1, added=False) -> float:
     """What linear terms and Jacobian of two classes cost: slopes and curvatures are tied."""
     scales = [one for one in (risk.scale, risk.list_scale) if math.isfinite(one)]
     p = np.linspace(0.0, 1.0, 100_001)
     bent = rank * np.log1p(risk.weight * rows * square / rank * p * (1 - p))
-    return float((rows * (1 + p) * sum(1 / one for one in scales) + bent).max())
+    pulled = rows * (p if added else 1 + p)
+    return float((pulled * sum(1 / one for one in scales) + bent).max())
 
 
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "20"])
@@ -193,6 +228,53 @@ def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
         apart = one.released(step[None]) - one.released(np.zeros((1, 3)))
         most = max(most, float(np.abs(apart).sum()))
     assert 0.5 * moved < most <= moved
+
+
+def test_noise_hides_the_rounding_of_what_is_kept(monkeypatch):
+    """Where steps are coarse: two minimizers at one place, each rounded to a side of its own."""
+    monkeypatch.setattr(perturbed, "MOST_BITS", 12)
+    charged = functions()
+    assert charged.step > 1000 * charged.risk.distance
+    corners = [np.array([signs]) * math.ldexp(0.5, -charged.bits)
+               for signs in itertools.product((-1, 1), repeat=3)]  # fmt: skip
+    released = [charged.released(state) for state in corners]
+    apart = [a - b for a, b in itertools.product(released, repeat=2)]
+    for norm in (1, 2):
+        moved = charged.sensitivity(Entries(charged.size), norm).value / 50
+        assert 0.5 * moved < max(np.linalg.norm(move.ravel(), norm) for move in apart) <= moved
+
+
+def test_values_and_their_floats_are_within_what_the_contract_is_told():
+    """All that may be kept, mapped exactly and in floats; a constant's row is the longest."""
+    charged = functions(loss=Huber(0.3, 0.1))
+    charged = replace(charged, radius=20 / 3)
+    errors = PerturbedAccumulator(charged, Entries(3)).errors
+    rng, largest, off = np.random.default_rng(9), 0.0, [0.0, 0.0]
+    longest = np.array([[-1.0, -1.0, CONSTANT]])
+    for direction in (longest, *rng.normal(size=(200, 1, 3))):
+        kept = charged.risk.radius * direction / np.linalg.norm(direction)
+        values = charged.released(kept)[0]
+        x, y, c = map(Fraction, kept[0].tolist())
+        exact = [2 * x, 2 * y, Fraction(CONSTANT) * c - x - y]
+        apart = np.array([float(abs(Fraction(value) - Fraction(charged.radius) * v))
+                          for value, v in zip(values.tolist(), exact, strict=True)])  # fmt: skip
+        off = [max(size, float(np.linalg.norm(apart, i + 1))) for i, size in enumerate(off)]
+        largest = max(largest, float(np.abs(values).max()))
+    assert 0.6 * errors.value_bound < largest <= errors.value_bound
+    for size, bound in zip(off, errors.float_norms, strict=True):
+        assert 0 < size <= bound
+
+
+def test_nothing_is_solved_for_a_linear_term_beyond_what_is_proved(monkeypatch):
+    spec = spec_of({"method": "objective"}, n=300)
+    (part,) = plan_files(spec, ()).counters(spec).with_key(KEY).parts
+    risk = part.functions.risk
+    for times, kept in ((0.9, True), (1.1, False)):
+        b = times * risk.largest * np.array([[1.0, 0.0, 0.0]])
+        monkeypatch.setattr(type(risk), "drawn", lambda *_, b=b: (b, float(b.max())))
+        monkeypatch.setattr(perturbed, "minimized", np.ones_like)
+        monkeypatch.setattr(perturbed, "PerturbedObjective", lambda *given: given[-1])
+        assert part.solved(np.zeros((1, 3)), np.ones(1)).any() == kept
 
 
 @pytest.mark.parametrize(
@@ -557,42 +639,78 @@ def test_lists_are_refused_with_another_kernel():
 PRIVATE = {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "50"}
 
 
-def kept_of(part, columns):
-    one = part.begin(np.zeros(part.shape, np.int64), SALT, 0)
-    one.add(columns)
-    rows = one._kept_of(one.merged())
-    return {tuple(row[1:-1]): row[-1] for row in rows}
+@pytest.mark.parametrize("most", [1, 2, 40])
+def test_a_row_more_changes_all_weights_together_by_one_at_most(most):
+    """Rows are added one after another, up to many times as many as weigh their most."""
+    weights = [_row_weight(rows, most) for rows in range(1, 12 * most + 3)]
+    moved = [c * (g - after) + after for c, (g, after) in
+             enumerate(itertools.pairwise(weights), start=1)]  # fmt: skip
+    assert weights[0] == 1
+    assert 0.999 < max(moved) <= 1 + 1e-12
+    totals = [c * g for c, g in enumerate(weights, start=1)]
+    assert max(totals) <= most * (1 + 1e-12)
+    assert max(totals) > 0.999 * most
+    grown = max(math.log(g / after) for g, after in itertools.pairwise(weights))
+    assert 0.5 * float(_regained(1, 1, most)) < grown <= float(_regained(1, 1, most))
+    assert _row_weight(most / 4, most) > 15 / 16
 
 
-def test_one_record_more_changes_one_that_is_kept_for_another():
-    spec = spec_of(**PRIVATE)
-    plan = plan_files(spec, ())
-    (part,) = ReleasePlan.from_dict(plan.to_dict()).counters(spec).parts
-    rng = np.random.default_rng(5)
-    columns = {name: rng.integers(0, 9, 230) / 8 for name in "xy"}
-    columns["label"] = rng.integers(0, 2, 230).astype(float)
-    found = []
-    for rows in (*range(190, 231), 0):
-        kept = kept_of(part, {name: column[:rows] for name, column in columns.items()})
-        assert sum(kept.values()) == min(rows, 200) <= part.functions.risk.n
-        found.append(kept)
-    for one, other in itertools.pairwise(found[:-1]):
-        moves = [other.get(row, 0) - one.get(row, 0) for row in {*one, *other}]
-        assert sum(max(move, 0) for move in moves) <= 1
-        assert sum(max(-move, 0) for move in moves) <= 1
-    assert any(found[i] != found[i + 1] for i in range(12, 40))
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_a_unit_of_rows_costs_as_many(rows):
-    unit = {"column": "user", "max_contributions": rows}
-    changes = {"unit": unit, "n": 0, "normalizer": "2000"}
+@pytest.mark.parametrize(("changes", "private"), [(PRIVATE, True), ({"n": 400}, False)])
+def test_a_release_weighs_rows_by_how_many_there_are(changes, private, monkeypatch):
     spec = spec_of({"method": "objective"}, **changes)
-    plan = plan_files(spec, ())
-    (part,) = plan.counters(spec).parts
-    risk, rank = part.functions.risk, min(rows, 3)
-    assert 0.999 < spent_by(risk, 2 + 1.5**2, rows, rank) + float(ROUNDED) <= 1
-    assert risk.n == 4 * 2000
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    weighed = []
+    monkeypatch.setattr(
+        perturbed, "minimized", lambda problem: weighed.append(problem._counts) or 0 * problem.b
+    )
+    columns = table(900)
+    columns |= {name: np.where(np.arange(900) < 9, 0.5, columns[name]) for name in columns}
+    for rows in (50, 400, 900):
+        solved(plan, spec, {name: column[:rows] for name, column in columns.items()})
+        weight = _row_weight(rows, 4 * 50) if private else 1.0
+        assert sorted(weighed.pop()) == [weight] * (rows - 9) + [9 * weight]
+
+
+@pytest.mark.parametrize(
+    ("make", "features", "lists"), [(spec_of, 3, 0), (listed_spec, 8, 2)], ids=["numbers", "lists"]
+)
+@pytest.mark.parametrize("rows", [1, 3, 9])
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
+def test_a_unit_of_rows_costs_as_many(rows, make, features, lists, neighbors):
+    """A listed value is a feature, so that u rows bend as many directions with lists.
+
+    One that is added or removed pulls half as much as one that is replaced.
+    """
+    unit, added = {"column": "user", "max_contributions": rows}, neighbors != "replace-one"
+    spec = make({"method": "objective"}, unit=unit, n=0, normalizer="2000", neighbors=neighbors)
+    (part,) = plan_files(spec, ()).counters(spec).parts
+    assert part.functions.risk.n == 4 * 2000
+    square, rank = 2 + CONSTANT**2 + lists * LISTED**2, min(rows, features)
+    assert part.functions.risk.features == features
+    charged = [(part.functions.risk, 2000)]
+    for share in (Fraction(1, 4), Fraction(3, 4)):  # on the Jacobian
+        model = part.functions.model
+        charged.append((PerturbedFunctions.for_budget(model, 500, Fraction(1), share).risk, 500))
+    for risk, n in charged:
+        rest = float(ROUNDED + _regained(rows, features, 4 * n))
+        assert 0.999 < spent_by(risk, square, rows, rank, added) + rest <= 1
+    machine = replace(part.functions.model, loss=Hinge(1.0))
+    risk = PerturbedFunctions.for_budget(machine, 500, Fraction(1), Fraction(1, 4)).risk
+    along = (1 if added else 2) * rows * (1 / risk.scale + 1 / risk.list_scale)
+    bent = rank * math.log1p(risk.weight * rows * risk.loss.trace * square / rank)
+    assert 0.999 < along + bent + rest <= 1
+
+
+@pytest.mark.parametrize("loss", [LOGISTIC, Hinge(1.0)])
+def test_too_few_rows_for_what_others_weigh_are_refused(loss):
+    """Nothing is left of so small an epsilon, and no law has a scale that is not above zero."""
+    private = Protection(Neighbors.ADD_OR_REMOVE_ONE)
+    model = replace(functions(loss=loss).model, protection=private)
+    with pytest.raises(dbern.SpecError, match=r"data\.normalizer: too small .* Write a larger"):
+        PerturbedFunctions.for_budget(model, 5, Fraction(1, 20), Fraction(1, 4))
+    assert PerturbedFunctions.for_budget(model, 5, Fraction(1), Fraction(1, 4)).risk.scale > 0
+    plan = plan_files(spec_of(**{**PRIVATE, "normalizer": "5"}, epsilon="0.02"), ())
+    assert "shards" in plan.components[0].counting  # of "auto": weights
 
 
 def test_rows_of_a_unit_have_as_many_eigenvalues_as_features_with_lists_too():
@@ -601,7 +719,8 @@ def test_rows_of_a_unit_have_as_many_eigenvalues_as_features_with_lists_too():
     spec = listed_spec({"method": "objective"}, n=0, unit=unit, normalizer="2000")
     (part,) = plan_files(spec, ()).counters(spec).parts
     square = 2 + CONSTANT**2 + 2 * LISTED**2
-    assert 0.999 < spent_by(part.functions.risk, square, 5, 5) + float(ROUNDED) <= 1
+    rest = float(ROUNDED + _regained(5, 8, 4 * 2000))
+    assert 0.999 < spent_by(part.functions.risk, square, 5, 5) + rest <= 1
 
 
 def test_every_database_has_a_linear_term_of_its_own(monkeypatch):

@@ -178,6 +178,14 @@ def test_rows_without_an_id_or_outside_the_bounds_count_nothing_and_take_no_plac
     assert bounded(np.zeros(0), np.zeros(0)) == []
 
 
+def test_equal_records_have_equal_hashes():
+    """Of either zero, and of numbers that are none, whatever their bits."""
+    bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000], dtype=np.uint64)
+    values = [*bits.view(np.float64), 0.0, -0.0, 1.0]
+    words = content_words(np.array([[0.5, value] for value in values]), SALT)
+    assert words[0] == words[1] == words[2] != words[3] == words[4] != words[5]
+
+
 def test_the_salt_chooses():
     ids, x = people()
     assert bounded(ids, x) != bounded(ids, x, salt=bytes(32))

@@ -34,6 +34,7 @@ from dbern.reporting.pictures import (
     position_text,
     text,
 )
+from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
     return render(
         "synopsis.html",
         live=live(synopsis),
-        title=facts["name"],
+        title=facts.get("title", facts["name"]),
         facts=facts,
         what=_what(facts, synopsis.meaning, groups),
         picture={
@@ -242,6 +243,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
             "single": len(picture.panels) == 1 and picture.kind != "curve",
         },
         domain=[_interval(axis) for axis in synopsis.domain.axes],
+        response=_response(synopsis),
+        classes=_classes(facts),
         guarantee=guarantee_of(facts),
         signatures=[signed_by(one) for one in synopsis.signers or (None,)],
         certificate=_certificate(facts["certificate"], picture),
@@ -346,10 +349,29 @@ def _extremes(picture: Picture, index: int) -> str:
 def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     names = [axis["name"] for axis in facts["domain"]["axes"]]
     over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    columns = facts.get("columns", {})
     several = f", for {groups} groups" if groups else ""
+    several += f" of {columns['group']}" if groups and "group" in columns else ""
+    column = columns.get("response", columns.get("label", ""))
     rows = f", from {number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
     name = "Mean curve" if facts["combine"].get("grid") else _NAMES[meaning]
+    name += f" of {column}" if column else ""
     return f"{name} over {over}{several} ({facts['target']['kind']}){rows}"
+
+
+def _response(synopsis: Synopsis) -> dict[str, Any] | None:
+    if synopsis.meaning != "response":
+        return None
+    name, units = named_values(synopsis.combination, synopsis.domain, synopsis.metadata)
+    ends = {"low": number(synopsis.combination.low), "high": number(synopsis.combination.high)}
+    return {"name": "" if name == "response" else name, "units": units, **ends}
+
+
+def _classes(metadata: Mapping[str, Any]) -> str:
+    columns = metadata.get("columns", {})
+    if "group" in columns:
+        return f"Groups by {columns['group']}"
+    return f"Classes of {columns['label']}" if "label" in columns else "Classes or groups"
 
 
 def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
@@ -366,7 +388,10 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     sure = f"{100 * (1 - certificate['beta']):g} %"
     width = number(synopsis.promises().headline)
     if picture.kind == "regions":
-        said = f"Paler where the band of ±{width} leaves the class in doubt, at {sure} confidence."
+        said = (
+            f"Paler where the band leaves the class in doubt, at {sure} confidence. It is nowhere "
+            f"wider than ±{width}."
+        )
     elif picture.kind == "map":
         said = f"The non-private function is within ±{width} everywhere at once, with {sure} "
         said += "probability."
@@ -399,7 +424,13 @@ def _tints() -> dict[str, list[str]]:
 def _interval(axis: Axis) -> dict[str, Any]:
     ends = [axis.unit.text(end) if axis.unit else number(end) for end in (axis.low, axis.high)]
     values = ", ".join(map(str, axis.categories))
-    return {"name": axis.name, "low": ends[0], "high": ends[1], "values": values}
+    return {
+        "name": axis.name,
+        "low": ends[0],
+        "high": ends[1],
+        "units": axis.units,
+        "values": values,
+    }
 
 
 def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:

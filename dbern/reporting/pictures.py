@@ -14,8 +14,9 @@ import numpy as np
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import needed, printable
+from dbern.synopsis.maps import FAR
 from dbern.synopsis.reader import Synopsis
-from dbern.types import FloatArray
+from dbern.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +87,6 @@ MOST_PANELS = 12
 
 _MOST_NAMED = 8  # axes that are not drawn
 _PAGE = {1: 401, 2: 161, 3: 81}  # places along each axis that a page draws
-_FAR = 3.0  # times what values vary by: how far beyond them a band is drawn
 _THICKNESS = 13  # places along the third axis, of which every other one is a slice
 
 
@@ -99,7 +99,7 @@ class Panel:
     low: FloatArray | None = None  # end of a curve's simultaneous band
     high: FloatArray | None = None
     leads: FloatArray | None = None  # (n, m, classes), of each class over the best other one
-    doubt: float = 0.0  # the lead up to which the band leaves the class in doubt
+    certain: BoolArray | None = None  # (n, m), where the band leaves no doubt of the class
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,14 @@ class Picture:
         """A band far wider than all that the values vary by would make them a flat line."""
         least, most = (f([f(one.values) for one in self.panels]) for f in (np.min, np.max))
         own = float(end([least, most]))
-        far = _FAR * float(most - least) or np.inf
+        far = FAR * float(most - least) or np.inf
         found = float(end([own, *(end(one) for one in bands if one is not None)]))
         return min(max(found, own - far), own + far)
 
 
 def label(axis: Axis) -> str:
-    """Return an axis's name, with the zone of times."""
-    return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
+    """Return an axis's name, with its units or the zone of times."""
+    return printable(axis.label)
 
 
 def range_text(axis: Axis) -> str:
@@ -197,7 +197,12 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
         slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
     labels = tuple(printable(str(label)) for label in synopsis.classes)
     if is_classifier(synopsis):
-        panels = [_regions(synopsis, title, part) for title, part in slices]
+        at: list[dict[str, float]] = [{}]
+        if len(slices) > 1:
+            at = [{axes[2].name: height} for height in _heights(axes[2])]
+        planes = [_plane(synopsis, places, others) for others in at]
+        pairs = zip(slices, planes, strict=True)
+        panels = [_regions(synopsis, *part, points) for part, points in pairs]
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
     if not synopsis.combination.multi_output:
         panels = [Panel(title, part) for title, part in slices]
@@ -232,12 +237,18 @@ def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
         whole = _on_grid(synopsis, [places, places, *[3] * others])
         middles: Any = (slice(None), slice(None), *[1] * others)
         return np.asarray(whole[middles])
+    values = np.asarray(synopsis(_plane(synopsis, places, {})))
+    return values.reshape(places, places, *values.shape[1:])
+
+
+def _plane(synopsis: Synopsis, places: int, at: Mapping[str, float]) -> dict[str, Any]:
+    """Return points of a map over the first two axes; `at` says where others are held."""
     first, second = synopsis.domain.numbers[:2]
     steps = np.linspace(0.0, 1.0, places)
     drawn = {first.name: np.repeat(first.at(steps), places)}
     drawn[second.name] = np.tile(second.at(steps), places)
-    values = np.asarray(synopsis(_with_others(synopsis, drawn)))
-    return values.reshape(places, places, *values.shape[1:])
+    drawn |= {name: np.full(places**2, height) for name, height in at.items()}
+    return _with_others(synopsis, drawn)
 
 
 def _with_others(synopsis: Synopsis, drawn: Mapping[str, FloatArray]) -> dict[str, Any]:
@@ -262,9 +273,15 @@ def _fixed(axes: Sequence[Axis]) -> str:
 
 
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
-    for index in range(1, _THICKNESS, 2):
-        place = axis.low + axis.width * index / (_THICKNESS - 1)
-        yield printable(f"{axis.name} = {position_text(axis, place)}"), values[:, :, index]
+    for index, height in enumerate(_heights(axis)):
+        title = f"{axis.name} = {position_text(axis, height)}"
+        yield printable(title), values[:, :, 2 * index + 1]
+
+
+def _heights(axis: Axis) -> list[float]:
+    """Return where the slices of a third axis are."""
+    steps = range(1, _THICKNESS, 2)
+    return [axis.low + axis.width * step / (_THICKNESS - 1) for step in steps]
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
@@ -272,12 +289,8 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
     points: Any = axis.at(np.linspace(0.0, 1.0, places))
     points = _with_others(synopsis, {axis.name: points}) if lists else points
     values = np.asarray(synopsis(points)).reshape(places, -1)
-    certificate = synopsis.metadata["certificate"]
-    low, high = values - certificate["total"], values + certificate["total"]
-    if synopsis.combination.kind == "ratio" or synopsis.about == "these-data":  # narrower
-        low, high = (
-            end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
-        )
+    ends = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    low, high = (np.reshape(end, (places, -1)) for end in ends)
     labels = tuple(printable(str(label)) for label in synopsis.classes)
     titles = labels if synopsis.combination.multi_output else ("",)
     panels = [
@@ -296,17 +309,20 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
     )
 
 
-def _regions(synopsis: Synopsis, title: str, values: FloatArray) -> Panel:
-    width = synopsis.promises().headline
+def _regions(synopsis: Synopsis, title: str, values: FloatArray, points: Any) -> Panel:
+    ends = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    low, high = (np.reshape(end, values.shape) for end in ends)
     if values.ndim == 2:
-        margin = values - synopsis.combination.threshold
-        leads = np.stack([-margin, margin], axis=-1)
+        threshold = synopsis.combination.threshold
+        leads = np.stack([threshold - values, values - threshold], axis=-1)
+        certain = (low > threshold) | (high < threshold)
     else:
         ordered = np.sort(values, axis=-1)
         best, second = ordered[..., -1:], ordered[..., -2:-1]
         leads = values - np.where(values == best, second, best)
-        width *= 2  # of two columns, each within the band
-    return Panel(title, leads.argmax(axis=-1).astype(np.float64), leads=leads, doubt=width)
+        others = np.where(values == best, -np.inf, high).max(axis=-1)
+        certain = np.where(values == best, low, np.inf).min(axis=-1) > others
+    return Panel(title, leads.argmax(axis=-1).astype(np.float64), leads=leads, certain=certain)
 
 
 # --- Pictures as inline SVG that follows the page's colour scheme
@@ -518,14 +534,12 @@ def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
     if picture.kind == "map":
         spread = (picture.high - picture.low) or 1.0
         return [shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
-    leads = np.zeros((*panel.values.shape, 1)) if panel.leads is None else panel.leads
-    sure = leads.max(axis=-1) > panel.doubt
     found = []
     for scheme in SCHEMES:
         colours = np.empty((*panel.values.shape, 3))
         for index in range(len(picture.classes)):
             for certain in (True, False):
-                where = (panel.values == index) & (sure == certain)
+                where = (panel.values == index) & (panel.certain == certain)
                 colours[where] = class_colour(index, scheme, sure=certain)
         found.append(colours)
     return found

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.data.domain import Axis, TimeUnit, named_with
+from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import needed, printable
 from dbern.reporting.pictures import (
     MOST_PANELS,
@@ -39,9 +39,9 @@ from dbern.reporting.pictures import (
     label,
     shade,
     text,
+    value_name,
 )
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.points import named_values
 from dbern.synopsis.questions.functionals import least_bandwidth
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, density_sides, mass_sides
 from dbern.synopsis.reader import Synopsis
@@ -98,7 +98,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     released = [*parts[0].values] if response else [one.released for one in functions]
     whose = () if response else first.strategy.matrices(first.order)
     counting = asked and _counting(synopsis, asked, places, arrays)
-    value = _value_name(synopsis) if response else "density"
+    value = value_name(synopsis) if response else "density"
     facts = {
         "axes": [{"low": axis.low, "high": axis.high, "scale": _scale(axis)} for axis in axes],
         "places": places,
@@ -134,10 +134,6 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     }
 
 
-def _value_name(synopsis: Synopsis) -> str:
-    return named_with(*named_values(synopsis.combination, synopsis.domain, synopsis.metadata))
-
-
 def _scripts() -> dict[str, str]:
     """Return the scripts of the plotting library and of the page: all that a browser may run."""
     from bokeh.resources import Resources
@@ -158,7 +154,7 @@ def _ratio(axes: Sequence[Axis]) -> float:
     if len(axes) == 1:
         return 0.45
     ratio = axes[1].width / axes[0].width
-    alike = axes[0].unit is axes[1].unit and 1 / _LONGEST <= ratio <= _LONGEST
+    alike = axes[0].attributes == axes[1].attributes and 1 / _LONGEST <= ratio <= _LONGEST
     return ratio if alike else 0.8
 
 
@@ -353,7 +349,7 @@ def _document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[st
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
     document = Document()
-    value = printable(value) if len(shows) == 1 else "value"
+    value = value if len(shows) == 1 else "value"
     roots = _curve(axes[0], shows, value) if len(axes) == 1 else _maps(axes[:2], shows[0], value)
     for root in roots:
         document.add_root(root)

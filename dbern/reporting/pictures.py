@@ -7,15 +7,18 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbern.bernstein.basis import MOST_AXES
-from dbern.data.domain import Axis, TimeUnit
+from dbern.data.domain import Axis, TimeUnit, named_with
 from dbern.errors import needed, printable
 from dbern.synopsis.maps import FAR
+from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
+from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -113,6 +116,7 @@ class Picture:
     threshold: float | None = None  # above it the second of two classes is decided for
     left_out: int = 0  # groups or classes that are not drawn
     fixed: str = ""  # where the axes that are not drawn are; empty where all are drawn or sliced
+    value: str = ""  # what values are called, with their units
 
     @property
     def largest(self) -> float | None:
@@ -169,7 +173,7 @@ def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
 
 def position_text(axis: Axis, value: float) -> str:
     """Return a place on an axis in words: a number, or a date or time."""
-    return axis.unit.text(value) if axis.unit else f"{value:.4g}"
+    return axis.unit.text(value) if axis.unit else format_number(value)
 
 
 def is_classifier(synopsis: Synopsis) -> bool:
@@ -206,7 +210,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
     if not synopsis.combination.multi_output:
         panels = [Panel(title, part) for title, part in slices]
-        return Picture("map", axes[:2], tuple(panels), fixed=fixed)
+        return Picture("map", axes[:2], tuple(panels), fixed=fixed, value=value_name(synopsis))
     drawn = [
         Panel(" · ".join(filter(None, (label, title))), part[..., column])
         for column, label in enumerate(labels)
@@ -214,7 +218,17 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     ]
     left_out = len(labels) - len(labels) * min(len(drawn), MOST_PANELS) // len(drawn)
     shown = tuple(drawn[:MOST_PANELS])
-    return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed)
+    value = value_name(synopsis)
+    return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed, value=value)
+
+
+def value_name(synopsis: Synopsis) -> str:
+    """Return what values are called, with their units."""
+    combination, domain = synopsis.combination, synopsis.domain
+    if synopsis.meaning == "density":
+        labels = [axis.label for axis in domain.axes]
+        return printable("density" + combination.unit(labels, density=True))
+    return printable(named_with(*named_values(combination, domain, synopsis.metadata)))
 
 
 def page_picture(synopsis: Synopsis) -> Picture:
@@ -306,6 +320,7 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
         synopsis.combination.threshold if two else None,
         len(titles) - len(panels),
         _fixed(lists) if lists else "",
+        value_name(synopsis),
     )
 
 
@@ -476,7 +491,7 @@ def _panels(
     for place, (axes, panel) in enumerate(zip(places, picture.panels, strict=False)):
         axes.patch.set_visible(False)
         axes.tick_params(length=0, pad=7)
-        axes.set_title(panel.title, parse_math=False)
+        axes.set_title(panel.title or picture.value, parse_math=False)
         if place >= count - columns:
             axes.set_xlabel(label(picture.axes[0]), parse_math=False)
             axes.tick_params(labelbottom=True)
@@ -494,12 +509,15 @@ def _ticks(axes: Axes, picture: Picture, most: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     axes.locator_params(nbins=most)
-    for ruler, axis in zip((axes.xaxis, axes.yaxis), picture.axes, strict=False):
-        if axis.unit:
+    rulers = zip_longest((axes.xaxis, axes.yaxis), picture.axes)  # values have no axis
+    for ruler, axis in rulers:
+        if axis and axis.unit:
             dates = AutoDateLocator(minticks=2, maxticks=most)  # type: ignore[no-untyped-call]
             ruler.set_major_locator(dates)
             concise = ConciseDateFormatter(dates)  # type: ignore[no-untyped-call]
             ruler.set_major_formatter(concise)
+        elif np.abs(ruler.get_view_interval()).max() >= 1000:
+            ruler.set_major_formatter(lambda value, _: format_number(value, 6))
 
 
 def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import ReleaseError, SpecError, needed, printable
 from dbern.synopsis.points import LOCATION, conventional, of_columns, upright
-from dbern.system import html_table
+from dbern.system import format_number, html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {facts['neighbors']}, unit {facts['unit']}",
-            "error": f"at most {certificate['total']:.4g} everywhere, with probability "
+            "error": f"at most {format_number(certificate['total'])} everywhere, with probability "
             f"{1 - certificate['beta']:g}",
             "at": url,
         }
@@ -240,7 +240,7 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
 
 
 def _end(unit: Any, value: float) -> str:
-    return str(unit.text(value)) if unit else f"{value:g}"
+    return str(unit.text(value)) if unit else format_number(value)
 
 
 def plotted(

@@ -14,6 +14,7 @@ import dbern
 from dbern.cli.synopses import _described
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import IntegrityError, SpecError
+from dbern.planning.kept import key_of
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
@@ -92,6 +93,12 @@ def test_texts_are_part_of_what_a_release_is():
     for texts, units in (({"title": "a"}, {}), ({"description": "a"}, {}), ({}, {"delay": "h"})):
         data = {"units": units} if units else {}
         assert spec_of(REGRESSION, texts, response=RESPONSE, **data).identity() != plain
+
+
+def test_no_choice_depends_on_texts():
+    plain = spec_of(REGRESSION, response=RESPONSE)
+    texts = spec_of(REGRESSION, TEXTS, response=RESPONSE, units=UNITS)
+    assert key_of(plain, ROWS) == key_of(texts, ROWS) != key_of(plain, ROWS + 1)
 
 
 @pytest.mark.parametrize(

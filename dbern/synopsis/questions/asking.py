@@ -17,7 +17,7 @@ from dbern.synopsis.points import as_datetimes, confidence, conventional, descri
 from dbern.synopsis.questions.functionals import Weights, least_share, scaled
 from dbern.synopsis.questions.measure import Band, Measure, drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
-from dbern.system import html_table
+from dbern.system import format_number, html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ class Answer:
     law: Law | None = None
 
     def _written(self, number: float) -> str:
-        return self.unit.text(number) if self.unit else f"{number:.6g}"
+        if self.unit:
+            return self.unit.text(number)
+        text = f"{number:.6g}"
+        return format_number(number, 6) if "e" in text else text
 
     def __repr__(self) -> str:
         return str(self)

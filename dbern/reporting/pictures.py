@@ -371,6 +371,7 @@ WIDTHS = {"wide": 820, "narrow": 350}
 """Widths of the two drawings of every picture, for a desktop and for a phone."""
 
 _CONTOURS = 6
+_LONGEST_LABEL = 48
 
 
 def draw(picture: Picture, name: str) -> dict[str, str]:
@@ -469,7 +470,7 @@ def _maps(picture: Picture, form: str, name: str) -> str:
             _ticks(axes, picture, 3 if columns > 1 else 6)
             axes.spines[:].set_visible(False)
             if place % columns == 0:
-                axes.set_ylabel(label(second), parse_math=False)
+                axes.set_ylabel(_cut(label(second)), parse_math=False)
             _lines(axes, picture, panel)
 
     def below(figure: Figure) -> str:
@@ -491,11 +492,16 @@ def _panels(
     for place, (axes, panel) in enumerate(zip(places, picture.panels, strict=False)):
         axes.patch.set_visible(False)
         axes.tick_params(length=0, pad=7)
-        axes.set_title(panel.title or picture.value, parse_math=False)
+        axes.set_title(_cut(panel.title or picture.value), parse_math=False)
         if place >= count - columns:
-            axes.set_xlabel(label(picture.axes[0]), parse_math=False)
+            axes.set_xlabel(_cut(label(picture.axes[0])), parse_math=False)
             axes.tick_params(labelbottom=True)
         yield place, axes, panel
+
+
+def _cut(text: str) -> str:
+    """Leave what the narrow drawing has room for: a longer text would leave none for its axes."""
+    return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
 
 
 def _places(axis: Axis, count: int) -> FloatArray:

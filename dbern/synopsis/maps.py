@@ -189,7 +189,8 @@ def _as_stored(coordinate: xarray.DataArray) -> np.ndarray[Any, Any]:
     values = coordinate.to_numpy()
     if values.dtype.kind != "M":
         return values
-    return TimeUnit(coordinate.encoding.get("units", TimeUnit.DAYS)).of_datetimes(values)
+    seconds = coordinate.encoding.get("units") == TimeUnit.SECONDS.value
+    return (TimeUnit.SECONDS if seconds else TimeUnit.DAYS).of_datetimes(values)
 
 
 def _transform(grid: xarray.DataArray) -> Any:

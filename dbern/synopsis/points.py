@@ -518,11 +518,12 @@ def conventional(found: xarray.DataArray) -> xarray.DataArray:
 
 def coordinates(axis: Axis, count: int) -> np.ndarray[Any, Any]:
     """Return so many coordinates, ends included, in little more than their memory."""
-    numbers = np.linspace(0.0, 1.0, count)
+    positions = np.linspace(0.0, 1.0, count)
+    values = positions if axis.unit is None else np.empty(count, dtype="datetime64[us]")
     for start in range(0, count, _BLOCK_POINTS):
         part = slice(start, start + _BLOCK_POINTS)
-        numbers[part] = axis.at(numbers[part])
-    return as_datetimes(numbers, axis)
+        values[part] = as_datetimes(axis.at(positions[part]), axis)
+    return values
 
 
 def as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:

@@ -614,7 +614,7 @@ class Promises:
 
     @property
     def _constant(self) -> str:
-        if self.unit.endswith("response") and not self.by_place:
+        if self.unit.startswith(" of ") and not self.by_place:  # of a response
             # A linear function may leave the bounds, and a constant be off by more.
             return f"half of the response's range is {_upward(self._half_range)}"
         return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"

@@ -626,10 +626,13 @@ class Combination:
             return -max(map(abs, arrays)), max(map(abs, arrays))
         return arrays if self.kind in ("linear", "stack") else None
 
-    def unit(self, names: Sequence[str], *, density: bool) -> str:
-        """What a value is in, in words that follow a number; empty where it has no unit."""
+    def unit(self, names: Sequence[str], *, density: bool, response: str = "the response") -> str:
+        """What a value is in, in words that follow a number; empty where it has no unit.
+
+        `names` and `response` are what the axes and the response are called.
+        """
         if self.kind in RANGED:
-            return " of the response"
+            return f" of {response}"
         if density and self.kind in ("linear", "stack"):
             return f" per unit of {' and '.join(names)}"
         return ""

@@ -478,6 +478,28 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
+def format_number(value: float, digits: int = 4) -> str:
+    """Format a number for people: so many digits, thousands apart by narrow spaces.
+
+    A whole number keeps all its digits.
+
+    Examples
+    --------
+    >>> format_number(200123.0), format_number(13001.7), format_number(0.00160735)
+    ('200\u202f123', '13\u202f000', '0.001607')
+    >>> format_number(1.5e-7), format_number(341234.5, 3), format_number(-0.5)
+    ('1.5×10⁻⁷', '341\u202f000', '-0.5')
+    """
+    if 1000 <= abs(value) < 1e15:
+        rounded = value if value == int(value) else float(f"{value:.{digits}g}")
+        return f"{rounded:,.0f}".replace(",", "\u202f")
+    mantissa, _, power = f"{value:.{digits}g}".partition("e")
+    if not power:
+        return mantissa
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa}×10{raised}"
+
+
 def html_table(rows: Mapping[str, str]) -> str:
     """Return labels and texts as an HTML table, whatever they hold.
 

@@ -130,7 +130,9 @@ class ReleasedDataset:
         low, high = self._dataset[name].to_numpy()[[0, -1]]
         axes = self._released.get("domain", {}).get("axes", [])
         unit = next((one["unit"] for one in axes if one["name"] == name and "unit" in one), None)
-        return Axis(name, float(low), float(high), None if unit is None else TimeUnit(unit))
+        time = None if unit is None else TimeUnit(unit)
+        units = self._released.get("units", {}).get(name, "")
+        return Axis(name, float(low), float(high), time, units=units)
 
     @cached_property
     def _released(self) -> dict[str, Any]:

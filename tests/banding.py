@@ -21,7 +21,7 @@ class Held:
 
     def __init__(self, attributes: dict[str, Any]) -> None:
         self.attributes = {"name": "case", **attributes, "release_id": ""}
-        self.place = "in memory"
+        self.place, self.signers = "in memory", ()
         self.arrays: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:

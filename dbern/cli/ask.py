@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.asking import Answer
     from dbern.synopsis.questions.distribution import Distribution
 
-_COLUMNS = ("question", "region", "group", "quantile", "place", "value", "low", "high")
+_ENDS = ("value", "low", "high")
+_COLUMNS = ("question", "region", "group", "quantile", "place", *_ENDS)
 _AT_ONCE = 1 << 16  # boxes of a file
 _NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
 _DRAWS = 1024
@@ -159,6 +160,10 @@ def _csv_cell(value: Any) -> Any:
 def _table(names: _Names, answer: Answer) -> pd.DataFrame:
     labelled = answer.to_dataset().expand_dims("answer")
     table = labelled.to_dataframe().reset_index().drop(columns="answer")
+    for name in table.select_dtypes("datetime"):
+        table[name] = table[name].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if answer.unit:
+        table = table.assign(**{end: table[end].map(answer.unit.text) for end in _ENDS})
     if names is not None:
         table["region"] = [names[i] for i in table.get("region", [0] * len(table))]
     table.insert(0, "question", answer.question)

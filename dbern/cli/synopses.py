@@ -162,12 +162,16 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
 def _described(facts: dict[str, Any], constant: str = "") -> str:
     """In words; `constant` as of `Promises`."""
     from dbern.certificate import printed_sum
+    from dbern.data.domain import named_with
     from dbern.reporting.pictures import parameters_of
+    from dbern.synopsis.points import of_columns
 
+    units = facts.get("units", {})
     axes = "; ".join(
         f"{axis['name']} one of {axis['values']}"
         if "values" in axis
-        else f"{axis['name']} in [{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
+        else f"{named_with(axis['name'], units.get(axis['name'], ''))} in "
+        f"[{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
         for axis in facts["domain"]["axes"]
     )
     kept = facts["domain"].get("filter")
@@ -180,7 +184,8 @@ def _described(facts: dict[str, Any], constant: str = "") -> str:
     target = ", ".join(f"{key} {value}" for key, value in parameters_of(facts["target"]).items())
     lines: dict[str, str] = {
         "name": f"{facts['name']} ({facts['created']})",
-        "function": f"{facts['target']['kind']}: {target}",
+        **{key: facts[key] for key in ("title", "description") if key in facts},
+        "function": f"{facts['target']['kind']}{of_columns(facts)}: {target}",
         "over": axes,
         "guarantee": f"{guarantee}, neighbors {facts['neighbors']}, unit {facts['unit']}",
     }

@@ -33,6 +33,9 @@ MOST_VALUES = 1000
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 _LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
+LONGEST_NAME, LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_UNITS = 255, 200, 2000, 60
+"""Letters of a column's name and of the texts of a spec that are stored with a release."""
+
 _RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 
 
@@ -48,6 +51,7 @@ class Axis:
     """One column and its public bounds, in data units: of dates and times, those of `unit`.
 
     With `categories` a value is its position in that public list, and `of_values` makes the axis.
+    `units` are those that a spec states of numbers, for people.
 
     Raises
     ------
@@ -65,6 +69,7 @@ class Axis:
     high: float
     unit: TimeUnit | None = None
     categories: tuple[Category, ...] = ()
+    units: str = ""
 
     def __post_init__(self) -> None:
         where = f"data.bounds.{self.name}"
@@ -170,14 +175,31 @@ class Axis:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """Of its coordinates, by the CF conventions: xarray.decode_cf makes dates of such units."""
-        return {"units": self.unit.value} if self.unit else {}
+        """Units of its numbers, as in the CF conventions: xarray.decode_cf makes dates of some."""
+        units = self.unit.value if self.unit else self.units
+        return {"units": units} if units else {}
+
+    @property
+    def label(self) -> str:
+        """Its name for people, with its units or the zone of times.
+
+        Examples
+        --------
+        >>> Axis("distance", 0.0, 9.0, units="miles").label, Axis("x", 0.0, 9.0).label
+        ('distance (miles)', 'x')
+        """
+        return named_with(self.name, "UTC" if self.unit is TimeUnit.SECONDS else self.units)
 
     @property
     def column(self) -> Column:
         """What is read."""
         key = f"data.bounds.{self.name}" + (".values" if self.categories else "")
         return Column(self.name, key, self.categories, self.unit)
+
+
+def named_with(name: str, units: str) -> str:
+    """Return a column's name with its units in parentheses, where it has some."""
+    return f"{name} ({units})" if units else name
 
 
 @dataclass(frozen=True)
@@ -459,16 +481,34 @@ class TimeUnit(enum.Enum):
         return np.where(np.isnat(values), np.nan, numbers)
 
     def text(self, value: float) -> str:
-        """Return a bound as a date or a time again.
+        """Return a number as a date or a time again; within a day to the minute.
 
         Examples
         --------
-        >>> TimeUnit.DAYS.text(20454.0), TimeUnit.SECONDS.text(5400.0)
-        ('2026-01-01', '1970-01-01T01:30:00Z')
+        >>> TimeUnit.DAYS.text(20454.0), TimeUnit.DAYS.text(20454.375)
+        ('2026-01-01', '2026-01-01T09:00Z')
+        >>> TimeUnit.SECONDS.text(5400.0)
+        '1970-01-01T01:30:00Z'
         """
-        moment = _EPOCH + timedelta(seconds=value * self.seconds)
-        whole = self is TimeUnit.DAYS
-        return moment.date().isoformat() if whole else f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+        if self is TimeUnit.SECONDS:
+            return f"{_EPOCH + timedelta(seconds=value):%Y-%m-%dT%H:%M:%S}Z"
+        moment = _EPOCH + timedelta(minutes=round(value * (_DAY // 60)))
+        midnight = (moment.hour, moment.minute) == (0, 0)
+        return moment.date().isoformat() if midnight else f"{moment:%Y-%m-%dT%H:%M}Z"
+
+    def to_datetimes(self, numbers: FloatArray) -> np.ndarray[Any, Any]:
+        """Return numbers as datetime64 of microseconds, UTC, which `of_datetimes` takes back.
+
+        Examples
+        --------
+        >>> TimeUnit.DAYS.to_datetimes(np.array([20454.0, 20454.5])).astype(str).tolist()
+        ['2026-01-01T00:00:00.000000', '2026-01-01T12:00:00.000000']
+        """
+        units_a_day = _DAY // self.seconds
+        days = np.floor(numbers / units_a_day)  # whole days are exact, whatever the year
+        microseconds = np.rint((numbers - days * units_a_day) * (self.seconds * 10**6))
+        midnights = days.astype("datetime64[D]").astype("datetime64[us]")
+        return np.asarray(midnights + microseconds.astype("timedelta64[us]"))
 
 
 def from_text(value: Any) -> Any:

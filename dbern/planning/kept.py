@@ -109,8 +109,12 @@ class Choice(BaseModel):
 
 
 _CHOICES = TypeAdapter(dict[str, Choice])
-_APART = {"release": ("name", "output"), "data": ("source", "n"), "budget": ("ledger", "dataset")}
-"""What no choice depends on: where the records are, and who pays."""
+_APART = {
+    "release": ("name", "output", "title", "description"),
+    "data": ("source", "n", "units"),
+    "budget": ("ledger", "dataset"),
+}
+"""What no choice depends on: where the records are, who pays, and texts."""
 
 
 def key_of(spec: ReleaseSpec, n: int) -> str:

@@ -8,9 +8,17 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from dbern.data.domain import from_text
+from dbern.data.domain import (
+    LONGEST_DESCRIPTION,
+    LONGEST_NAME,
+    LONGEST_TITLE,
+    LONGEST_UNITS,
+    from_text,
+)
+from dbern.errors import printable
 from dbern.privacy.families import FAMILIES
 from dbern.strategies import noise_names
 from dbern.targets.base import Section
@@ -21,6 +29,18 @@ WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in noise_names(o
 # --- The sections of a spec
 
 _Filled = Annotated[str, Field(pattern=r"\S")]
+_Column = Annotated[str, Field(max_length=LONGEST_NAME)]
+
+
+def _one_line(text: str) -> str:
+    if not text.strip() or printable(text) != text:
+        raise PydanticCustomError("one_line", "is no line of text")
+    return text
+
+
+_Title = Annotated[str, Field(max_length=LONGEST_TITLE), AfterValidator(_one_line)]
+_Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION), AfterValidator(_one_line)]
+_Units = Annotated[str, Field(max_length=LONGEST_UNITS), AfterValidator(_one_line)]
 
 
 class ReleaseSection(Section):
@@ -28,6 +48,10 @@ class ReleaseSection(Section):
 
     name: str = Field(description='name = "trip-density"')
     output: _Filled = Field(description='output = "out/trip-density.zarr"')
+    title: _Title | None = Field(None, description='title = "Delay of flights by distance"')
+    description: _Description | None = Field(
+        None, description='description = "Flights of 2001, one row each"'
+    )
 
 
 _UNIT = 'unit = { column = "user", max_contributions = 8 }'
@@ -54,7 +78,7 @@ class ValuesTable(Section):
 class LabelSection(Section):
     """``[data.label]``: the column of classes, and the public list of them."""
 
-    column: str = Field(description='column = "churned"')
+    column: _Column = Field(description='column = "churned"')
     classes: list[_Category] = Field(
         min_length=2, description='classes = ["no", "yes"]; with two, the second is +1'
     )
@@ -63,7 +87,7 @@ class LabelSection(Section):
 class ResponseSection(Section):
     """``[data.response]``: the column of responses, and their public bounds."""
 
-    column: str = Field(description='column = "delay"')
+    column: _Column = Field(description='column = "delay"')
     bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
     points: int | None = Field(
         None, ge=2, le=4096, description="points = 100, of curves the length of each list"
@@ -73,7 +97,7 @@ class ResponseSection(Section):
 class GroupSection(Section):
     """``[data.group]``: the column of groups, and the public list of them."""
 
-    column: str = Field(description='column = "carrier"')
+    column: _Column = Field(description='column = "carrier"')
     values: list[_Category] = Field(min_length=1, description='values = ["AA", "UA"]')
 
 
@@ -116,6 +140,9 @@ class DataSection(Section):
     )
     filter: FilterSection | None = Field(
         None, description='[data.filter] with column and values = ["done"]'
+    )
+    units: dict[str, _Units] | None = Field(
+        None, min_length=1, description='[data.units] with one line per column, as x = "miles"'
     )
 
 

@@ -423,6 +423,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
     _check_lists(learner, domain)
+    _check_units(spec.data.units or {}, schema)
     if schema.response and schema.response.points and "curves" not in learner.uses:
         raise SpecError(
             f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
@@ -444,6 +445,19 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, families, beta, protection, tune)
+
+
+def _check_units(units: Mapping[str, str], schema: RecordSchema) -> None:
+    numbers = [axis.name for axis in schema.domain.numbers if axis.unit is None]
+    if schema.response and schema.response.unit is None:
+        numbers.append(schema.response.name)
+    for name in units:
+        if name not in numbers:
+            columns = ", ".join(numbers) or "no column: all have lists, dates or times"
+            raise SpecError(
+                f"data.units.{name}: units are of columns of numbers that the spec reads. Write "
+                f"those of {columns}"
+            )
 
 
 def _check_lists(learner: Learner, domain: Domain) -> None:

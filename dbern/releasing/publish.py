@@ -273,6 +273,7 @@ def _attributes(
         "format_version": FORMAT_VERSION,
         "dbern_version": version("dbern"),
         "name": plan.name,
+        **_texts(spec),
         "created": reservation.created,
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
@@ -300,6 +301,19 @@ def _attributes(
         **({"extent": list(extent)} if extent and not kernels else {}),
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
+
+
+def _texts(spec: ReleaseSpec) -> dict[str, Any]:
+    """Return what people read of a release: the spec's texts, and its columns by their role."""
+    release, records = spec.release, spec.records
+    roles = {"response": records.response, "label": records.label, "group": records.group}
+    texts = {
+        "title": release.title,
+        "description": release.description,
+        "columns": {role: column.name for role, column in roles.items() if column},
+        "units": spec.data.units,
+    }
+    return {key: text for key, text in texts.items() if text}
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:

@@ -34,7 +34,9 @@ from dbern.reporting.pictures import (
     position_text,
     text,
 )
+from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
+from dbern.system import format_number
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -228,7 +230,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
     return render(
         "synopsis.html",
         live=live(synopsis),
-        title=facts["name"],
+        title=facts.get("title", facts["name"]),
         facts=facts,
         what=_what(facts, synopsis.meaning, groups),
         picture={
@@ -242,6 +244,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
             "single": len(picture.panels) == 1 and picture.kind != "curve",
         },
         domain=[_interval(axis) for axis in synopsis.domain.axes],
+        response=_response(synopsis),
+        classes=_classes(facts),
         guarantee=guarantee_of(facts),
         signatures=[signed_by(one) for one in synopsis.signers or (None,)],
         certificate=_certificate(facts["certificate"], picture),
@@ -278,7 +282,7 @@ def _template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = number
+    environment.filters["number"] = format_number
     return environment.get_template(name)
 
 
@@ -286,23 +290,6 @@ def _shown(value: Any) -> Any:
     """What a name would make a browser or an editor do, turn text around say, is written out."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return printable(value, keep="\n\t") if plain else value
-
-
-def number(value: float) -> str:
-    """Format four digits, with narrow spaces between the thousands of whole numbers.
-
-    Examples
-    --------
-    >>> number(200000), number(0.00160735), number(1.5e-7)
-    ('200\u202f000', '0.001607', '1.5×10⁻⁷')
-    """
-    if value == int(value) and 1000 <= abs(value) < 1e15:
-        return f"{int(value):,}".replace(",", "\u202f")
-    mantissa, _, power = f"{value:.4g}".partition("e")
-    if not power:
-        return mantissa
-    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{mantissa}×10{raised}"
 
 
 def described(picture: Picture) -> str:
@@ -339,17 +326,39 @@ def _extremes(picture: Picture, index: int) -> str:
             f"{axis.name} {position_text(axis, axis.low + axis.width * share)}"
             for axis, share in zip(picture.axes, reversed(place), strict=True)
         )
-        found.append(f"{name} value {panel.values.flat[flat]:.3g} at {at}")
+        found.append(f"{name} value {format_number(float(panel.values.flat[flat]), 3)} at {at}")
     return (f"{panel.title}: " if panel.title else "") + ", ".join(found)
 
 
 def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     names = [axis["name"] for axis in facts["domain"]["axes"]]
     over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    columns = facts.get("columns", {})
     several = f", for {groups} groups" if groups else ""
-    rows = f", from {number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
+    several += f" of {columns['group']}" if groups and "group" in columns else ""
+    column = columns.get("response", columns.get("label", ""))
+    rows = f", from {format_number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
     name = "Mean curve" if facts["combine"].get("grid") else _NAMES[meaning]
+    name += f" of {column}" if column else ""
     return f"{name} over {over}{several} ({facts['target']['kind']}){rows}"
+
+
+def _response(synopsis: Synopsis) -> dict[str, Any] | None:
+    if synopsis.meaning != "response":
+        return None
+    name, units = named_values(synopsis.combination, synopsis.domain, synopsis.metadata)
+    ends = {
+        "low": format_number(synopsis.combination.low),
+        "high": format_number(synopsis.combination.high),
+    }
+    return {"name": "" if name == "response" else name, "units": units, **ends}
+
+
+def _classes(metadata: Mapping[str, Any]) -> str:
+    columns = metadata.get("columns", {})
+    if "group" in columns:
+        return f"Groups by {columns['group']}"
+    return f"Classes of {columns['label']}" if "label" in columns else "Classes or groups"
 
 
 def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
@@ -366,9 +375,12 @@ def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
 def _caption(synopsis: Synopsis, picture: Picture) -> str:
     certificate = synopsis.metadata["certificate"]
     sure = f"{100 * (1 - certificate['beta']):g} %"
-    width = number(synopsis.promises().headline)
+    width = format_number(synopsis.promises().headline)
     if picture.kind == "regions":
-        said = f"Paler where the band of ±{width} leaves the class in doubt, at {sure} confidence."
+        said = (
+            f"Paler where the band leaves the class in doubt, at {sure} confidence. It is nowhere "
+            f"wider than ±{width}."
+        )
     elif picture.kind == "map":
         said = f"The non-private function is within ±{width} everywhere at once, with {sure} "
         said += "probability."
@@ -383,8 +395,8 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     if picture.left_out:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."
     if many := left_out(synopsis):
-        said += f" {number(many)} numbers were released, more than a page holds: it shows a picture"
-        said += " alone."
+        said += f" {format_number(many)} numbers were released, more than a page holds: it shows a "
+        said += "picture alone."
     if picture.fixed:
         said += f" A slice through the middle of the axes that are not drawn: {picture.fixed}."
     if is_classifier(synopsis) and len(synopsis.domain.axes) == 3 and not picture.fixed:
@@ -399,9 +411,17 @@ def _tints() -> dict[str, list[str]]:
 
 
 def _interval(axis: Axis) -> dict[str, Any]:
-    ends = [axis.unit.text(end) if axis.unit else number(end) for end in (axis.low, axis.high)]
+    ends = [
+        axis.unit.text(end) if axis.unit else format_number(end) for end in (axis.low, axis.high)
+    ]
     values = ", ".join(map(str, axis.categories))
-    return {"name": axis.name, "low": ends[0], "high": ends[1], "values": values}
+    return {
+        "name": axis.name,
+        "low": ends[0],
+        "high": ends[1],
+        "units": axis.units,
+        "values": values,
+    }
 
 
 def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:

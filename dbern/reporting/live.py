@@ -39,6 +39,7 @@ from dbern.reporting.pictures import (
     label,
     shade,
     text,
+    value_name,
 )
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.questions.functionals import least_bandwidth
@@ -64,6 +65,7 @@ _MOST_NUMBERS = 270_000  # for all of them, of eight bytes each
 _MOST_ENDS = 200  # along an axis
 _PLACES = {1: 401, 2: 200}
 """Of a curve, and along each side of a map; a third axis has as many slices."""
+_PLACES_OF_MEANS = 64  # along each of three axes: all values and ends of a regression are there
 
 _COLOURS = 256
 _ROOM = 60  # pixels, for the numbers of the vertical axis
@@ -87,21 +89,18 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     axes, functions = synopsis.domain.axes, _functions(synopsis)
     if not functions or left_out(synopsis):
         return None
-    first, places = functions[0], _PLACES[min(len(axes), 2)]
-    arrays: dict[str, int] = {}
+    first, flat, arrays = functions[0], len(axes) < 3, dict[str, int]()
     asked = synopsis.distribution() if _counts_rows(synopsis, functions) else None
     parts = _parts(asked)
     response = asked is not None and asked.response is not None
+    places = _PLACES_OF_MEANS if response and not flat else _PLACES[min(len(axes), 2)]
     shows = ("response",) if response else _shows(parts, axes)
     released = [*parts[0].values] if response else [one.released for one in functions]
     whose = () if response else first.strategy.matrices(first.order)
-    counting = None if asked is None else _counting(synopsis, asked, places, arrays)
-    drawn, steps = len(axes) < 3 and not response, np.linspace(0, 1, _COLOURS)
+    counting = asked and _counting(synopsis, asked, places, arrays)
+    value = value_name(synopsis) if response else "density"
     facts = {
-        "axes": [
-            {"name": axis.name, "low": axis.low, "high": axis.high, "scale": _scale(axis)}
-            for axis in axes
-        ],
+        "axes": [{"low": axis.low, "high": axis.high, "scale": _scale(axis)} for axis in axes],
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one) for one in released],
@@ -110,13 +109,12 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "counting": counting,
         "matrices": [_place(one, arrays) for one in whose],
         "arrays": list(arrays),
-        "widths": _packed(_widths(synopsis, places), "<f4") if drawn else "",
-        "band": 0.0 if response else synopsis.band(synopsis.metadata["certificate"]["beta"]),
+        "ends": _packed(_ends_of_band(synopsis, places), "<f4") if flat or response else "",
+        "bands": [] if flat or response else _half_widths(synopsis),
+        "summed": 0.0 if counting else synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
-        "palettes": {scheme: [*map(text, shade(steps, scheme))] for scheme in SCHEMES},
-        "classes": {scheme: _classes(len(parts), scheme) for scheme in SCHEMES},
-        "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
-        "document": _document(axes, shows),
+        **_colours(len(parts)),
+        "document": _document(axes, shows, value),
     }
     return {
         **_scripts(),
@@ -124,8 +122,10 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
         "places": places,
         "ratio": _ratio(axes),
-        "unit": synopsis.combination.unit(synopsis.domain.names, density=True),
+        "unit": synopsis.combination.unit([axis.label for axis in axes], density=True),
         "groups": [printable(str(one)) for one in synopsis.classes],
+        "column": synopsis.metadata.get("columns", {}).get("group", "Group"),
+        "value": value,
         "bandwidths": [stop["name"] for stop in counting["stops"]] if counting else [],
         "start": counting["start"] if counting else 0,
         "counts": counting is not None,
@@ -154,7 +154,7 @@ def _ratio(axes: Sequence[Axis]) -> float:
     if len(axes) == 1:
         return 0.45
     ratio = axes[1].width / axes[0].width
-    alike = axes[0].unit is axes[1].unit and 1 / _LONGEST <= ratio <= _LONGEST
+    alike = axes[0].attributes == axes[1].attributes and 1 / _LONGEST <= ratio <= _LONGEST
     return ratio if alike else 0.8
 
 
@@ -285,18 +285,48 @@ def _stop(
     }
 
 
-def _widths(synopsis: Synopsis, places: int) -> FloatArray:
-    """How far the simultaneous band reaches at the middles of the cells, groups first."""
-    middles = (np.arange(places) + 0.5) / places
-    grids = np.meshgrid(*(axis.at(middles) for axis in synopsis.domain.axes), indexing="ij")
-    points = np.stack([one.reshape(-1) for one in grids], axis=-1)
-    low, high = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
-    values = synopsis(points)
-    return np.asarray(np.maximum(high - values, values - low)).reshape(len(points), -1).T
+def _ends_of_band(synopsis: Synopsis, places: int) -> FloatArray:
+    """Return what `interval` says at the middles of the cells: (2, groups, cells), low first.
+
+    Of a regression (3, 1, cells), its values first.
+    """
+    points = _middles(synopsis, [places] * len(synopsis.domain.axes))
+    ends = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    columns = [synopsis(points), *ends] if synopsis.meaning == "response" else ends
+    return np.stack([np.reshape(column, (len(points), -1)).T for column in columns])
+
+
+def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
+    """Return the half-widths of `interval` by group, before silencing, in cells where they vary."""
+    beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
+    tables = []
+    for band in synopsis._bands(beta, None, "these-data", raw=True):  # what `interval` reads
+        cells = (1,) * len(synopsis.domain.axes) if band.table is None else band.table.shape
+        widths = band.at(_middles(synopsis, cells))
+        tables.append({"cells": cells, "widths": _packed(widths, "<f4")})
+    return tables
+
+
+def _middles(synopsis: Synopsis, counts: Sequence[int]) -> FloatArray:
+    """Return the middles of so many cells along each axis, in data units."""
+    axes = zip(synopsis.domain.axes, counts, strict=True)
+    grids = np.meshgrid(
+        *(axis.at((np.arange(count) + 0.5) / count) for axis, count in axes), indexing="ij"
+    )
+    return np.stack([grid.reshape(-1) for grid in grids], axis=-1)
 
 
 def _packed(values: FloatArray, kind: str = "<f8") -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode()
+
+
+def _colours(classes: int) -> dict[str, Any]:
+    steps = np.linspace(0, 1, _COLOURS)
+    return {
+        "palettes": {scheme: [*map(text, shade(steps, scheme))] for scheme in SCHEMES},
+        "classes": {scheme: _classes(classes, scheme) for scheme in SCHEMES},
+        "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
+    }
 
 
 def _scale(axis: Axis) -> int:
@@ -313,13 +343,15 @@ def _classes(count: int, scheme: str) -> list[str]:
 # --- Figures, which the page's script fills
 
 
-def _document(axes: Sequence[Axis], shows: Sequence[str]) -> dict[str, Any]:
+def _document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
     """The library's document of one or two figures, whose identities do not vary."""
     with needed(REPORTS):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
     document = Document()
-    for root in _curve(axes[0], shows) if len(axes) == 1 else _maps(axes[:2], shows[0]):
+    value = value if len(shows) == 1 else "value"
+    roots = _curve(axes[0], shows, value) if len(axes) == 1 else _maps(axes[:2], shows[0], value)
+    for root in roots:
         document.add_root(root)
     names: dict[str, str] = {}
     told = re.sub(
@@ -390,22 +422,20 @@ def _figure(name: str, axes: Sequence[Axis | None], dimensions: str) -> figure:
     return made
 
 
-_ROWS = [("value", "@value"), ("from", "@low"), ("to", "@high")]
+_TEXTS = ("first", "second", "value", "low", "high")
+"""Columns that the page's script writes for people, of what is below the pointer."""
 
 
-def _hover(axes: Sequence[Axis], **how: Any) -> Model:
+def _hover(axes: Sequence[Axis], value: str, **how: Any) -> Model:
     from bokeh.models import HoverTool
 
-    sides = ("$x", "$y")
-    places = [
-        (label(axis), f"{side}{{%F %H:%M}}" if axis.unit else f"{side}{{0.000a}}")
-        for axis, side in zip(axes, sides, strict=False)
-    ]
-    forms = {side: "datetime" for axis, side in zip(axes, sides, strict=False) if axis.unit}
-    return HoverTool(tooltips=[*places, *_ROWS], formatters=forms, **how)
+    names = [label(axis) for axis in axes]
+    columns = [*_TEXTS[: len(axes)], *_TEXTS[2:]]
+    rows = zip([*names, value, "from", "to"], columns, strict=True)
+    return HoverTool(tooltips=[(name, f"@{column}_text") for name, column in rows], **how)
 
 
-def _curve(axis: Axis, shows: Sequence[str]) -> list[figure]:
+def _curve(axis: Axis, shows: Sequence[str], value: str) -> list[figure]:
     from bokeh.models import ColumnDataSource, LinearColorMapper
 
     made = _figure("value", (axis, None), "width")
@@ -414,17 +444,16 @@ def _curve(axis: Axis, shows: Sequence[str]) -> list[figure]:
         strip = ColumnDataSource(name="strip", data={"image": []})
         colours = LinearColorMapper(name="value-colours", palette=["#000000"])
         made.image("image", source=strip, x=low, dw=width, y=1.01, dh=0.05, color_mapper=colours)
-    source = ColumnDataSource(
-        name="cells", data={key: [] for key in ("x", "value", "width", "low", "high")}
-    )
+    columns = ("x", "value", "width", "low", "high", *(f"{name}_text" for name in _TEXTS))
+    source = ColumnDataSource(name="cells", data={key: [] for key in columns})
     made.varea("x", "low", "high", source=source, fill_color=VARIABLES["wash"])
     line = made.line("x", "value", source=source, line_color=VARIABLES["accent"], line_width=2)
     made.ygrid.grid_line_color = VARIABLES["rule"]
-    made.add_tools(_hover([axis], mode="vline", renderers=[line]))
+    made.add_tools(_hover([axis], value, mode="vline", renderers=[line]))
     return [made]
 
 
-def _maps(axes: Sequence[Axis], shown: str) -> list[figure]:
+def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
     from bokeh.models import (
         BasicTickFormatter,
         ColorBar,
@@ -433,7 +462,8 @@ def _maps(axes: Sequence[Axis], shown: str) -> list[figure]:
         LogColorMapper,
     )
 
-    columns = ("image", "value", "width", "low", "high", "ratio")
+    columns = ["image", "value", "width", "low", "high", "ratio"]
+    columns += [f"{name}_text" for name in _TEXTS]
     source = ColumnDataSource(name="cells", data={key: [] for key in columns})
     first, second = axes
     ends = [first.low * _scale(first), second.low * _scale(second)]
@@ -461,7 +491,7 @@ def _maps(axes: Sequence[Axis], shown: str) -> list[figure]:
             dh=sizes[1],
             color_mapper=mapper,
         )
-        made.add_tools(_hover(axes, renderers=[image]))
+        made.add_tools(_hover(axes, value_name, renderers=[image]))
         bar = ColorBar(
             name="value-bar" if mapper is mappers[0] else "ratio-bar",
             color_mapper=mapper,

@@ -7,15 +7,19 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbern.bernstein.basis import MOST_AXES
-from dbern.data.domain import Axis, TimeUnit
+from dbern.data.domain import Axis, TimeUnit, named_with
 from dbern.errors import needed, printable
+from dbern.synopsis.maps import FAR
+from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
-from dbern.types import FloatArray
+from dbern.system import format_number
+from dbern.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +90,6 @@ MOST_PANELS = 12
 
 _MOST_NAMED = 8  # axes that are not drawn
 _PAGE = {1: 401, 2: 161, 3: 81}  # places along each axis that a page draws
-_FAR = 3.0  # times what values vary by: how far beyond them a band is drawn
 _THICKNESS = 13  # places along the third axis, of which every other one is a slice
 
 
@@ -99,7 +102,7 @@ class Panel:
     low: FloatArray | None = None  # end of a curve's simultaneous band
     high: FloatArray | None = None
     leads: FloatArray | None = None  # (n, m, classes), of each class over the best other one
-    doubt: float = 0.0  # the lead up to which the band leaves the class in doubt
+    certain: BoolArray | None = None  # (n, m), where the band leaves no doubt of the class
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ class Picture:
     threshold: float | None = None  # above it the second of two classes is decided for
     left_out: int = 0  # groups or classes that are not drawn
     fixed: str = ""  # where the axes that are not drawn are; empty where all are drawn or sliced
+    value: str = ""  # what values are called, with their units
 
     @property
     def largest(self) -> float | None:
@@ -141,14 +145,14 @@ class Picture:
         """A band far wider than all that the values vary by would make them a flat line."""
         least, most = (f([f(one.values) for one in self.panels]) for f in (np.min, np.max))
         own = float(end([least, most]))
-        far = _FAR * float(most - least) or np.inf
+        far = FAR * float(most - least) or np.inf
         found = float(end([own, *(end(one) for one in bands if one is not None)]))
         return min(max(found, own - far), own + far)
 
 
 def label(axis: Axis) -> str:
-    """Return an axis's name, with the zone of times."""
-    return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
+    """Return an axis's name, with its units or the zone of times."""
+    return printable(axis.label)
 
 
 def range_text(axis: Axis) -> str:
@@ -169,7 +173,7 @@ def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
 
 def position_text(axis: Axis, value: float) -> str:
     """Return a place on an axis in words: a number, or a date or time."""
-    return axis.unit.text(value) if axis.unit else f"{value:.4g}"
+    return axis.unit.text(value) if axis.unit else format_number(value)
 
 
 def is_classifier(synopsis: Synopsis) -> bool:
@@ -197,11 +201,16 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
         slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
     labels = tuple(printable(str(label)) for label in synopsis.classes)
     if is_classifier(synopsis):
-        panels = [_regions(synopsis, title, part) for title, part in slices]
+        at: list[dict[str, float]] = [{}]
+        if len(slices) > 1:
+            at = [{axes[2].name: height} for height in _heights(axes[2])]
+        planes = [_plane(synopsis, places, others) for others in at]
+        pairs = zip(slices, planes, strict=True)
+        panels = [_regions(synopsis, *part, points) for part, points in pairs]
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
     if not synopsis.combination.multi_output:
         panels = [Panel(title, part) for title, part in slices]
-        return Picture("map", axes[:2], tuple(panels), fixed=fixed)
+        return Picture("map", axes[:2], tuple(panels), fixed=fixed, value=value_name(synopsis))
     drawn = [
         Panel(" · ".join(filter(None, (label, title))), part[..., column])
         for column, label in enumerate(labels)
@@ -209,7 +218,17 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     ]
     left_out = len(labels) - len(labels) * min(len(drawn), MOST_PANELS) // len(drawn)
     shown = tuple(drawn[:MOST_PANELS])
-    return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed)
+    value = value_name(synopsis)
+    return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed, value=value)
+
+
+def value_name(synopsis: Synopsis) -> str:
+    """Return what values are called, with their units."""
+    combination, domain = synopsis.combination, synopsis.domain
+    if synopsis.meaning == "density":
+        labels = [axis.label for axis in domain.axes]
+        return printable("density" + combination.unit(labels, density=True))
+    return printable(named_with(*named_values(combination, domain, synopsis.metadata)))
 
 
 def page_picture(synopsis: Synopsis) -> Picture:
@@ -232,12 +251,18 @@ def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
         whole = _on_grid(synopsis, [places, places, *[3] * others])
         middles: Any = (slice(None), slice(None), *[1] * others)
         return np.asarray(whole[middles])
+    values = np.asarray(synopsis(_plane(synopsis, places, {})))
+    return values.reshape(places, places, *values.shape[1:])
+
+
+def _plane(synopsis: Synopsis, places: int, at: Mapping[str, float]) -> dict[str, Any]:
+    """Return points of a map over the first two axes; `at` says where others are held."""
     first, second = synopsis.domain.numbers[:2]
     steps = np.linspace(0.0, 1.0, places)
     drawn = {first.name: np.repeat(first.at(steps), places)}
     drawn[second.name] = np.tile(second.at(steps), places)
-    values = np.asarray(synopsis(_with_others(synopsis, drawn)))
-    return values.reshape(places, places, *values.shape[1:])
+    drawn |= {name: np.full(places**2, height) for name, height in at.items()}
+    return _with_others(synopsis, drawn)
 
 
 def _with_others(synopsis: Synopsis, drawn: Mapping[str, FloatArray]) -> dict[str, Any]:
@@ -262,9 +287,15 @@ def _fixed(axes: Sequence[Axis]) -> str:
 
 
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
-    for index in range(1, _THICKNESS, 2):
-        place = axis.low + axis.width * index / (_THICKNESS - 1)
-        yield printable(f"{axis.name} = {position_text(axis, place)}"), values[:, :, index]
+    for index, height in enumerate(_heights(axis)):
+        title = f"{axis.name} = {position_text(axis, height)}"
+        yield printable(title), values[:, :, 2 * index + 1]
+
+
+def _heights(axis: Axis) -> list[float]:
+    """Return where the slices of a third axis are."""
+    steps = range(1, _THICKNESS, 2)
+    return [axis.low + axis.width * step / (_THICKNESS - 1) for step in steps]
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
@@ -272,12 +303,8 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
     points: Any = axis.at(np.linspace(0.0, 1.0, places))
     points = _with_others(synopsis, {axis.name: points}) if lists else points
     values = np.asarray(synopsis(points)).reshape(places, -1)
-    certificate = synopsis.metadata["certificate"]
-    low, high = values - certificate["total"], values + certificate["total"]
-    if synopsis.combination.kind == "ratio" or synopsis.about == "these-data":  # narrower
-        low, high = (
-            end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
-        )
+    ends = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    low, high = (np.reshape(end, (places, -1)) for end in ends)
     labels = tuple(printable(str(label)) for label in synopsis.classes)
     titles = labels if synopsis.combination.multi_output else ("",)
     panels = [
@@ -293,20 +320,24 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
         synopsis.combination.threshold if two else None,
         len(titles) - len(panels),
         _fixed(lists) if lists else "",
+        value_name(synopsis),
     )
 
 
-def _regions(synopsis: Synopsis, title: str, values: FloatArray) -> Panel:
-    width = synopsis.promises().headline
+def _regions(synopsis: Synopsis, title: str, values: FloatArray, points: Any) -> Panel:
+    ends = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    low, high = (np.reshape(end, values.shape) for end in ends)
     if values.ndim == 2:
-        margin = values - synopsis.combination.threshold
-        leads = np.stack([-margin, margin], axis=-1)
+        threshold = synopsis.combination.threshold
+        leads = np.stack([threshold - values, values - threshold], axis=-1)
+        certain = (low > threshold) | (high < threshold)
     else:
         ordered = np.sort(values, axis=-1)
         best, second = ordered[..., -1:], ordered[..., -2:-1]
         leads = values - np.where(values == best, second, best)
-        width *= 2  # of two columns, each within the band
-    return Panel(title, leads.argmax(axis=-1).astype(np.float64), leads=leads, doubt=width)
+        others = np.where(values == best, -np.inf, high).max(axis=-1)
+        certain = np.where(values == best, low, np.inf).min(axis=-1) > others
+    return Panel(title, leads.argmax(axis=-1).astype(np.float64), leads=leads, certain=certain)
 
 
 # --- Pictures as inline SVG that follows the page's colour scheme
@@ -340,6 +371,7 @@ WIDTHS = {"wide": 820, "narrow": 350}
 """Widths of the two drawings of every picture, for a desktop and for a phone."""
 
 _CONTOURS = 6
+_LONGEST_LABEL = 48
 
 
 def draw(picture: Picture, name: str) -> dict[str, str]:
@@ -438,7 +470,7 @@ def _maps(picture: Picture, form: str, name: str) -> str:
             _ticks(axes, picture, 3 if columns > 1 else 6)
             axes.spines[:].set_visible(False)
             if place % columns == 0:
-                axes.set_ylabel(label(second), parse_math=False)
+                axes.set_ylabel(_cut(label(second)), parse_math=False)
             _lines(axes, picture, panel)
 
     def below(figure: Figure) -> str:
@@ -460,11 +492,16 @@ def _panels(
     for place, (axes, panel) in enumerate(zip(places, picture.panels, strict=False)):
         axes.patch.set_visible(False)
         axes.tick_params(length=0, pad=7)
-        axes.set_title(panel.title, parse_math=False)
+        axes.set_title(_cut(panel.title or picture.value), parse_math=False)
         if place >= count - columns:
-            axes.set_xlabel(label(picture.axes[0]), parse_math=False)
+            axes.set_xlabel(_cut(label(picture.axes[0])), parse_math=False)
             axes.tick_params(labelbottom=True)
         yield place, axes, panel
+
+
+def _cut(text: str) -> str:
+    """Leave what the narrow drawing has room for: a longer text would leave none for its axes."""
+    return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
 
 
 def _places(axis: Axis, count: int) -> FloatArray:
@@ -478,12 +515,15 @@ def _ticks(axes: Axes, picture: Picture, most: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     axes.locator_params(nbins=most)
-    for ruler, axis in zip((axes.xaxis, axes.yaxis), picture.axes, strict=False):
-        if axis.unit:
+    rulers = zip_longest((axes.xaxis, axes.yaxis), picture.axes)  # values have no axis
+    for ruler, axis in rulers:
+        if axis and axis.unit:
             dates = AutoDateLocator(minticks=2, maxticks=most)  # type: ignore[no-untyped-call]
             ruler.set_major_locator(dates)
             concise = ConciseDateFormatter(dates)  # type: ignore[no-untyped-call]
             ruler.set_major_formatter(concise)
+        elif np.abs(ruler.get_view_interval()).max() >= 1000:
+            ruler.set_major_formatter(lambda value, _: format_number(value, 6))
 
 
 def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
@@ -518,14 +558,12 @@ def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
     if picture.kind == "map":
         spread = (picture.high - picture.low) or 1.0
         return [shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
-    leads = np.zeros((*panel.values.shape, 1)) if panel.leads is None else panel.leads
-    sure = leads.max(axis=-1) > panel.doubt
     found = []
     for scheme in SCHEMES:
         colours = np.empty((*panel.values.shape, 3))
         for index in range(len(picture.classes)):
             for certain in (True, False):
-                where = (panel.values == index) & (sure == certain)
+                where = (panel.values == index) & (panel.certain == certain)
                 colours[where] = class_colour(index, scheme, sure=certain)
         found.append(colours)
     return found

@@ -12,6 +12,7 @@ import numpy as np
 from dbern.data.domain import Axis
 from dbern.reporting.pictures import Panel, Picture, picture_of, position_text
 from dbern.synopsis.reader import Synopsis
+from dbern.system import format_number
 from dbern.types import FloatArray
 
 _BRAILLE = 0x2800
@@ -40,13 +41,15 @@ def drawing(synopsis: Synopsis) -> str:
         beyond = ", wider than what is drawn of it" if picture.beyond else ""
         lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band{beyond}")
     elif picture.kind == "map":
-        lines.append(f"{' ' * _GUTTER}{picture.low:.3g} {_SHADES} {picture.high:.3g}")
+        least, largest = format_number(picture.low, 3), format_number(picture.high, 3)
+        lines.append(f"{' ' * _GUTTER}{least} {_SHADES} {largest}")
     else:
         lines += [
             f"{' ' * _GUTTER}{_REGIONS[i % len(_REGIONS)] * 2}  {_clean(label, _MAP_COLUMNS)}"
             for i, label in enumerate(picture.classes)
         ]
-    return "\n".join(line.rstrip() for line in lines)
+    lines.append(f"{' ' * _GUTTER}{_clean(picture.value, _MAP_COLUMNS)}")
+    return "\n".join(line.rstrip() for line in lines).rstrip()
 
 
 def _upright(picture: Picture) -> Picture:
@@ -84,7 +87,8 @@ def _curve(picture: Picture, panel: Panel) -> Iterator[str]:
         inside = (places >= top) & (places <= bottom)
         covered = np.asarray(inside.reshape(rows, _MAP_COLUMNS, 2).any(axis=2))
     for row in range(rows):
-        label = f"{high:.3g}" if row == 0 else f"{low:.3g}" if row == rows - 1 else ""
+        ends = {0: format_number(high, 3), rows - 1: format_number(low, 3)}
+        label = ends.get(row, "")
         text = "".join(
             chr(_BRAILLE + drawn) if drawn else _BAND if band else " "
             for drawn, band in zip(cells[row], covered[row], strict=True)
@@ -103,7 +107,8 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     ends = {0: position_text(second, second.high), rows - 1: position_text(second, second.low)}
     for row in range(rows):
         label = _clean(ends.get(row, ""), _GUTTER - 2)
-        label = _clean(second.name, _GUTTER - 2) if row == rows // 2 else label
+        name = second.label if len(second.label) <= _GUTTER - 2 else second.name
+        label = _clean(name, _GUTTER - 2) if row == rows // 2 else label
         if picture.kind == "regions":
             text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
         else:
@@ -125,4 +130,4 @@ def _clean(text: str, most: int) -> str:
 def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:
     low, high = position_text(axis, axis.low), position_text(axis, axis.high)
     room = max(columns - len(low) - len(high), 1)
-    return f"{' ' * _GUTTER}{low}{_clean(axis.name, room):^{room}}{high}"
+    return f"{' ' * _GUTTER}{low}{_clean(axis.label, room):^{room}}{high}"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.data.domain import Domain
-from dbern.errors import ReleaseError, SpecError, needed
-from dbern.synopsis.points import LOCATION, conventional, upright
-from dbern.system import html_table
+from dbern.data.domain import Axis, Domain, TimeUnit
+from dbern.errors import ReleaseError, SpecError, needed, printable
+from dbern.synopsis.points import LOCATION, conventional, of_columns, upright
+from dbern.system import format_number, html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def located(grid: xarray.DataArray, crs: Any) -> xarray.DataArray:
         facts["grid_mapping_name"] = "latitude_longitude"
         grid[east].attrs |= {"standard_name": "longitude", "units": "degrees_east"}
         grid[north].attrs |= {"standard_name": "latitude", "units": "degrees_north"}
-        if len(axes) == 2 and " per " in grid.attrs["long_name"]:
+        if len(axes) == 2 and grid.attrs["long_name"].startswith("density"):
             grid.attrs["units"] = "degree-2"
     else:
         units = {"units": system.linear_units}
@@ -129,7 +129,8 @@ def outlines(sets: Mapping[str, xarray.DataArray], properties: Mapping[str, Any]
     if first.dtype != bool:
         raise SpecError("to_geojson: these are numbers. Ask for a level_set on a grid")
     transform = _transform(first)
-    edges = [(float(one.min()), float(one.max())) for one in map(first.get_index, _axes(first))]
+    numbers = [_as_stored(first[name]) for name in _axes(first)]
+    edges = [(float(values.min()), float(values.max())) for values in numbers]
     features = []
     for where, truths in sets.items():
         for labels, plane in _planes(truths):
@@ -183,11 +184,20 @@ def _planes(grid: xarray.DataArray) -> _Planes:
         yield named, one.transpose(north, east).to_numpy()
 
 
+def _as_stored(coordinate: xarray.DataArray) -> np.ndarray[Any, Any]:
+    """Return a coordinate's numbers: of dates and times in the unit that they are stored in."""
+    values = coordinate.to_numpy()
+    if values.dtype.kind != "M":
+        return values
+    seconds = coordinate.encoding.get("units") == TimeUnit.SECONDS.value
+    return (TimeUnit.SECONDS if seconds else TimeUnit.DAYS).of_datetimes(values)
+
+
 def _transform(grid: xarray.DataArray) -> Any:
     """From the corner of the first pixel, of which the first place is the middle."""
     corner, steps = [], []
     for name in _axes(grid):
-        places = np.sort(grid[name].to_numpy())
+        places = np.sort(_as_stored(grid[name]))
         each = np.diff(places) if places.dtype.kind in "fiu" else np.empty(0)
         if not len(each) or np.ptp(each) > _EVEN * each[0]:
             raise SpecError(
@@ -201,6 +211,8 @@ def _transform(grid: xarray.DataArray) -> Any:
 
 # --- What a notebook shows of a synopsis: its facts as a table, and a drawing of its function
 
+FAR = 3.0
+"""Times what values vary by: how far beyond them a band is drawn."""
 _SHOWN_POINTS = {1: 401, 2: 201}
 _LONGEST = 3.0  # side of a map in true aspect
 
@@ -210,16 +222,18 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
     certificate, axes = facts["certificate"], domain.axes
     guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
     guarantee += f"epsilon {facts['epsilon']}, delta {facts['delta']}"
+    texts = {key: facts[key] for key in ("title", "description") if key in facts}
     return html_table(
         {
             "synopsis": facts["name"],
-            "function": facts["target"]["kind"],
+            **texts,
+            "function": f"{facts['target']['kind']}{of_columns(facts)}",
             "over": "; ".join(
-                f"{axis.name} from {_end(axis.unit, axis.low)} to {_end(axis.unit, axis.high)}"
+                f"{axis.label} from {_end(axis.unit, axis.low)} to {_end(axis.unit, axis.high)}"
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {facts['neighbors']}, unit {facts['unit']}",
-            "error": f"at most {certificate['total']:.4g} everywhere, with probability "
+            "error": f"at most {format_number(certificate['total'])} everywhere, with probability "
             f"{1 - certificate['beta']:g}",
             "at": url,
         }
@@ -227,12 +241,12 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
 
 
 def _end(unit: Any, value: float) -> str:
-    return str(unit.text(value)) if unit else f"{value:g}"
+    return str(unit.text(value)) if unit else format_number(value)
 
 
 def plotted(
     domain: Domain,
-    grid_of: Callable[[int], Any],
+    grid_of: Callable[[int], xarray.DataArray],
     interval: Callable[[Any], Any],
     ax: Any = None,
     **how: Any,
@@ -268,29 +282,66 @@ def plotted(
             f"synopsis.grid(50).isel({axes[-1].name}=25).plot()"
         )
     grid = grid_of(_SHOWN_POINTS[len(axes)])
+    title = grid.attrs.get("title", "")
     if len(axes) == 2:
-        return _map(grid, ax, alike=axes[0].unit is axes[1].unit, **how)
+        return _map(grid, ax, title, alike=_have_one_unit(axes), **how)
     hue = "class" if grid.ndim == 2 else None
     drawn = grid.plot.line(x=axes[0].name, ax=ax, hue=hue, **how)
+    (figure_axes,) = {line.axes for line in drawn}
+    least, most = figure_axes.dataLim.intervaly
     low, high = interval(grid[axes[0].name].to_numpy())
     for line, ends in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
-        line.axes.fill_between(grid[axes[0].name], *ends, color=line.get_color(), alpha=0.2, lw=0)
+        figure_axes.fill_between(grid[axes[0].name], *ends, color=line.get_color(), alpha=0.2, lw=0)
+    if most > least:  # a band far wider than the curves would make them flat
+        bottom, top = figure_axes.get_ylim()
+        reach = FAR * (most - least)
+        figure_axes.set_ylim(max(bottom, least - reach), min(top, most + reach), auto=None)
+    figure_axes.set_title(title)
+    _write_plainly(figure_axes)
     return drawn
 
 
-def _map(grid: Any, ax: Any, *, alike: bool, **how: Any) -> Any:
+def _have_one_unit(axes: Sequence[Axis]) -> bool:
+    first, second = axes
+    return first.attributes == second.attributes
+
+
+def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any) -> Any:
     second, first = grid.dims[:2]
     if grid.attrs["long_name"].startswith("density"):
         how = {"vmin": 0.0, **how}  # what is below is noise, and would take half of the colours
-    groups = {"col": "class"} if grid.ndim == 3 else {}
+    groups: dict[str, Any] = {"col": "class"} if grid.ndim == 3 else {}
     shown = grid.drop_vars(LOCATION, errors="ignore")  # or it would be the title
-    drawn = shown.plot(x=first, y=second, ax=ax, **groups, **how)
-    width, height = (float(np.ptp(grid[name].to_numpy())) for name in (first, second))
+    drawn: Any = shown.plot(x=first, y=second, ax=ax, **groups, **how)
+    panels = list(drawn.axs.flat) if groups else [drawn.axes]
+    if groups:
+        column = grid["class"].attrs["long_name"].replace("{", "{{").replace("}", "}}")
+        drawn.set_titles(f"{column} = {{value}}")
+        if title:
+            _write_plainly(drawn.fig.suptitle(title, y=1.05))
+    else:
+        panels[0].set_title(title)
+    bar = drawn.cbar if groups else drawn.colorbar
+    _write_plainly(*panels, *([bar.ax] if bar else []))
+    width, height = (float(np.ptp(_as_stored(grid[name]))) for name in (first, second))
     degree = _eastward_degree(grid)
     if degree or (alike and 1 / _LONGEST <= height / width <= _LONGEST):
-        for one in drawn.axs.flat if groups else [drawn.axes]:
-            one.set_aspect(1 / (degree or 1.0))
+        for panel in panels:
+            panel.set_aspect(1 / (degree or 1.0))
     return drawn
+
+
+def _write_plainly(*artists: Any) -> None:
+    """Take no formula and no control character from texts that may be a stranger's."""
+    for artist in artists:
+        texts = [artist]
+        if hasattr(artist, "xaxis"):
+            legend = artist.get_legend()
+            texts = [artist.title, artist.xaxis.label, artist.yaxis.label]
+            texts += [legend.get_title(), *legend.get_texts()] if legend else []
+        for text in texts:
+            text.set_parse_math(False)
+            text.set_text(printable(text.get_text(), keep="\n"))
 
 
 def _columns(values: Any) -> Any:

@@ -29,7 +29,14 @@ from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
-from dbern.data.domain import MOST_VALUES, Axis
+from dbern.data.domain import (
+    LONGEST_DESCRIPTION,
+    LONGEST_NAME,
+    LONGEST_TITLE,
+    LONGEST_UNITS,
+    MOST_VALUES,
+    Axis,
+)
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 from dbern.privacy.families import FAMILIES, noise_law
@@ -250,6 +257,17 @@ class _CombineFacts(Facts):
     @property
     def bayes(self) -> bool:
         return self.kind in BAYES
+
+
+_Column = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+
+
+class _ColumnsFacts(Facts):
+    """Which columns have a role; the others are axes."""
+
+    response: _Column = ABSENT
+    label: _Column = ABSENT
+    group: _Column = ABSENT
 
 
 class _RandomFacts(Facts):
@@ -540,6 +558,10 @@ class Released(Facts):
     dbern_version: Text
     release_id: Text
     name: Text
+    title: Annotated[str, StringConstraints(max_length=LONGEST_TITLE)] = ABSENT
+    description: Annotated[str, StringConstraints(max_length=LONGEST_DESCRIPTION)] = ABSENT
+    columns: _ColumnsFacts = ABSENT
+    units: dict[_Column, Annotated[str, StringConstraints(max_length=LONGEST_UNITS)]] = ABSENT
     created: Text
     dataset: Text = ABSENT
     ledger_id: Text = ABSENT

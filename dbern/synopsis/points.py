@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.bernstein.basis import MOST_H
 from dbern.combination import Combination
-from dbern.data.domain import Axis, Domain, TimeUnit, moment_of
+from dbern.data.domain import Axis, Domain, TimeUnit, moment_of, named_with
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
@@ -516,13 +516,37 @@ def conventional(found: xarray.DataArray) -> xarray.DataArray:
     return found
 
 
-def coordinates(axis: Axis, count: int) -> FloatArray:
-    """Return so many coordinates in data units, ends included, in little more than their memory."""
-    places = np.linspace(0.0, 1.0, count)
+def coordinates(axis: Axis, count: int) -> np.ndarray[Any, Any]:
+    """Return so many coordinates, ends included, in little more than their memory."""
+    positions = np.linspace(0.0, 1.0, count)
+    values = positions if axis.unit is None else np.empty(count, dtype="datetime64[us]")
     for start in range(0, count, _BLOCK_POINTS):
         part = slice(start, start + _BLOCK_POINTS)
-        places[part] = axis.at(places[part])
-    return places
+        values[part] = as_datetimes(axis.at(positions[part]), axis)
+    return values
+
+
+def as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:
+    """Return numbers of an axis of dates or times as datetime64, UTC; of another as they are.
+
+    A microsecond may be coarser than a number; what is within the bounds stays within them.
+    """
+    if axis.unit is None:
+        return numbers
+    moments, step = axis.unit.to_datetimes(numbers), np.timedelta64(1, "us")
+    back = axis.unit.of_datetimes(moments)
+    moments[(back < axis.low) & (numbers >= axis.low)] += step
+    moments[(back > axis.high) & (numbers <= axis.high)] -= step
+    return moments
+
+
+def describe_axis(coordinate: xarray.DataArray, axis: Axis) -> None:
+    """Say what an axis's coordinate is, and how dates are to be stored, by the CF conventions."""
+    coordinate.attrs["long_name"] = axis.name
+    if axis.unit is None:
+        coordinate.attrs |= axis.attributes
+    else:
+        coordinate.encoding |= {"units": axis.unit.value, "dtype": "float64"}
 
 
 def labelled(
@@ -536,24 +560,66 @@ def labelled(
     import xarray
 
     labels: dict[str, Any] = {
-        axis.name: (axis.name, coordinates(axis, count), {"long_name": axis.name} | axis.attributes)
+        axis.name: (axis.name, coordinates(axis, count))
         for axis, count in zip(domain.axes, values.shape, strict=False)
     }
     last = ["class"] if values.ndim > domain.dimensions else []
     labels |= {key: list(classes) for key in last}
     found = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
+    for axis in domain.axes:
+        describe_axis(found[axis.name], axis)
     return conventional(found.transpose(*upright(domain.names), *last))
 
 
 def attributes_of(
-    combination: Combination, domain: Domain, facts: Mapping[str, Any]
+    combination: Combination, domain: Domain, metadata: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what values are, by the CF conventions where these have a word; `facts`: metadata."""
-    meaning = combination.meaning(facts["target"])
-    density = meaning == "density"
-    told = {"long_name": meaning + combination.unit(domain.names, density=density)}
-    units = [f"{axis.unit.name.lower()}-1" for axis in domain.axes if axis.unit]
-    if len(units) == domain.dimensions and " per " in told["long_name"]:
-        told["units"] = " ".join(units)
-    done = facts.get("post_processing")
-    return told | ({"post_processing": ", ".join(done)} if done else {})  # netCDF 3 has no lists
+    """Return what values are, by the CF conventions where these have a word."""
+    name, units = named_values(combination, domain, metadata)
+    attributes = {"long_name": name} | ({"units": units} if units else {})
+    attributes |= {key: metadata[key] for key in ("title", "description") if key in metadata}
+    done = metadata.get("post_processing")  # netCDF 3 has no lists
+    return attributes | ({"post_processing": ", ".join(done)} if done else {})
+
+
+def named_values(
+    combination: Combination, domain: Domain, metadata: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Return what values are called, and their units; "" where none are known."""
+    meaning, columns = combination.meaning(metadata["target"]), metadata.get("columns", {})
+    if meaning == "density":
+        units = [axis.unit.name.lower() if axis.unit else axis.units for axis in domain.axes]
+        if all(units):
+            return meaning, " ".join(f"{u}-1" if u.isalpha() else f"({u})-1" for u in units)
+        return meaning + combination.unit(domain.names, density=True), ""
+    if meaning == "response":
+        name = columns.get("response", meaning)
+        return name, metadata.get("units", {}).get(name, "")
+    if "label" not in columns:
+        return meaning, ""
+    binary = len(combination.classes) == 2 and not combination.multi_output
+    positive = f" = {combination.classes[1]}" if binary else ""
+    return f"{meaning} of {columns['label']}{positive}", ""
+
+
+def of_columns(metadata: Mapping[str, Any]) -> str:
+    """Return the columns that a function is of or by, in words that follow its kind.
+
+    Examples
+    --------
+    >>> of_columns({"columns": {"response": "delay"}, "units": {"delay": "minutes"}})
+    ' of delay (minutes)'
+    >>> of_columns({"columns": {"group": "carrier"}})
+    ' by carrier'
+    """
+    columns, units = metadata.get("columns", {}), metadata.get("units", {})
+    words = {"response": "of", "label": "of", "group": "by"}
+    return "".join(
+        f" {words[role]} {named_with(name, units.get(name, ''))}" for role, name in columns.items()
+    )
+
+
+def groups_column(metadata: Mapping[str, Any]) -> str:
+    """Return the column that classes or groups are values of; "class" where it is not known."""
+    columns = metadata.get("columns", {})
+    return str(columns.get("group", columns.get("label", "class")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from dbern.certificate import Certificate, Promises, combined
 from dbern.combination import BY_PLACE, LEAST_SQUARES, Answer, Combination, Meaning
-from dbern.data.domain import Axis, Domain
+from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import MANIFEST, Memory, place_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
@@ -41,6 +42,7 @@ from dbern.synopsis.points import (
     check_shape,
     confidence,
     gridded,
+    groups_column,
     labelled,
     like,
     orders,
@@ -131,7 +133,9 @@ class Synopsis:
     @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        return Domain(tuple(map(Axis.from_dict, self.metadata["domain"]["axes"])))
+        units = self.metadata.get("units", {})
+        axes = map(Axis.from_dict, self.metadata["domain"]["axes"])
+        return Domain(tuple(replace(axis, units=units.get(axis.name, "")) for axis in axes))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -220,7 +224,13 @@ class Synopsis:
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         names = self.combination.columns_of(answer)
         facts = self._attributes if answer == "value" else None
-        return like(points, values, self.domain, names, self.classes, facts)
+        return self._labelled(like(points, values, self.domain, names, self.classes, facts))
+
+    def _labelled(self, answer: Any) -> Any:
+        """Say on a grid which column its classes are values of."""
+        if "class" in getattr(answer, "coords", ()):
+            answer["class"].attrs["long_name"] = groups_column(self.metadata)
+        return answer
 
     @property
     def _attributes(self) -> dict[str, Any]:
@@ -408,7 +418,7 @@ class Synopsis:
             these_data=self.band(sure["beta"]) if follows else None,
             any_database=sure["total"],
             beta=sure["beta"],
-            unit=self.combination.unit(self.domain.names, density=density),
+            unit=self._unit(density=density),
             largest=largest,
             extent=tuple(facts["extent"]) if "extent" in facts else extent,
             released=True,
@@ -416,6 +426,12 @@ class Synopsis:
             on_lattice="k" in first,
             mends=mends_of(first.get("approximation"), perturbed, bool(self.domain.lists)),
         )
+
+    def _unit(self, *, density: bool) -> str:
+        columns, names = self.metadata.get("columns", {}), [axis.label for axis in self.domain.axes]
+        response = columns.get("response", "the response")
+        response = named_with(response, self.metadata.get("units", {}).get(response, ""))
+        return self.combination.unit(names, density=density, response=response)
 
     def _bands(
         self, beta: Fraction, h: Order, about: About, *, raw: bool = False
@@ -574,8 +590,8 @@ class Synopsis:
         smoothings, combination = self._smoothings(h), self.combination
         values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, part)
         facts = self.metadata["name"], self._attributes
-        found = labelled(values, part or self.domain, self.classes, *facts)
-        return found if crs is None else located(found, crs)
+        grid = self._labelled(labelled(values, part or self.domain, self.classes, *facts))
+        return grid if crs is None else located(grid, crs)
 
     def plot(self, ax: Any = None, *, window: Window = None, crs: Any = None, **how: Any) -> Any:
         """Draw a function of one or two axes with matplotlib: `dbern.synopsis.maps.plotted`."""

@@ -42,6 +42,8 @@ _WHAT = {
     "finite_number": "must be finite",
     "too_short": "has too few entries",
     "too_long": "has too many entries",
+    "string_too_long": "has more than {max_length} letters",
+    "one_line": "must be one line that can be printed",
 }
 
 
@@ -66,7 +68,7 @@ def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str
         names.append(part)
         field = fields.model_fields.get(part) if fields is not None else None
         fields = _section(field.annotation) if field is not None else None
-        if fields is None and part != "bounds":
+        if fields is None and part not in ("bounds", "units"):
             break
     return tuple(names)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -235,6 +236,11 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
     points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
     which = places if len(axes) == 1 else np.add.outer(places, count * places).ravel()
     value, low, high = (np.array(one)[which] for one in shown[:3])
+    if stop is None:  # one band: that of the synopsis, in halves of a number's digits
+        synopsis = dbern.open(pages / kind / "out.zarr")
+        ends = synopsis.interval(points, 0.05)
+        np.testing.assert_allclose([value, low, high], [synopsis(points), *ends], atol=1e-6)
+        return
     # The band is that of as many places as there are, by the tail.
     monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
     beta = 0.05 * len(places) ** len(axes) / count ** len(axes)
@@ -244,6 +250,63 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
     assert (answer.high <= high + 1e-9).all()
     np.testing.assert_allclose(low, answer.low, atol=1e-2)  # the largest weight is told more simply
     np.testing.assert_allclose(high, answer.high, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["curve", "map", "bins", "slices", "group curves", "regression"])
+def test_a_page_shows_what_interval_says(debugger, pages, kind):
+    synopsis = dbern.open(pages / kind / "out.zarr")
+    (shown,) = ask(debugger, pages / f"{kind}.html", _SHOWN)
+    axes = synopsis.domain.axes
+    count = 401 if len(axes) == 1 else 200
+    places = np.array([0, 57, 110, 199])
+    mesh = np.meshgrid(*[places] * min(len(axes), 2), *[[100]] * (len(axes) - 2), indexing="ij")
+    unit = (np.stack(mesh, -1).reshape(-1, len(axes)) + 0.5) / count
+    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    which = places if len(axes) == 1 else np.add.outer(places, count * places).ravel()
+    answers = [synopsis(points), *synopsis.interval(points, 0.05)]
+    first = [np.reshape(one, (len(points), -1))[:, 0] for one in answers]
+    width = np.max(first[2] - first[1])
+    for found, wanted in zip(shown[:3], first, strict=True):
+        np.testing.assert_allclose(np.array(found)[which], wanted, atol=1e-5 * width)
+
+
+_HOVER = """(() => {
+    const data = Bokeh.documents.at(-1).get_model_by_name("cells").data;
+    return ["first_text", "value_text", "low_text"].map((one) => data[one].length === 1
+        ? data[one][0][1000] : data[one][200]);
+})()"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "show", "pattern"),
+    [
+        ("regression", [], r"-?\d\.\d+"),
+        ("bins", [], r"-?[\d.]+(×10[⁻\d⁰¹²³⁴-⁹]+)?"),
+        ("bins", ["share"], r"[\d.]+\u202f%"),
+    ],
+)
+def test_numbers_below_the_pointer_are_written_for_people(debugger, pages, kind, show, pattern):
+    steps = [chosen("show", one, "change") for one in show]
+    *_, (place, value, low) = ask(debugger, pages / f"{kind}.html", *steps, _HOVER)
+    assert re.fullmatch(r"[\d.]+", place)
+    for text in (value, low):
+        assert re.fullmatch(pattern, text), text
+        assert "e" not in text
+
+
+_TICKS = """(() => {
+    const ruler = Bokeh.documents.at(-1).roots()[0].below.find((one) => one.formatter);
+    return [[0, 13000, 26000], [0.25, 0.5, 0.75], [0, 2e-6, 4e-6], [-50, 0, 50], [7]]
+        .map((one) => ruler.formatter.doFormat(one));
+})()"""
+
+
+def test_ticks_have_the_digits_that_tell_them_apart(debugger, pages):
+    (told,) = ask(debugger, pages / "curve.html", _TICKS)
+    assert told == [
+        ["0", "13\u202f000", "26\u202f000"], ["0.25", "0.50", "0.75"],
+        ["0", "2×10⁻⁶", "4×10⁻⁶"], ["-50", "0", "50"], ["7"],
+    ]  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")

@@ -103,3 +103,16 @@ def test_a_certificate_that_a_constant_keeps_is_shown_as_that():
     )
     told = Promises(None, None, 0.5, 0.05, "", None, (-1.0, 1.0), True)
     assert "sup error <= 9 with" in _described(facts, told.constant)
+
+
+@pytest.mark.filterwarnings("error")
+def test_long_names_leave_room_for_the_axes():
+    axis = Axis("x" * 200, 0.0, 9.0)
+    for said in texts(Picture("curve", (axis,), (Panel("", BUMP),), value="delay " * 50)):
+        assert {"delay " * 7 + "delay…", "x" * 47 + "…"} <= set(said)
+
+
+def test_large_numbers_are_written_for_people():
+    prices = Picture("curve", (Axis("x", 0.0, 9.0),), (Panel("", 13_000 + 4000 * BUMP),))
+    for said in texts(prices):
+        assert {"14\u202f000", "16\u202f000"} <= set(said)

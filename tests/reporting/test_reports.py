@@ -341,8 +341,10 @@ def test_regions_are_those_that_are_predicted(made):
     values = synopsis(np.column_stack([x.ravel(), y.ravel()]))
     lead = np.diff(np.sort(values, axis=1))[:, -1]
     np.testing.assert_allclose(panel.leads.max(axis=-1).ravel(), lead, atol=1e-12)
-    promised = synopsis.metadata["certificate"]
-    assert panel.doubt == 2 * synopsis.band(promised["beta"]) < 2 * promised["total"]
+    low, high = synopsis.interval(np.column_stack([x.ravel(), y.ravel()]), 0.05)
+    best = values.argmax(axis=1)
+    for row, certain in enumerate(panel.certain.ravel()):
+        assert certain == (low[row, best[row]] > np.delete(high[row], best[row]).max())
 
 
 @pytest.mark.parametrize("kind", EVERY)

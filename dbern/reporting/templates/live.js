@@ -9,7 +9,8 @@ document.addEventListener("DOMContentLoaded", async () => {
   const axes = facts.axes, cells = facts.places;
   const doubles = (one) => new Float64Array(bytes(one));
   const released = facts.released.map(doubles), answered = facts.answered.map((one) => one && doubles(one));
-  const widths = new Float32Array(bytes(facts.widths));
+  const floats = (text) => new Float32Array(bytes(text));
+  const ends_of_band = floats(facts.ends), bands = facts.bands.map((one) => ({ cells: one.cells, widths: floats(one.widths) }));
   const arrays = facts.arrays.map(doubles);
   const ends = (i) => [axes[i].low, axes[i].high - axes[i].low];
   const state = {
@@ -71,7 +72,7 @@ document.addEventListener("DOMContentLoaded", async () => {
 // Without bins: the integral of what was released, and of its band.
   const summed = () => {
     const value = facts.volume * sums(released[state.group], axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
-    const error = facts.band * state.box.reduce((size, [low, high]) => size * (high - low), 1);
+    const error = facts.summed * state.box.reduce((size, [low, high]) => size * (high - low), 1);
     return [value, Math.max(0, value - error), Math.min(1, value + error)];
   };
 
@@ -150,6 +151,37 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   const numbers = ({ value, low, high }) => [value[0], low[0], high[0]];
 
+  // Numbers for people: to the digits that the error leaves, thousands apart, the small by powers of ten.
+  const percent = "\u202f%";
+  const fixed = (number, digits) => number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u202f");
+  const raised = (power) => "×10" + String(power).replace(/[-0-9]/g, (one) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(one)]);
+  const rounded = (number, error) => {
+    const digits = 1 - Math.floor(Math.log10(error || 1)), size = Math.floor(Math.log10(Math.max(Math.abs(number), error || 1)));
+    if (digits < 0) return fixed(Math.round(number * 10 ** digits) / 10 ** digits, 0);
+    if (size > -4) return fixed(number, Math.min(12, digits));
+    return fixed(number / 10 ** size, Math.min(12, Math.max(0, digits + size))) + raised(size);
+  };
+  const shares = () => ["share", "likeliest"].includes(state.show);
+  const written = (number, error) => (shares() ? rounded(100 * number, 100 * error) + percent : rounded(number, error));
+  // The middle of a cell of an axis.
+  const position = (i, at) => {
+    const [low, size] = ends(i), place = low + middles[at] * size;
+    if (axes[i].scale === 1) return rounded(place, size / cells);
+    return new Date(place * axes[i].scale).toISOString().slice(0, 16).replace("T", " ");
+  };
+  // A list of texts, each of which is written when it is looked at.
+  const lazily = (of) => [new Proxy([], { get: (list, at) => (/^\d+$/.test(String(at)) ? of(Number(at)) : list[at]) })];
+  // Ticks of numbers, with no more digits than tell them apart.
+  const ticks = (values, scaled) => {
+    const [factor, unit] = scaled() ? [100, percent] : [1, ""], numbers = values.map((one) => one * factor);
+    const largest = most(numbers), size = largest > 0 ? Math.floor(Math.log10(largest)) : 0;
+    const power = size < -3 || size > 14 ? size : 0, step = 1e-3 * Math.abs(numbers[1] - numbers[0] || largest || 1) / 10 ** power;
+    const told = numbers.map((one) => one / 10 ** power);
+    let digits = 0;
+    while (digits < 12 && told.some((one) => Math.abs(Number(one.toFixed(digits)) - one) > step)) digits++;
+    return told.map((one) => (one === 0 ? "0" : fixed(one, digits) + (power ? raised(power) : "")) + unit);
+  };
+
   // The library's figures, in the colours of the page.
   let figures = null;
   const scheme = matchMedia("(prefers-color-scheme: dark)");
@@ -165,6 +197,10 @@ document.addEventListener("DOMContentLoaded", async () => {
     await Bokeh.embed.embed_items({ page: content }, [{ docid: "page", roots, root_ids: Object.keys(roots) }]);
     figures = Bokeh.documents.at(-1).roots();
     for (const one of figures) {
+      for (const ruler of [...one.left, ...one.below].filter((part) => part.formatter?.type === "BasicTickFormatter")) {
+        const valued = ruler.name === "value-bar" || (axes.length === 1 && one.left.includes(ruler));
+        ruler.formatter.doFormat = (values) => ticks(values, () => valued && shares());
+      }
       one.on_event("selectiongeometry", (event) => {
         const { x0, x1, y0, y1 } = event.geometry;
         const sides = [[x0, x1], [y0, y1], state.box[2]?.map((end) => end * axes[2].scale)].slice(0, axes.length);
@@ -179,10 +215,18 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   const named = (name) => figures[0].document.get_model_by_name(name);
   const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
+  // The function as it was released, and the ends that `interval` gives.
   const drawn = (size) => {
-    const value = sums(answered[state.group] || released[state.group], axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y))));
-    const width = axes.length < 3 ? widths.subarray(state.group * size, (state.group + 1) * size) : new Float32Array(size).fill(facts.band);
-    return { value, low: value.map((one, at) => one - width[at]), high: plus(value, width) };
+    const groups = parts?.response ? 1 : released.length;
+    const whole = parts?.response ? cells ** axes.length : size, stride = whole / size, at = stride > 1 ? state.slice : 0;
+    const part = (of, group) => Float32Array.from({ length: size }, (_, place) => ends_of_band[(of * groups + group) * whole + place * stride + at]);
+    if (parts?.response) return { value: part(0, 0), low: part(1, 0), high: part(2, 0) };
+    const rows = axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y)));
+    const raw = sums(released[state.group], rows), shown = answered[state.group], value = shown ? sums(shown, rows) : raw;
+    if (axes.length < 3) return { value, low: part(0, state.group), high: part(1, state.group) };
+    const band = bands[state.group], cell = (i, at) => Math.floor(middles[at] * band.cells[i]);
+    const width = raw.map((_, at) => band.widths[(cell(0, Math.floor(at / cells)) * band.cells[1] + cell(1, at % cells)) * band.cells[2] + cell(2, state.slice)]);
+    return { value, low: raw.map((one, at) => Math.min(one - width[at], value[at])), high: raw.map((one, at) => Math.max(one + width[at], value[at])) };
   };
   // The group that is the largest at each place, after all others where it is not sure to be.
   const likeliest = (at) => {
@@ -195,15 +239,17 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   const fill = () => {
     const stop = counting?.stops[state.stop], size = cells ** Math.min(2, axes.length), source = named("cells");
-    const at = stop?.values.length && (state.show !== "density" || stop.factor !== 1) ? everywhere(stop.values) : null;
-    const found = state.show === "likeliest" ? likeliest(at)
+    const own = stop?.factor === 1 && ["density", "response"].includes(state.show);
+    const at = stop?.values.length && !own ? everywhere(stop.values) : null;
+    const found = own ? drawn(size) : state.show === "likeliest" ? likeliest(at)
       : state.show !== "density" ? scaled(told(at, "part", "everywhere"), parts.low, parts.high - parts.low)
       : at ? scaled(told(at, "rows", "everywhere"), 0, stop.peak) : drawn(size);
     const { value, low, high } = found, width = high.map((one, place) => (one - low[place]) / 2);
     if (axes.length > 2) {
-      const place = ends(2)[0] + middles[state.slice] * ends(2)[1], text = new Date(place * axes[2].scale);
-      find("live-slice-name").textContent = axes[2].scale === 1 ? place.toPrecision(4) : text.toISOString().slice(0, 16).replace("T", " ");
+      find("live-slice-name").textContent = position(2, state.slice);
     }
+    const error = (place) => width[place], texts = (of) => (place) => written(of[place], error(place));
+    const said = { value_text: texts(value), low_text: texts(low), high_text: texts(high) };
     const dark = scheme.matches ? "dark" : "light", palette = facts.palettes[dark];
     const classes = { palette: facts.classes[dark], low: -0.5, high: 2 * released.length - 0.5 };
     const image = (values, ...shape) => [Bokeh.require("core/util/ndarray").ndarray(Float64Array.from(values).buffer, { dtype: "float64", shape })];
@@ -213,9 +259,11 @@ document.addEventListener("DOMContentLoaded", async () => {
       named("heights").setv(shares ? { start: 0, end: 1.06 } : { start: least - (least < 0 || state.show === "response" ? room : 0), end: top + room });
       named("value-colours")?.setv(classes);
       if (named("strip")) named("strip").data = { image: shares ? image(likeliest(at).shown, 1, cells) : [] };
+      const each = (of) => middles.map((_, place) => of(place));
       source.data = {
         x: middles.map((y) => (axis.low + y * ends(0)[1]) * axis.scale), value: [...value], width: [...width],
-        low: [...low], high: [...high],
+        low: [...low], high: [...high], first_text: each((place) => position(0, place)), second_text: each(() => ""),
+        ...Object.fromEntries(Object.entries(said).map(([name, of]) => [name, each(of)])),
       };
       return;
     }
@@ -227,6 +275,8 @@ document.addEventListener("DOMContentLoaded", async () => {
       image: turned((place) => shown[place]), value: turned((place) => value[place]), width: turned((place) => width[place]),
       low: turned((place) => low[place]), high: turned((place) => high[place]),
       ratio: turned((place) => (parts?.response ? width[place] : value[place] / width[place])),
+      first_text: lazily((place) => position(0, place % cells)), second_text: lazily((place) => position(1, Math.floor(place / cells))),
+      ...Object.fromEntries(Object.entries(said).map(([name, of]) => [name, lazily((place) => of((place % cells) * cells + Math.floor(place / cells)))])),
     };
     const known = shown.filter((one) => one === one);
     const least = parts?.response ? known.reduce((a, b) => Math.min(a, b), Infinity) : known.reduce((a, b) => Math.min(a, b), 0);
@@ -240,12 +290,6 @@ document.addEventListener("DOMContentLoaded", async () => {
     const room = Math.min(find("live-" + one.name).clientWidth - 100, tallest / ratio);
     if (room > 0) one.setv({ frame_width: Math.floor(room), frame_height: Math.max(axes.length === 1 ? 180 : 0, Math.round(room * ratio)) });
   });
-  // To the digits that the error leaves.
-  const rounded = (number, error) => {
-    const digits = Math.min(12, 1 - Math.floor(Math.log10(error || 1)));
-    if (digits < 0) return rounded(Math.round(number * 10 ** digits) / 10 ** digits, 10);
-    return number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u202f");
-  };
   const answer = () => {
     figures.forEach((one) => {
       const [x, y] = state.box.map((pair, i) => pair.map((end) => end * axes[i].scale));
@@ -256,7 +300,7 @@ document.addEventListener("DOMContentLoaded", async () => {
       const [value, low, high] = numbers.map((one) => rounded(one, Math.max((numbers[2] - numbers[1]) / 2, 1e-9)) + unit);
       return [value, `from ${low} to ${high}`];
     };
-    const percent = "\u202f%", percents = (found) => said(found.map((one) => 100 * one), percent);
+    const percents = (found) => said(found.map((one) => 100 * one), percent);
     const smooth = counting && inside(counting.stops[state.stop].masses), sharp = counting && inside(counting.steps);
     const response = (weights) => numbers(scaled(told(weights, "part", "tails"), parts.low, parts.high - parts.low));
     const main = parts?.response ? response(smooth) : counting ? numbers(told(smooth, "share", "tails")) : summed();

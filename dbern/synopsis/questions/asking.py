@@ -13,11 +13,11 @@ import numpy as np
 from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError, printable
-from dbern.synopsis.points import confidence, conventional
+from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
 from dbern.synopsis.questions.functionals import Weights, least_share, scaled
 from dbern.synopsis.questions.measure import Band, Measure, drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
-from dbern.system import html_table
+from dbern.system import format_number, html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ class Answer:
     law: Law | None = None
 
     def _written(self, number: float) -> str:
-        return self.unit.text(number) if self.unit else f"{number:.6g}"
+        if self.unit:
+            return self.unit.text(number)
+        text = f"{number:.6g}"
+        return format_number(number, 6) if "e" in text else text
 
     def __repr__(self) -> str:
         return str(self)
@@ -163,17 +166,23 @@ def labelled(
     A dimension whose labels are empty is left out; so is one label that is None. Those of an axis
     of the domain have its attributes.
     """
-    kept = {name: list(one) for name, one in labels.items() if list(one) != [None]}
-    shape = [len(one) for one in kept.values()]
-    if not kept:
+    dimensions: dict[str, Any] = {
+        name: list(values) for name, values in labels.items() if list(values) != [None]
+    }
+    shape = [len(values) for values in dimensions.values()]
+    if not dimensions:
         return float(np.reshape(numbers, ()))
     import xarray
 
-    found = xarray.DataArray(np.reshape(numbers, shape), kept, list(kept), attrs=dict(attributes))
-    for axis in domain.axes:
-        if axis.name in kept:
-            found[axis.name].attrs |= {"long_name": axis.name} | axis.attributes
-    return conventional(found)
+    axes = [axis for axis in domain.axes if axis.name in dimensions]
+    for axis in axes:
+        dimensions[axis.name] = as_datetimes(np.asarray(dimensions[axis.name]), axis)
+    array = xarray.DataArray(
+        np.reshape(numbers, shape), dimensions, list(dimensions), attrs=dict(attributes)
+    )
+    for axis in axes:
+        describe_axis(array[axis.name], axis)
+    return conventional(array)
 
 
 # --- What all questions of released bins share: the bins, the reading of arguments, the asking

@@ -1,0 +1,293 @@
+"""What a release is about: names, units and texts in its store, its grids, plots and pages."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+from banding import centers, synopsis_of
+from matplotlib.figure import Figure
+
+import dbern
+from dbern.cli.synopses import _described
+from dbern.data.domain import Axis, TimeUnit
+from dbern.errors import IntegrityError, SpecError
+from dbern.planning.kept import key_of
+from dbern.planning.planner import plan_files
+from dbern.reporting.html import synopsis_page
+from dbern.reporting.live import live
+from dbern.synopsis.maps import plotted
+from dbern.synopsis.metadata import Released, checked
+from dbern.synopsis.points import as_datetimes, named_values
+
+ROWS = 4000
+RESPONSE = {"column": "delay", "bounds": [0.0, 60.0]}
+GROUP = {"column": "carrier", "values": ["AA", "UA"]}
+LABEL = {"column": "late", "classes": [False, True]}
+REGRESSION = {"kind": "nadaraya-watson", "bandwidth": [300.0]}
+TEXTS = {"title": "Delay by distance", "description": "Flights of 2001"}
+UNITS = {"distance": "miles", "delay": "minutes"}
+
+
+def spec_of(target, release=(), **data):
+    bounds = {"distance": [0.0, 3000.0]}
+    return dbern.ReleaseSpec(
+        release={"name": "flights", "output": "flights.zarr", **dict(release)},
+        data={"source": "*.parquet", "bounds": bounds, "n": ROWS, **data},
+        target=target,
+        mechanism={"noise": "auto"},
+        budget={"epsilon": "2", "ledger": "sqlite:///l.db", "dataset": "flights"},
+    )
+
+
+def made(spec):
+    generator = np.random.default_rng(2)
+    distance = generator.uniform(0, 3000, ROWS)
+    records = {"distance": distance, "delay": 10 + distance / 100}
+    records |= {"carrier": generator.integers(0, 2, ROWS).astype(float)}
+    records["late"] = np.where(distance > 1500, 1.0, 0.0)
+    plan = plan_files(spec, ())
+    return synopsis_of(spec, plan, centers(spec, plan, records), bytes(32))
+
+
+def renamed(synopsis, **facts):
+    """The same numbers under other names; None takes one away."""
+    kept = {**synopsis.metadata, **facts}
+    synopsis._store.attributes = {key: one for key, one in kept.items() if one is not None}
+    for name in ("metadata", "domain", "combination"):
+        synopsis.__dict__.pop(name, None)
+    return synopsis
+
+
+@pytest.fixture
+def delays():
+    return made(spec_of(REGRESSION, TEXTS, response=RESPONSE, units=UNITS))
+
+
+@pytest.fixture
+def carriers():
+    return made(spec_of({"kind": "kernel-density", "bandwidth": [300.0]}, group=GROUP))
+
+
+# --- What is stored
+
+
+def test_a_store_names_columns_and_texts_and_none_that_were_not_stated(delays, carriers):
+    facts = delays.metadata
+    assert {key: facts[key] for key in ("title", "description")} == TEXTS
+    assert (facts["columns"], facts["units"]) == ({"response": "delay"}, UNITS)
+    facts = carriers.metadata
+    assert facts["columns"] == {"group": "carrier"}
+    assert not {"title", "description", "units"} & set(facts)
+    alone = made(spec_of({"kind": "kernel-density", "bandwidth": [300.0]})).metadata
+    assert not {"title", "description", "units", "columns"} & set(alone)
+
+
+def test_texts_are_part_of_what_a_release_is():
+    """A rerun with another title is refused: it neither pays again nor is it ignored."""
+    plain = spec_of(REGRESSION, response=RESPONSE).identity()
+    assert not {"title", "description"} & set(plain["release"])
+    assert "units" not in plain["data"]
+    for texts, units in (({"title": "a"}, {}), ({"description": "a"}, {}), ({}, {"delay": "h"})):
+        data = {"units": units} if units else {}
+        assert spec_of(REGRESSION, texts, response=RESPONSE, **data).identity() != plain
+
+
+def test_no_choice_depends_on_texts():
+    plain = spec_of(REGRESSION, response=RESPONSE)
+    texts = spec_of(REGRESSION, TEXTS, response=RESPONSE, units=UNITS)
+    assert key_of(plain, ROWS) == key_of(texts, ROWS) != key_of(plain, ROWS + 1)
+
+
+@pytest.mark.parametrize(
+    ("release", "units", "said"),
+    [
+        ({"title": ""}, {}, r"release\.title: must be one line that can be printed. Write title ="),
+        ({"title": "a\nb"}, {}, r"release\.title: must be one line"),
+        ({"title": "a\x1b[2J"}, {}, r"release\.title: must be one line"),
+        ({"title": "a\u202eb"}, {}, r"release\.title: must be one line"),
+        ({"title": "a" * 201}, {}, r"release\.title: has more than 200 letters. Write title ="),
+        ({"description": "a" * 2001}, {}, r"release\.description: has more than 2000 letters"),
+        ({"title": 7}, {}, r"release\.title: .*Write title ="),
+        ({}, {"delay": "m" * 61}, r"data\.units\.delay: has more than 60 letters"),
+        ({}, {"delay": " "}, r"data\.units\.delay: must be one line"),
+        ({}, {"speed": "mph"}, r"data\.units\.speed: .* Write those of distance, delay"),
+    ],
+)
+def test_texts_that_cannot_be_shown_are_refused(release, units, said):
+    data = {"units": units} if units else {}
+    with pytest.raises(SpecError, match=said):
+        spec_of(REGRESSION, release, response=RESPONSE, **data)
+
+
+def test_dates_and_lists_have_no_units():
+    bounds = {"when": ["2026-01-01", "2026-02-01"], "distance": [0.0, 1.0]}
+    target = {"kind": "kernel-density", "bandwidth": [3.0, 0.1]}
+    with pytest.raises(SpecError, match=r"data\.units\.when: .* Write those of distance"):
+        spec_of(target, bounds=bounds, units={"when": "days"})
+
+
+def test_names_too_long_to_show_are_refused_with_their_spec():
+    with pytest.raises(SpecError, match=r"data\.response\.column: has more than 255 letters"):
+        spec_of(REGRESSION, response={**RESPONSE, "column": "d" * 256})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("title", "a" * 201),
+        ("title", 3),
+        ("description", "a" * 2001),
+        ("columns", {"response": "a" * 256}),
+        ("columns", ["delay"]),
+        ("units", {"delay": "a" * 61}),
+        ("units", {"delay": 1}),
+    ],
+)
+def test_a_store_whose_texts_have_no_bounds_is_refused(delays, key, value):
+    facts = {**delays.metadata, "release_id": "0" * 32, "created": "2026-01-01T00:00:00+00:00"}
+    checked(Released, json.dumps(facts).encode(), "case.zarr", "zarr.json")
+    text = json.dumps({**facts, key: value}).encode()
+    with pytest.raises(IntegrityError, match=key):
+        checked(Released, text, "case.zarr", "zarr.json")
+
+
+# --- What is seen of it
+
+
+def test_grids_and_plots_are_labelled(delays, carriers):
+    grid = delays.grid(5)
+    words = {"long_name": "delay", "units": "minutes"}
+    assert grid.attrs == {**words, **TEXTS}
+    assert grid["distance"].attrs == {"long_name": "distance", "units": "miles"}
+    axes = Figure().add_subplot()
+    delays.plot(axes)
+    labels = (axes.get_xlabel(), axes.get_ylabel(), axes.get_title())
+    assert labels == ("distance [miles]", "delay [minutes]", "Delay by distance")
+    grouped = carriers.grid(5)
+    assert grouped["class"].attrs["long_name"] == "carrier"
+    assert carriers(grouped)["class"].attrs["long_name"] == "carrier"
+    axes = Figure().add_subplot()
+    carriers.plot(axes)
+    assert axes.get_legend().get_title().get_text() == "carrier"
+    assert axes.get_ylabel() == "density per unit of distance"
+    renamed(carriers, units={"distance": "km/h"})
+    assert named_values(carriers.combination, carriers.domain, carriers.metadata) == (
+        "density", "(km/h)-1"
+    )  # fmt: skip
+
+
+def test_a_band_far_wider_than_a_curve_does_not_flatten_it(delays):
+    def wide(points):
+        return delays(points) - 1e6, delays(points) + 1e6
+
+    axes = Figure().add_subplot()
+    (line,) = plotted(delays.domain, delays.grid, wide, axes)
+    bottom, top = axes.get_ylim()
+    assert top - bottom <= 7.1 * np.ptp(line.get_ydata())
+
+
+def test_a_classifier_says_of_which_class_its_values_are():
+    synopsis = made(spec_of({"kind": "logistic-regression", "C": 1.0}, label=LABEL))
+    assert synopsis.grid(3).attrs["long_name"] == "log-odds of late = True"
+    assert "Classifier of late over distance" in synopsis_page(synopsis)
+
+
+def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
+    page, shown = synopsis_page(delays), _described(delays.metadata)
+    assert "<h1>Delay by distance</h1>" in page
+    for words in (
+        "Flights of 2001", "Regression of delay over distance (nadaraya-watson)",
+        "Mean delay (minutes)", "0 to 3\u202f000 miles", "0 to 60 minutes", "Response delay",
+    ):  # fmt: skip
+        assert words in page, words
+    assert "Mean response" not in page
+    assert "title        Delay by distance" in shown
+    assert "nadaraya-watson of delay (minutes): " in shown
+    assert "distance (miles) in [0, 3000]" in shown
+    assert delays.promises().unit == " of delay (minutes)"
+    page = synopsis_page(carriers)
+    assert "for 2 groups of carrier" in page
+    assert "Groups by carrier" in page
+    assert "kernel-density by carrier: " in _described(carriers.metadata)
+
+
+def test_a_store_without_names_is_shown_as_before(delays, carriers):
+    renamed(delays, columns=None, units=None, title=None, description=None)
+    assert delays.grid(3).attrs == {"long_name": "response"}
+    page = synopsis_page(delays)
+    assert "<h1>flights</h1>" in page
+    assert "Mean response" in page
+    assert delays.promises().unit == " of the response"
+    renamed(carriers, columns=None)
+    assert carriers.grid(3)["class"].attrs["long_name"] == "class"
+    assert "Classes or groups" in synopsis_page(carriers)
+
+
+def test_texts_of_a_stranger_are_neither_obeyed_nor_computed(delays, carriers):
+    evil = "<script>x</script> $\\foo{$ \x1b[2J\u202e {0}"
+    renamed(delays, title=evil, description=evil, columns={"response": evil}, units={evil: evil})
+    renamed(carriers, columns={"group": evil}, title=evil)
+    for synopsis in (delays, carriers):
+        page = synopsis_page(synopsis)
+        assert "<script>x" not in page
+        assert not {"\x1b", "\u202e"} & set(page)
+        figure = Figure()
+        synopsis.plot(figure.add_subplot())
+        figure.savefig("/dev/null", format="svg")  # a formula that is none would be refused
+        texts = "".join(
+            one.get_text() for one in figure.findobj(lambda one: hasattr(one, "get_text"))
+        )
+        assert "$" in texts
+        assert not {"\x1b", "\u202e"} & set(texts)
+
+
+# --- Dates
+
+
+@pytest.mark.parametrize("unit", TimeUnit)
+def test_dates_are_datetimes_that_are_taken_back(unit):
+    low = 20454.0 * (86400 // unit.seconds)
+    axis = Axis("when", low, low + 365.0 * (86400 // unit.seconds), unit)
+    numbers = axis.at(np.linspace(0, 1, 401))
+    moments = as_datetimes(numbers, axis)
+    assert moments.dtype == np.dtype("datetime64[us]")
+    assert moments[[0, -1]].astype(str).tolist() == [
+        "2026-01-01T00:00:00.000000", "2027-01-01T00:00:00.000000"
+    ]  # fmt: skip
+    back = unit.of_datetimes(moments)
+    assert np.abs(back - numbers).max() * unit.seconds < 1e-6
+    assert (back[0], back[-1]) == (axis.low, axis.high)
+
+
+@pytest.mark.parametrize("shift", [1e-9, 3.3e-7, -4.1e-7])
+def test_ends_between_microseconds_stay_within_the_bounds(shift):
+    axis = Axis("when", 5e5 + shift, 9e5 + shift, TimeUnit.SECONDS)
+    back = TimeUnit.SECONDS.of_datetimes(as_datetimes(axis.at(np.linspace(0, 1, 5)), axis))
+    assert axis.low <= back[0]
+    assert back[-1] <= axis.high
+
+
+def test_a_year_far_from_now_keeps_its_ends():
+    axis = Axis("when", -700_000.0, 2_900_000.0, TimeUnit.DAYS)  # the years 53 and 9909
+    back = TimeUnit.DAYS.of_datetimes(as_datetimes(axis.at(np.linspace(0, 1, 5)), axis))
+    assert (back[0], back[-1]) == (axis.low, axis.high)
+
+
+def test_a_quantile_of_a_date_says_its_hour():
+    assert TimeUnit.DAYS.text(20454.0) == "2026-01-01"
+    assert TimeUnit.DAYS.text(20454.375) == "2026-01-01T09:00Z"
+    assert TimeUnit.DAYS.text(20454.99999) == "2026-01-02"
+
+
+# --- One band
+
+
+def test_the_page_of_a_regression_has_the_interval(delays):
+    facts = json.loads(live(delays)["facts"])
+    found = np.frombuffer(base64.b64decode(facts["ends"]), "<f4").reshape(3, facts["places"])
+    points = delays.domain.axes[0].at((np.arange(facts["places"]) + 0.5) / facts["places"])
+    ends = delays.interval(points, 0.05)
+    np.testing.assert_allclose(found, [delays(points), *ends], rtol=1e-6)

@@ -23,13 +23,13 @@ from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
 from dbern.synopsis.questions.asking import Answer, Target, told
 from dbern.synopsis.questions.densities import Densities
-from dbern.synopsis.questions.functionals import scaled
 from dbern.synopsis.questions.measure import Band, Measure, View, normal, quotients
 from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
 from dbern.synopsis.questions.splines import Sides, density_sides, products
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
+_BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
 _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 
 
@@ -166,7 +166,7 @@ class Responses(Densities):
             Where neither responses nor groups were released, and as of `mass`.
         """
         parts, (sides, labels, count) = self._parts("average"), self._inside(region, target)
-        asked = f"{self._what} in {told(region)}"
+        asked = f"{self._what}{_BY_KERNELS[target]} in {told(region)}"
         named = {"region": labels}
         return self._told_of(parts, sides, count, named, asked, beta, target, population)
 
@@ -200,7 +200,7 @@ class Responses(Densities):
         if all(regions):
             found = [self._inside(each, target) for each in pair]
             of_both, label = [(g, count) for g, _, count in found], "region"
-            asked = f"{self._what} in {told(one)} less that in {told(other)}"
+            asked = f"{self._what}{_BY_KERNELS[target]} in {told(one)} less that in {told(other)}"
         elif not any(regions):
             of_both, label = [self._at(each, None, None) for each in pair], "point"
             target = "smoothed"
@@ -339,13 +339,13 @@ class Responses(Densities):
         def band(measure: Parted, share: Fraction) -> Band:
             found = _mean_of_parts(measure, sides, count, share)
             if not less:
-                return scaled(found, low, high - low)
+                return found.scaled(low, high - low)
             one, other = (
                 Band(*(each[part] for each in found))
                 for part in (slice(count // 2), slice(count // 2, None))
             )
-            apart = Band(one.value - other.value, one.low - other.high, one.high - other.low)
-            return scaled(apart, 0.0, high - low)
+            apart = one.minus(other)
+            return apart.scaled(0.0, high - low)
 
         return self._asked_of(
             band, labels, asked, beta, measures=parts, target=target, population=population

@@ -171,6 +171,19 @@ def test_means_of_responses_have_likely_errors_too():
     assert SMOOTHED in answer.note
     less = d.difference({"x": (0.45, 0.53)}, {"x": (0.1, 0.2)})
     assert less.likely_error > answer.likely_error
+    assert d.difference([[0.45]], [[0.1]]).likely_error is None
+
+
+def test_smoothed_polygons_of_responses_are_refused_and_not_proposed():
+    rows = databases(2, 5000)["uniform"]
+    d = responding(rows, rows[:, 0], exact=None)
+    corners = [[0.1, 0.1], [0.2, 0.1], [0.15, 0.3], [0.1, 0.1]]
+    shape = {"type": "Polygon", "coordinates": [corners]}
+    for answer in (d.average(shape), d.difference(shape, {**shape})):
+        assert QUESTIONS in answer.note
+        assert SMOOTHED not in answer.note
+    with pytest.raises(SpecError, match="of polygons ask for the records"):
+        d.average(shape, target="smoothed")
 
 
 def test_regions_of_geojson_keep_their_names():

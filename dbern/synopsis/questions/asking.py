@@ -379,10 +379,11 @@ def cells_note(target: Target | None) -> str:
 
     No `target`: the question takes none.
     """
-    smoothed = 'ask with target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
+    smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
-        f'For a narrower one {smoothed}release with [mechanism] questions = ["mass", "quantile"]'
+        f"Narrower: {smoothed}a density or regression released with [mechanism] "
+        'questions = ["mass", "quantile"]'
     )
 
 

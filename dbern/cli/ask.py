@@ -111,7 +111,7 @@ def ask(
     as_csv: bool,
     as_json: bool,
 ) -> tuple[Any, str] | None:
-    """Ask what the rows are like: shares, counts, quantiles, densities.
+    """Ask what the rows are like: shares, quantiles, densities.
 
     Each answer has an interval. All of them hold at once with probability 1 - beta, for the rows
     that were released; nothing is read but the synopsis, as often as you like.

@@ -33,7 +33,7 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "ask", "show", "report", "export", "verify", "sign",
+COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "export", "verify", "sign",
             "inspect", "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
             "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 

@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+MADE := $(VENV)/.made
+LEAN := $(VENV)/.lean
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 DOCS := $(VENV)/.docs
@@ -13,7 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check audit faults bench scale rivals flights panel notebooks docs dist clean
 
-demo: $(READY)
+# Installs what a release and a picture need, unless everything is there already.
+demo: $(if $(wildcard $(READY)),$(READY),$(LEAN))
 	$(BIN)/dbern demo
 
 test: $(READY)
@@ -67,9 +70,16 @@ docs: $(DOCS)
 dist: $(DIST)
 	$(BIN)/python deploy/dist.py
 
-$(READY): pyproject.toml constraints.txt
+$(MADE):
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(LEAN): $(MADE) pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
+	touch $@
+
+$(READY): $(MADE) pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dagster,hpc,k8s,postgres,report,s3,test]'
 	touch $@
 

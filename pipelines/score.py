@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import dbern
-from pipelines.commands import say, told
+from dbern.cli.main import run_json
 
 FAILED, USAGE = 1, 2
 
@@ -60,10 +61,20 @@ def score(synopses: str, table: str, out: str) -> tuple[int, dict[str, Any]]:
         ["verify", synopsis, "--quiet"],
         ["query", synopsis, table, "--out", facts["scores"], "--once"],
     ):
-        code, said = told(command)
+        code, said = run_json(command)
         if code:
             return code, {**facts, "message": said.get("message", "no more is known")}
     return 0, {**facts, "rows": said["rows"], "already": said["already"]}
+
+
+def say(text: str, *, failed: bool = False) -> None:
+    """Print a line; that a log's disk is full, or its reader gone, changes no exit code."""
+    stream = sys.stderr if failed else sys.stdout
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:  # what is left in the buffer would fail again as the interpreter ends
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
+import shutil
+import subprocess
 import tarfile
 import tomllib
 import zipfile
@@ -117,6 +119,28 @@ def test_workflows_fit_the_schema_and_do_what_can_be_done_by_hand():
     ]
     assert versions == ["3.11", "3.12", "3.13", "3.14"]
     assert "| Python | 3.11 to 3.14;" in (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+
+
+def test_a_demo_installs_what_it_needs_and_nothing_where_all_is_there(tmp_path):
+    """In a bare folder: the package and pictures alone, and no test's package."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    def installed(target):
+        make = ["make", "--dry-run", "--directory", str(tmp_path), target]
+        shown = subprocess.run(make, capture_output=True, text=True, check=True).stdout
+        return re.findall(r"--editable '\.\[([\w,]+)\]'", shown)
+
+    assert installed("demo") == ["report"]
+    (everything,) = installed("check")
+    assert {"report", "test"} < set(everything.split(","))
+    (tmp_path / ".venv").mkdir()
+    for mark in (".made", ".ready"):
+        (tmp_path / ".venv" / mark).touch()
+    assert installed("demo") == []
+    (tmp_path / ".venv" / ".ready").rename(tmp_path / ".venv" / ".lean")
+    assert installed("demo") == []
+    assert installed("check") == [everything]
 
 
 def test_the_oldest_packages_are_the_lower_bounds():

@@ -41,6 +41,15 @@ def functions(task: str, epsilons: Sequence[float], repeats: int) -> tuple[str, 
     return table.to_markdown(found) + table.remarks(tasks), [row.cell for row in found]
 
 
+def task_names(part: str) -> list[str]:
+    """List the tasks, tables or curves of a part."""
+    if part == "functions":
+        return [task.name for task in every_task()]
+    if part == "curves":
+        return curves.names()
+    return [table.name for table in learners.panels()[part][0]()]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="rivals", description=__doc__)
     parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS, help="default: all")
@@ -50,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--markdown", type=Path, help="also write the tables here")
     parser.add_argument("--json", type=Path, help="also write the cells here")
     given = parser.parse_args(arguments)
+    known = [name for part in given.part for name in task_names(part)] if given.task else []
+    if given.task and not any(name.startswith(given.task) for name in known):
+        listed = "; ".join(dict.fromkeys(known))
+        parser.error(f'--task: none begins with "{given.task}". Write the beginning of: {listed}')
     for path in (FLIGHTS, ADULT):
         if not path.exists():
             print(f"without {path.stem}: {path} is not there", file=sys.stderr)

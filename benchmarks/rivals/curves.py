@@ -120,6 +120,11 @@ def measure(x: FloatArray, epsilon: float, ways: Sequence[Way], seeds: int) -> t
     return float(np.mean(best)), float(np.std(best) / math.sqrt(max(1, seeds - 1)))
 
 
+def names() -> list[str]:
+    """List the curves of all numbers."""
+    return [f"{name}, {n} curves" for n, name in itertools.product(CURVES, MEANS)]
+
+
 def cells(task: str, epsilons: Sequence[float], seeds: int) -> Iterator[list[Cell]]:
     """One cell an epsilon of each way, on curves whose name begins with `task`."""
     for n, (name, mean) in itertools.product(CURVES, MEANS.items()):

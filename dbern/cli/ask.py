@@ -23,21 +23,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dbern.data.domain import Axis, Domain
-    from dbern.synopsis.questions.asking import Answer
+    from dbern.synopsis.questions.asking import Answer, Target
     from dbern.synopsis.questions.distribution import Distribution
 
 _ENDS = ("value", "low", "high")
-_COLUMNS = ("question", "region", "group", "quantile", "place", *_ENDS)
+_COLUMNS = ("question", "region", "group", "quantile", "place", *_ENDS, "likely_error")
 _AT_ONCE = 1 << 16  # boxes of a file
 _NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
 _DRAWS = 1024
 _LONGEST = 1 << 26  # characters of a GeoJSON file, or of one of its lines
 
-_Names = Sequence[str | int] | None
-"""Of regions of a file: what they are called, or their places."""
-
-_Asked = Callable[["Distribution", Fraction], Iterator[tuple[_Names, "Answer"]]]
-"""From what is asked and its part of beta to answers, with the number of a file's first region."""
+_Asked = Callable[["Distribution", Fraction], Iterator["Answer"]]
+"""From what is asked and its part of beta to answers."""
 
 
 @click.command()
@@ -73,6 +70,14 @@ _Asked = Callable[["Distribution", Fraction], Iterator[tuple[_Names, "Answer"]]]
 @click.option("--correlation", is_flag=True, help="The correlation of each two axes.")
 @click.option("--given", metavar="BOX", help="Only of the rows in a box, of other axes.")
 @click.option(
+    "--target",
+    type=click.Choice(["records", "smoothed"]),
+    default="records",
+    show_default=True,
+    help="What shares, counts and quantiles are about: the rows themselves, or the released "
+    "density, in which each row is a kernel: narrower at sharp edges, but no share of rows.",
+)
+@click.option(
     "--beta",
     default="0.05",
     show_default=True,
@@ -92,11 +97,12 @@ def ask(
     cov: bool,
     correlation: bool,
     given: str | None,
+    target: Target,
     beta: str,
     as_csv: bool,
     as_json: bool,
 ) -> tuple[Any, str] | None:
-    """Ask what the rows are like: shares, counts, quantiles, densities.
+    """Ask what the rows are like: shares, quantiles, densities.
 
     Each answer has an interval. All of them hold at once with probability 1 - beta, for the rows
     that were released; nothing is read but the synopsis, as often as you like.
@@ -109,11 +115,11 @@ def ask(
     distribution = open_synopsis(synopsis_path).distribution()
     axes = distribution.domain.axes
     where = None if given is None else _box(given, "--given")
-    asked = [_about(text, "mass", where) for text in masses]
-    asked += [_about(text, "count", where) for text in counts]
-    asked += [_along(text, "quantile", where) for text in quantiles]
-    asked += [_along(text, "cdf", where) for text in cdfs]
-    asked += [_along(text, "marginal", where) for text in marginals]
+    asked = [_about(text, "mass", where, target) for text in masses]
+    asked += [_about(text, "count", where, target) for text in counts]
+    asked += [_along(text, "quantile", where, {"target": target}) for text in quantiles]
+    asked += [_along(text, "cdf", where, {"target": target}) for text in cdfs]
+    asked += [_along(text, "marginal", where, {}) for text in marginals]
     asked += [_density(text, where) for text in densities]
     free = [axis.name for axis in axes if axis.name not in (where or {})]
     asked += [_of_axes("mean", [name], where) for name in free if mean]
@@ -131,18 +137,18 @@ def ask(
             _print(answers)
             return None
         found = list(answers)
-    text = "\n".join(str(answer) for _, answer in found)
-    return {"beta": beta, "questions": [_content(*one) for one in found]}, text
+    text = "\n".join(map(str, found))
+    return {"beta": beta, "questions": [_content(answer) for answer in found]}, text
 
 
-def _content(names: _Names, answer: Answer) -> dict[str, Any]:
-    facts = {key: getattr(answer, key) for key in ("question", "target", "interval")}
-    return facts | {"answers": _table(names, answer).drop(columns="question").to_dict("records")}
+def _content(answer: Answer) -> dict[str, Any]:
+    facts = {key: getattr(answer, key) for key in ("question", "target", "interval", "note")}
+    return facts | {"answers": _table(answer).drop(columns="question").to_dict("records")}
 
 
-def _print(answers: Iterator[tuple[_Names, Answer]]) -> None:
-    for place, (names, answer) in enumerate(answers):
-        table = _table(names, answer)
+def _print(answers: Iterator[Answer]) -> None:
+    for place, answer in enumerate(answers):
+        table = _table(answer)
         places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
         table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
         with stdout_refusals():
@@ -157,15 +163,13 @@ def _csv_cell(value: Any) -> Any:
     return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + printable(value)
 
 
-def _table(names: _Names, answer: Answer) -> pd.DataFrame:
+def _table(answer: Answer) -> pd.DataFrame:
     labelled = answer.to_dataset().expand_dims("answer")
     table = labelled.to_dataframe().reset_index().drop(columns="answer")
     for name in table.select_dtypes("datetime"):
         table[name] = table[name].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
     if answer.unit:
         table = table.assign(**{end: table[end].map(answer.unit.text) for end in _ENDS})
-    if names is not None:
-        table["region"] = [names[i] for i in table.get("region", [0] * len(table))]
     table.insert(0, "question", answer.question)
     return table
 
@@ -173,7 +177,7 @@ def _table(names: _Names, answer: Answer) -> pd.DataFrame:
 # --- What is asked
 
 
-def _along(text: str, question: str, given: Any) -> _Asked:
+def _along(text: str, question: str, given: Any, target: Mapping[str, Any]) -> _Asked:
     """Of levels or places of an axis, which may be dates."""
     name, _, numbers = text.partition("=")
     read, what = (float, "LEVELS") if question == "quantile" else (_end, "PLACES")
@@ -184,13 +188,13 @@ def _along(text: str, question: str, given: Any) -> _Asked:
     if not parts or None in parts:
         raise SpecError(f'--{question}: "{text}" is none. Write AXIS={what}, such as x=.5')
 
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[Answer]:
         if question != "cdf":
-            yield None, getattr(asked, question)(parts, name, given=given, beta=str(beta))
+            yield getattr(asked, question)(parts, name, given=given, beta=str(beta), **target)
             return
         for place in parts:
             box, part = {name: (None, place)}, str(beta / len(parts))
-            yield None, asked.mass(box, given=given, beta=part)
+            yield asked.mass(box, given=given, beta=part, **target)
 
     return answers
 
@@ -203,33 +207,33 @@ def _density(text: str, given: Any) -> _Asked:
     if [None] in point.values():
         raise SpecError(f'--density: "{text}" is no point. Write one such as x=3,y=5')
 
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[Answer]:
         found = asked.density(point, beta=str(beta))
-        yield None, dataclasses.replace(found, question=f"{found.question}, at {text}")
+        yield dataclasses.replace(found, question=f"{found.question}, at {text}")
 
     return answers
 
 
 def _of_axes(question: str, names: Sequence[str], given: Any) -> _Asked:
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
-        yield None, getattr(asked, question)(*names, given=given, beta=str(beta))
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[Answer]:
+        yield getattr(asked, question)(*names, given=given, beta=str(beta))
 
     return answers
 
 
-def _about(text: str, question: str, given: Any) -> _Asked:
+def _about(text: str, question: str, given: Any, target: Target) -> _Asked:
     """Of one box, or of a file's regions, a part at a time: each has its part of beta."""
     if question == "count" and given is not None:
         raise SpecError("--given: counts have no condition. Write it into the box of --count")
-    condition = {} if question == "count" else {"given": given}
+    settings = {"target": target} | ({} if question == "count" else {"given": given})
     path = Path(text)
     kind = _KINDS.get(path.suffix)
     box = _box(text, f"--{question}") if kind is None else {}
 
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[Answer]:
         ask_for = getattr(asked, question)
         if kind is None:
-            yield None, ask_for(box, beta=str(beta), **condition)
+            yield ask_for(box, beta=str(beta), **settings)
             return
         total, done = sum(1 for _ in kind.rows(path)), 0
         if not total:
@@ -239,14 +243,28 @@ def _about(text: str, question: str, given: Any) -> _Asked:
             part = beta * len(rows) / total
             try:
                 region = kind.region(rows, asked.domain, path)
-                answer = ask_for(region, beta=str(part), **condition)
+                answer = ask_for(region, beta=str(part), **settings)
             except SpecError as error:
                 raise SpecError(f"{_place(kind, rows, asked, path, done)}: {error}") from None
             names = [kind.name(row) or i for i, row in enumerate(rows, start=done)]
-            yield None if region is rows[0] else names, answer
+            yield answer if region is rows[0] else _named(answer, names)
             done += len(rows)
 
     return answers
+
+
+def _named(answer: Answer, names: Sequence[str | int]) -> Answer:
+    """Return the answer with the names of a file's regions, or their numbers, as coordinates."""
+    import xarray
+
+    def labelled(numbers: Any) -> Any:
+        array = xarray.DataArray(numbers)
+        named = array if "region" in array.dims else array.expand_dims(region=len(names))
+        return named.assign_coords(region=list(names))
+
+    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
+    arrays = {key: labelled(value) for key, value in numbers.items() if value is not None}
+    return dataclasses.replace(answer, **arrays)
 
 
 def _place(kind: _Kind, rows: Sequence[Any], asked: Distribution, path: Path, done: int) -> str:
@@ -353,10 +371,10 @@ def _read_polygons(region: Any, domain: Domain) -> None:
     polygons_of(region, domain)
 
 
-def _property(shape: Mapping[str, Any]) -> str | None:
-    found: Any = shape.get("properties")
-    name = found.get("name") if hasattr(found, "keys") else None
-    return None if name is None else printable(str(name))  # halves of a letter are in no table
+def _name(shape: Mapping[str, Any]) -> str | None:
+    from dbern.synopsis.questions.regions import name_of
+
+    return name_of(shape)
 
 
 _BY_LINES = (".geojsonl", ".ndjson")
@@ -365,7 +383,7 @@ _CSV = _Kind(
 )
 _GEOJSON = _Kind(
     "feature",
-    _property,
+    _name,
     _shapes,
     _collection,
     _read_polygons,

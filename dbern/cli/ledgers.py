@@ -113,7 +113,7 @@ def init(url: str) -> tuple[Any, str]:
 )
 @click.option(
     "--period",
-    type=click.Choice(["day", "week", "month"]),
+    type=click.Choice(["day", "week", "month", "year"]),
     help="The budget is whole again in each (UTC).  [default: never]",
 )
 @click.option(

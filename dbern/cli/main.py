@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from typing import Any
 
 import click
 
@@ -14,6 +16,7 @@ from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
 from dbern.cli.output import JsonLines, let_go, tell
 from dbern.cli.releases import plan, release
+from dbern.cli.scheduled import catch_up
 from dbern.cli.starting import doctor, init, inspect, target
 from dbern.cli.synopses import export, query, show, sign, verify, write_report
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
@@ -37,8 +40,8 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, inspect, plan, release, query, ask, show, write_report, export, verify, sign),
-    *(ledger, metrics, target, doctor, demo),
+    *(init, inspect, plan, release, catch_up, query, ask, show, write_report, export, verify),
+    *(sign, ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)
 
@@ -59,10 +62,27 @@ def run(arguments: list[str]) -> int:
         let_go()
 
 
+def run_json(arguments: list[str]) -> tuple[int, dict[str, Any]]:
+    """Run one command as a person would type it, with ``--json``.
+
+    Returns
+    -------
+    int
+        Its exit code.
+    dict
+        The object that it prints; empty where it printed none.
+    """
+    with redirect_stdout(StringIO()) as printed:
+        code = run([*arguments, "--json"])
+    return code, json.loads(printed.getvalue() or "{}")
+
+
 def _run(arguments: list[str], as_json: bool) -> int:
     try:
         _check_addresses(arguments)
-        return int(cli.main(arguments, prog_name="dbern", standalone_mode=False) or 0)
+        # A command that runs others is given how.
+        code = cli.main(arguments, prog_name="dbern", standalone_mode=False, obj=run_json)
+        return int(code or 0)
     except click.ClickException as error:
         if as_json:
             _print_failure("usage", error.format_message(), error.exit_code)

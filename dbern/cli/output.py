@@ -99,8 +99,13 @@ def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]
         asked = {"quiet": quiet, "as_json": as_json}
         given |= {name: value for name, value in asked.items() if name in wanted}
         content, text, *code = command(**given) or (None, "")
-        if content is not None:
-            _report(content, text, as_json=as_json)
+        try:
+            if content is not None:
+                _report(content, text, as_json=as_json)
+        except DbernError as error:
+            if not any(code):
+                raise
+            tell(f"dbern: {error}")  # what the command itself says of its end counts more
         return code[0] if code else 0
 
     return printed

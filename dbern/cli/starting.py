@@ -24,6 +24,7 @@ from dbern.errors import SpecError
 
 if TYPE_CHECKING:
     from dbern.data.domain import Bound
+    from dbern.planning.spec import ReleaseSpec
     from dbern.targets import Learner
 
 
@@ -273,7 +274,7 @@ class Answers:
         return "\n".join(wrong)
 
 
-def _loaded(content: dict[str, dict[str, Any]], folder: Path) -> None:
+def _loaded(content: dict[str, dict[str, Any]], folder: Path) -> ReleaseSpec:
     """Refuse sections that are no spec; one that goes into a folder may name modules there."""
     from dbern.planning.spec import ReleaseSpec
     from dbern.system import importable
@@ -283,7 +284,7 @@ def _loaded(content: dict[str, dict[str, Any]], folder: Path) -> None:
         with suppress(KeyError):  # a placeholder is filled by --partition when it is used
             filled[section][key] = filled[section][key].replace("{partition}", "p")
     with importable(folder):
-        ReleaseSpec(**filled)
+        return ReleaseSpec(**filled)
 
 
 def split(key: str, text: str) -> tuple[str, str]:
@@ -335,6 +336,10 @@ def _toml_value(key: str, text: str) -> Any:
 
 # --- dbern init
 
+_BETA = '# beta = "0.05"  # the certificate holds with probability 1 - beta'
+_QUESTIONS = """\
+# If shares of rows and quantiles will be asked, let bins be narrow enough for them, and write
+# here: questions = ["density", "mass", "quantile"]"""
 _HEAD = """\
 # A release of dbern. Every value in this file must be public knowledge, chosen without looking at
 # the records: the guarantee covers what is released, not a choice made after plotting the data.
@@ -380,11 +385,15 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> tuple[Any
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
     """
+    from dbern.planning.planner import counts_rows
+
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
     text = _text(spec_path, Answers(given, asks=asks, folder=folder), given)
-    _loaded(tomllib.loads(text), folder)
+    spec = _loaded(tomllib.loads(text), folder)
+    if counts_rows(spec, spec.components):
+        text = text.replace(_BETA, f"{_BETA}\n{_QUESTIONS}")
     try:
         with spec_path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -459,7 +468,7 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
         *_target(learner, kind, settings),
         "[mechanism]  # all of it may be left to the plan",
         '# objective = "typical"  # make small the error on a typical database; or "certified"',
-        '# beta = "0.05"  # the certificate holds with probability 1 - beta',
+        _BETA,
         "",
         "[budget]  # exact decimals in quotes",
         *(f"{key} = {json.dumps(budget[key])}" for key in ("epsilon", "delta", "ledger")),

@@ -356,7 +356,7 @@ class BudgetLedger:
         accountant : str, optional
             ``"basic"`` (the default) or ``"zcdp"``.
         period : str, optional
-            ``"day"``, ``"week"`` or ``"month"``, in UTC: the budget is whole again in each. A
+            ``"day"``, ``"week"``, ``"month"`` or ``"year"``, in UTC: it is whole again in each. A
             release counts in the period of its reservation.
         random_dp : bool, optional
             Whether releases may be random DP only; never unless the first grant says so.

@@ -22,8 +22,8 @@ ZCDP: Final = "zcdp"
 ACCOUNTANTS: Final = (BASIC, ZCDP)
 """How a dataset's charges compose: "basic" adds epsilons and deltas, "zcdp" adds rhos."""
 
-PERIODS: Final = ("day", "week", "month")
-"""When a dataset's budget is renewed: calendar days, weeks from Monday or months, in UTC."""
+PERIODS: Final = ("day", "week", "month", "year")
+"""When a dataset's budget is renewed: calendar days, weeks from Monday, months or years, in UTC."""
 
 
 class Amount(Protocol):
@@ -133,7 +133,7 @@ def period_of(created: str, period: str | None) -> str | None:
     Examples
     --------
     >>> [period_of("2026-01-01T00:00:00+00:00", period) for period in PERIODS]
-    ['2026-01-01', '2026-W01', '2026-01']
+    ['2026-01-01', '2026-W01', '2026-01', '2026']
     """
     if period is None:
         return None
@@ -141,7 +141,7 @@ def period_of(created: str, period: str | None) -> str | None:
     if period == "week":
         year, week, _ = day.isocalendar()
         return f"{year}-W{week:02}"
-    return day.isoformat() if period == "day" else f"{day:%Y-%m}"
+    return day.isoformat()[: {"day": 10, "month": 7, "year": 4}[period]]
 
 
 # --- What goes into the ledger and comes out of it

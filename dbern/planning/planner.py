@@ -254,14 +254,18 @@ def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement
     return for_rows(measurement, n)
 
 
+def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
+    """Return whether bins of a release may count rows in boxes, so that questions can be asked."""
+    whole = (one for one in measurements if one.domain.names == spec.domain.names)
+    counting = any(one.unsigned and one.oblique is None for one in whole)
+    return counting and spec.combination.kind in ("linear", "stack", "ratio")
+
+
 def _refuse_questions(
     spec: ReleaseSpec, measurements: Sequence[Measurement], settings: Settings
 ) -> None:
     """Refuse questions about rows where nothing counts rows in boxes."""
-    whole = (one for one in measurements if one.domain.names == spec.domain.names)
-    counting = any(one.unsigned and one.oblique is None for one in whole)
-    kinds = ("linear", "stack", "ratio")
-    if settings.questions and not (counting and spec.combination.kind in kinds):
+    if settings.questions and not counts_rows(spec, measurements):
         raise SpecError(
             f'mechanism.questions: "{spec.learner.kind}" counts no rows here. Leave it out, or '
             'write kind = "kernel-density", with a bandwidth in place of a covariance'

@@ -422,7 +422,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
-    _check_lists(learner, domain)
+    _check_lists(learner, schema)
     _check_units(spec.data.units or {}, schema)
     if schema.response and schema.response.points and "curves" not in learner.uses:
         raise SpecError(
@@ -460,12 +460,15 @@ def _check_units(units: Mapping[str, str], schema: RecordSchema) -> None:
             )
 
 
-def _check_lists(learner: Learner, domain: Domain) -> None:
+def _check_lists(learner: Learner, schema: RecordSchema) -> None:
+    domain = schema.domain
     if domain.lists and "categories" not in learner.uses:
-        name = domain.lists[0].name
+        free = {"group": "group" in learner.uses and not schema.group, "filter": not schema.filter}
+        sections = " or ".join(f"[data.{role}]" for role, usable in free.items() if usable)
+        instead = f", or write its column and values in {sections}" if sections else ""
         raise SpecError(
-            f'data.bounds.{name}: "{learner.kind}" has no use for a list of values. Leave it out, '
-            "or write its column and values in [data.group] or [data.filter]."
+            f'data.bounds.{domain.lists[0].name}: "{learner.kind}" has no use for a list of values.'
+            f" Leave it out{instead}."
         )
     if not domain.numbers:
         raise SpecError(

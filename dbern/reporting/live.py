@@ -43,6 +43,7 @@ from dbern.reporting.pictures import (
 )
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.questions.functionals import least_bandwidth
+from dbern.synopsis.questions.measure import CLUMPED
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, density_sides, mass_sides
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
@@ -213,6 +214,8 @@ def _counting(
         "tails": [one.tail(2, beta / len(measures)) for one in measures],
         "everywhere": [one.tail(count, beta / len(measures)) for one in measures],
         "errors": [one.error for one in measures],
+        "deviations": [measure.deviation for measure in measures],
+        "clumped": CLUMPED,
     }
     if parts:  # all have the same noise
         own, share, response = parts[0], beta / len(parts), asked.response
@@ -223,6 +226,7 @@ def _counting(
             "squares": (own.mixing**2).sum(axis=1).tolist(),
             "largest": np.abs(own.mixing).max(axis=1).tolist(),
             "error": own.error,
+            "deviation": own.deviation,
             "tails": own.tail(2, share),
             "everywhere": own.tail(count, share),
         }

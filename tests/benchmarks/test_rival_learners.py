@@ -204,6 +204,20 @@ def test_the_library_gets_the_same_rows_and_says_what_fails():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("part", command.PARTS)
+def test_a_task_that_is_none_is_refused_with_those_that_are(monkeypatch, capsys, part):
+    known, *_ = command.task_names(part)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--part", part, "--task", "no such"])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f'--task: none begins with "no such". Write the beginning of: {known}' in said.err
+    monkeypatch.setattr(command, "_ran", lambda _given: ("a table\n", []))
+    command.main(["--part", part, "--task", known[:4]])
+    assert capsys.readouterr().out == "a table\n"
+
+
 def test_the_whole_small(monkeypatch, tmp_path, capsys):
     def thinned(makers, names):
         def few():

@@ -58,6 +58,34 @@ def test_every_question_is_answered_as_in_python(released, run):
         assert plain == f"{asked.mean('x', given={'y': (0.0, None)})}\n"
 
 
+def test_the_target_of_shares_counts_and_quantiles_is_asked_for(released, run):
+    words = ("ask", "out.zarr", "--mass", "x=2..7.5", "--count", "x=3..", "--quantile", "x=.5",
+             "--cdf", "x=4", "--mean", "--target", "smoothed")  # fmt: skip
+    told = json.loads(run(*words, "--json").out)
+    assert [one["target"] for one in told["questions"]] == ["smoothed"] * 4 + ["records"] * 2
+    (row,) = told["questions"][0]["answers"]
+    with released.confidence(0.05, questions=6) as asked:
+        answer = asked.mass({"x": (2.0, 7.5)}, target="smoothed")
+    assert [row["value"], row["low"], row["high"]] == numbers(answer)
+    assert "share of the rows" not in run(*words).out
+    assert run(*words[:-1], "rows").code == 2
+
+
+def test_a_wide_answer_has_its_likely_error_and_what_makes_it_narrower(released, run):
+    ran = run("ask", "out.zarr", "--mass", "x=2..2.5")
+    answer = released.mass({"x": (2.0, 2.5)})
+    assert ran.out == f"{answer}\n"
+    assert "not guaranteed" in ran.out
+    assert "--target smoothed" in ran.out
+    (told,) = json.loads(run("ask", "out.zarr", "--mass", "x=2..2.5", "--json").out)["questions"]
+    assert told["note"] == answer.note
+    assert told["answers"][0]["likely_error"] == answer.likely_error
+    ran = run("ask", "out.zarr", "--mass", "x=2..2.5", "--cov", "--csv")
+    share, covariance = csv.DictReader(io.StringIO(ran.out))
+    assert float(share["likely_error"]) == answer.likely_error
+    assert covariance["likely_error"] == ""
+
+
 def test_places_and_points_are_answered_as_in_python(released, run):
     ran = run("ask", "out.zarr", "--cdf", "x=2,5", "--marginal", "y=-.5,.25", "--density",
               "x=3,y=.5", "--csv")  # fmt: skip
@@ -106,6 +134,12 @@ def test_regions_keep_their_names_and_a_file_without_any_is_refused(released, ru
     for file, names in (("some.geojson", ["north", "1"]), ("some.csv", ["south", "1"])):
         ran = run("ask", "out.zarr", "--mass", file, "--csv")
         assert [row["region"] for row in csv.DictReader(io.StringIO(ran.out))] == names
+        lines = run("ask", "out.zarr", "--mass", file).out.splitlines()
+        assert [line.split()[0] for line in lines[3:5]] == names
+        told = json.loads(run("ask", "out.zarr", "--mass", file, "--json").out)["questions"]
+        assert [row["region"] for row in told[0]["answers"]] == names
+    (project.folder / "one.csv").write_text("name,x_low,x_high,y_low,y_high\neast,1,2,,\n")
+    assert "\neast " in run("ask", "out.zarr", "--mass", "one.csv").out
     (project.folder / "none.csv").write_text("x_low,x_high,y_low,y_high\n", encoding="utf-8")
     ran = run("ask", "out.zarr", "--mass", "none.csv", "--csv")
     assert ran.code == 2

@@ -33,9 +33,9 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "ask", "show", "report", "export", "verify", "sign",
-            "inspect", "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
-            "demo", "init", "target", "target list", "doctor"]  # fmt: skip
+COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "export", "verify",
+            "sign", "inspect", "ledger", "ledger init", "ledger grant", "ledger status",
+            "ledger abandon", "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

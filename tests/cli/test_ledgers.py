@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from dbern.ledger.values import PERIODS
 from dbern.privacy.budget import Budget
 from dbern.privacy.curves import squared_for
 from dbern.privacy.zcdp import pure_rho
@@ -95,6 +96,14 @@ def test_a_period_is_shown_with_what_the_others_cost(project, run, monkeypatch):
     assert "renewed every day, now 2026-11-21\n" in ran.out
     assert re.search(r"spent +epsilon 1\n", ran.out)
     assert re.search(r"earlier +epsilon 1\n", ran.out)
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_every_period_of_the_ledger_may_be_granted_for(project, run, period):
+    account = ("ledger", "grant", *LEDGER[:2], "--dataset", "old", "--epsilon", "1")
+    assert run(*account, "--period", period).code == 0
+    shown = run("ledger", "status", *LEDGER[:2], "--dataset", "old")
+    assert f"renewed every {period}, now 2" in shown.out
 
 
 @pytest.mark.parametrize("as_json", [True, False])

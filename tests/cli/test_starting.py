@@ -20,6 +20,7 @@ from dbern.cli import diagnosis as databases
 from dbern.cli.main import cli
 from dbern.data.domain import TimeUnit, moment_of
 from dbern.errors import SpecError
+from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.targets import kinds, learner_of
@@ -90,9 +91,22 @@ def test_every_default_in_the_comments_is_the_default(project, run, kind):
     )
 
 
+def test_a_spec_proposes_questions_where_they_can_be_asked(project, run):
+    for kind, given in KINDS.items():
+        assert run("init", f"{kind}.toml", *BASE, "--kind", kind, *given).code == 0
+        text = (project.folder / f"{kind}.toml").read_text()
+        proposed = re.findall(r"(?m)^# here: (questions = .*)$", text)
+        assert len(proposed) == (kind in ("kernel-density", "nadaraya-watson"))
+        for questions in proposed:
+            changed = text.replace(f"# here: {questions}", questions)
+            spec = ReleaseSpec(**tomllib.loads(changed.replace("# n = ", "n = ")))
+            assert set(plan_files(spec, ()).outlook.questions) >= {"mass", "quantile"}
+
+
 def test_a_covariance_stands_for_the_bandwidth(project, run):
     given = ["--set", "covariance=[[0.04, 0.03], [0.03, 0.04]]"]
     assert run("init", "new.toml", *BASE, *given).code == 0
+    assert "questions" not in (project.folder / "new.toml").read_text()
     spec = ReleaseSpec.load(project.folder / "new.toml")
     assert spec.learner.covariance == ((0.04, 0.03), (0.03, 0.04))
     assert run("init", "other.toml", *BASE).code == 2

@@ -333,7 +333,7 @@ def test_timers_cronjobs_and_compose_run_the_same_commands():
     compose = loaded(DEPLOY / "compose.yaml")["services"]
     for name in ("nightly", "weekly"):
         unit = started(DEPLOY / "systemd" / f"dbern-{name}.service")
-        assert unit[0].endswith("/python")
+        assert unit[0].endswith("/dbern")
         bare = unit[1:]
         assert cron[name][1:-2] == bare
         assert cron[name][-2] == compose[name]["command"][-2] == "--scheduler"
@@ -354,18 +354,18 @@ def started(unit):
 def test_scheduled_commands_are_understood(monkeypatch, capsys):
     """Each command's options exist: it gets past its parser, to a spec or a ledger that is not."""
     from dbern.cli import main as command_line
-    from pipelines import catch_up, commands, score
+    from dbern.cli import scheduled
+    from pipelines import score
 
-    monkeypatch.setattr(commands, "run", lambda _arguments: 0)
-    monkeypatch.setattr(catch_up, "_told", str)
+    monkeypatch.setattr(scheduled, "_release_partitions", lambda *_: (0, []))
     units = (DEPLOY / "systemd").glob("dbern-*.service")
     commands = [started(unit) for unit in units if "@" not in unit.name]
     commands += [list(one["args"]) for name, pod in pods() for one in pod["spec"]["containers"]]
     scheduled = [words[1:] for words in commands if words[0] != "dask"]
     assert len(scheduled) == 11
     for words in scheduled:
-        if words[:2] == ["-m", "pipelines.catch_up"]:
-            assert catch_up.main(words[2:]) == 0
+        if words[0] == "catch-up":
+            assert command_line.run([*words, "--since", "2001-01-01"]) == 0
         elif words[:2] == ["-m", "pipelines.score"]:
             assert score.main([*words[2:-1], "nowhere"]) == 2
         else:

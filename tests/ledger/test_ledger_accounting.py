@@ -161,6 +161,7 @@ def test_a_charge_is_never_free(zcdp, rho):
         ("day", "2026-03-01T23:59:59+00:00", "2026-03-02T00:00:00+00:00"),
         ("week", "2026-03-01T23:59:59+00:00", "2026-03-02T00:00:00+00:00"),  # a Monday
         ("month", "2026-03-31T23:59:59+00:00", "2026-04-01T00:00:00+00:00"),
+        ("year", "2026-12-31T23:59:59+00:00", "2027-01-01T00:00:00+00:00"),
     ],
 )
 def test_a_budget_is_whole_again_in_each_period(ledger, monkeypatch, period, within, after):
@@ -193,7 +194,38 @@ def test_a_period_is_the_datasets_for_good(ledger):
         with pytest.raises(BudgetError, match="was granted for"):
             ledger.grant(dataset, Budget.parse("1"), period=period)
     with pytest.raises(SpecError, match=r"^period: .*--period day or"):
-        ledger.grant("yearly", Budget.parse("1"), period="year")
+        ledger.grant("hourly", Budget.parse("1"), period="hour")
+
+
+@pytest.mark.parametrize(
+    ("day", "label"),
+    [
+        ("2027-12-31T23:59:59+00:00", "2027"),
+        ("2028-01-01T00:00:00+00:00", "2028"),  # a Saturday of the last week of 2027
+        ("2028-02-29T12:00:00+00:00", "2028"),  # a leap year
+        ("2028-12-31T23:59:59.999999+00:00", "2028"),  # its 366th day
+        ("2029-01-01T00:00:00+00:00", "2029"),
+        ("2100-02-28T23:59:59+00:00", "2100"),  # none
+        ("2024-12-30T00:00:00+00:00", "2024"),  # a Monday of the first week of 2025
+    ],
+)
+def test_a_year_is_that_of_the_calendar_whatever_its_weeks_and_leap_day(day, label):
+    assert period_of(day, "year") == label
+
+
+def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
+    clock = ["2028-01-01T00:00:00+00:00"]
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    ledger.grant("yearly", Budget.parse("1"), period="year")
+    for i, day in enumerate(("2028-01-01", "2028-02-29", "2028-03-01", "2028-12-31")):
+        clock[0] = f"{day}T23:59:59+00:00"
+        ledger.reserve(request(f"r{i}", "0.25", dataset="yearly"))
+    with pytest.raises(BudgetError, match="renewed every year"):
+        ledger.reserve(request("more", "0.01", dataset="yearly"))
+    clock[0] = "2029-01-01T00:00:00+00:00"
+    (status,) = ledger.status("yearly")
+    assert (status.period, status.earlier) == ("2029", Budget.parse("1"))
+    assert status.remaining == Budget.parse("1")
 
 
 def test_a_zcdp_budget_is_renewed_by_period(ledger, monkeypatch):
@@ -213,7 +245,7 @@ def test_a_zcdp_budget_is_renewed_by_period(ledger, monkeypatch):
 @given(st.datetimes().filter(lambda moment: moment.year > 1), st.sampled_from(PERIODS))
 def test_a_period_is_that_of_the_calendar(moment, period):
     label = period_of(f"{moment:%Y}".rjust(4, "0") + f"-{moment:%m-%d}T00:00:00+00:00", period)
-    pattern = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}[period]
+    pattern = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "year": "%Y"}[period]
     assert label.lstrip("0") == moment.strftime(pattern).lstrip("0")
 
 

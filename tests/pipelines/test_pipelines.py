@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cli import metrics
+from dbern.cli import main as command_line
+from dbern.cli import metrics, scheduled
 from dbern.privacy.budget import Budget
-from pipelines import catch_up, commands, score
+from pipelines import score
 from pipelines.generated import generate, risk, trips, write
 
 pytestmark = pytest.mark.slow
@@ -52,8 +53,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def catch_up(*arguments):
+    return command_line.run(["catch-up", *arguments])
+
+
 def nightly(*arguments):
-    return catch_up.main([*NIGHTLY, "--last", "3", *arguments])
+    return catch_up(*NIGHTLY, "--last", "3", *arguments)
 
 
 def account(dataset):
@@ -89,15 +94,15 @@ def test_a_missing_file_holds_no_other_night_back_and_is_made_up_for(folder, cap
 
 def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
     generate(folder / "data", days=5, weeks=0, rows=4000, today=TODAY)
-    code = catch_up.main([*NIGHTLY, "--last", "5", "--json"])
+    code = catch_up(*NIGHTLY, "--last", "5", "--json")
     out, _ = capsys.readouterr()
     outcomes = json.loads(out)["partitions"]
-    assert code == catch_up.BUDGET == json.loads(out)["exit_code"]
+    assert code == scheduled.BUDGET == json.loads(out)["exit_code"]
     assert [one["exit_code"] for one in outcomes] == [0, 0, 0, 3]  # and the fifth is not tried
     assert "dbern ledger grant" in outcomes[-1]["message"]
     with dbern.BudgetLedger.open(URL) as ledger:
         ledger.grant("trips", Budget.parse("0.2"))
-    assert catch_up.main([*NIGHTLY, "--last", "5"]) == 0
+    assert catch_up(*NIGHTLY, "--last", "5") == 0
     assert account("trips")[0] == "epsilon 0.5"
 
 
@@ -105,10 +110,12 @@ def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
     ("codes", "tried", "code"),
     [([0, 1, 0], 3, 1), ([2, 5, 0], 3, 2), ([2, 3, 0], 2, 3), ([4, 0, 0], 1, 4), ([130], 1, 130)],
 )
-def test_what_ends_a_round(monkeypatch, codes, tried, code):
+def test_what_ends_a_round(codes, tried, code):
     remaining = iter(codes)
-    monkeypatch.setattr(commands, "run", lambda _arguments: next(remaining))
-    returned, outcomes = catch_up.catch_up("x.toml", [f"p{i}" for i in range(len(codes))])
+    partitions = [f"p{i}" for i in range(len(codes))]
+    returned, outcomes = scheduled._release_partitions(
+        lambda _words: (next(remaining), {}), "x.toml", partitions, ()
+    )
     assert (returned, len(outcomes)) == (code, tried)
 
 
@@ -118,17 +125,20 @@ def test_the_examples_of_what_is_due_hold():
 
 
 def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):
-    typed = []
-    monkeypatch.setattr(commands, "run", lambda arguments: typed.append(arguments) or 0)
-    catch_up.catch_up("nightly.toml", ["2026-11-19"], "tls://host:8786")
+    typed, run = [], command_line.run
+    monkeypatch.setattr(
+        command_line, "run_json", lambda words: typed.append(words) or (2, {"message": "no"})
+    )
+    words = ["catch-up", *NIGHTLY, "--last", "1", "--scheduler", "tls://host:8786"]
+    assert run(words) == 2
     assert typed == [["release", "nightly.toml", "--partition", "2026-11-19",
-                      "--scheduler", "tls://host:8786", "--json"]]  # fmt: skip
+                      "--scheduler", "tls://host:8786"]]  # fmt: skip
 
 
 def test_the_weekly_classifier_scores_a_large_table(folder, capsys):
     assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 2
     weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--since", "2026-11-02"]
-    assert catch_up.main(weekly) == 0
+    assert catch_up(*weekly) == 0
     assert account("loans") == ("epsilon 0.4", ["risk-2026-11-02", "risk-2026-11-09"])
     assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 0
     (file,) = (folder / "scored").iterdir()
@@ -151,7 +161,7 @@ def test_a_full_disk_under_the_log_keeps_the_code(folder, as_json, unbuffered):
     given = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "PYTHONUNBUFFERED": unbuffered}
     (folder / "data/trips/2026-11-19.parquet").unlink()
     scores = ["out/none", "data/applicants.parquet", "--out", "scored", *as_json]
-    for words in (["pipelines.catch_up", *missing], ["pipelines.score", *scores]):
+    for words in (["dbern", "catch-up", *missing], ["pipelines.score", *scores]):
         with Path("/dev/full").open("w") as full:
             ran = subprocess.run(
                 [sys.executable, "-m", *words], stdout=full, stderr=full, check=False,
@@ -170,7 +180,7 @@ def test_scores_that_have_no_place_are_a_message(folder, capsys, monkeypatch):
 
 def test_a_damaged_synopsis_scores_nothing(folder):
     weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--last", "1"]
-    assert catch_up.main(weekly) == 0
+    assert catch_up(*weekly) == 0
     shard = next(p for p in (folder / "out/risk").rglob("c/*/*") if p.is_file())
     content = shard.read_bytes()
     shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -201,7 +211,7 @@ def test_all_of_it_in_a_bucket(folder, bucket, capsys):
     for _ in range(2):
         assert nightly() == 0
         assert account("trips")[0] == "epsilon 0.3"
-    assert catch_up.main(["weekly.toml", "--every", "week", "--today", str(TODAY)]) == 2
+    assert catch_up("weekly.toml", "--every", "week", "--today", str(TODAY)) == 2
     assert account("loans")[0] == "epsilon 0.4"  # both weeks that there are
     where = [bucket.url("out/risk/"), bucket.url("data/applicants.parquet")]
     for already in (False, True):
@@ -223,16 +233,14 @@ def test_all_of_it_in_a_bucket(folder, bucket, capsys):
 
 
 def test_a_round_that_would_try_nothing_says_so(capsys):
-    with pytest.raises(SystemExit) as refused:
-        catch_up.main([*NIGHTLY, "--last", "0"])
-    assert refused.value.code == 2
-    assert "at least 1" in capsys.readouterr().err
-    assert catch_up.main([*NIGHTLY, "--since", "2026-12-01"]) == 0
+    assert catch_up(*NIGHTLY, "--last", "0") == 2
+    assert "x>=1" in capsys.readouterr().err
+    assert catch_up(*NIGHTLY, "--since", "2026-12-01") == 0
     assert "nothing is due: no complete day since 2026-12-01" in capsys.readouterr().out
 
 
 def test_two_triggers_at_once_spend_once(folder):
-    command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
+    command = [sys.executable, "-m", "dbern", "catch-up", *NIGHTLY, "--last", "1"]
     started = [subprocess.Popen(command, env=environment()) for _ in range(2)]
     assert [process.wait(timeout=300) for process in started] == [0, 0]
     assert account("trips") == ("epsilon 0.1", ["trips-2026-11-19"])
@@ -240,11 +248,11 @@ def test_two_triggers_at_once_spend_once(folder):
 
 
 def test_a_killed_night_goes_on_for_the_same_charge(folder):
-    command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
+    command = [sys.executable, "-m", "dbern", "catch-up", *NIGHTLY, "--last", "1"]
     killed = (
         "import os, signal\nimport dbern.releasing.run as r\n"
         "r.publish = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"  # charged, not published
-        "from pipelines import catch_up\ncatch_up.main()"
+        "from dbern.cli.main import main\nmain()"
     )
     first = subprocess.run([sys.executable, "-c", killed, *command[3:]], env=environment())
     assert first.returncode == -9

@@ -79,7 +79,7 @@ def test_an_axis_that_is_whole_is_summed_first():
     told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
     found = _share_band(view, products(x), _everything(view), share)
     numbers = told.value, told.low, told.high
-    np.testing.assert_allclose(numbers, np.ravel(found), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(numbers, np.ravel(found[:3]), rtol=0, atol=1e-12)
 
 
 def test_a_box_lies_between_products_of_splines():

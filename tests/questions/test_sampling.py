@@ -18,8 +18,9 @@ BETA = Fraction(1, 20)
 def least_coverage(rows, *, shares, factor=1.0):
     """Of all expectations, how probable those counts are whose interval has it."""
     counts = np.arange(rows + 1.0)
-    band = Band(*[counts / rows] * 3)
-    _, low, high = drawn_from(band, rows * factor, BETA * (rows + 1), shares=shares)  # each at beta
+    band = Band.without_error(*[counts / rows] * 3)
+    ends = drawn_from(band, rows * factor, BETA * (rows + 1), shares=shares)  # each at beta
+    low, high = ends[1:3]
     most = 1.0 if shares else 0.3
     p = np.linspace(1e-6, most - 1e-6, 500)[:, None]
     law = binom.pmf(counts, rows, p) if shares else poisson.pmf(counts, rows * p)

@@ -138,10 +138,11 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
     beta = Fraction(1, 20) / 3
     total = measure.values.sum()
     band = quotients(near / total, below, above, measure, beta)
-    np.testing.assert_allclose([value, low, high], np.ravel(band), atol=1e-9)
+    np.testing.assert_allclose([value, low, high], np.ravel(band[:3]), atol=1e-9)
+    assert float(records["error"]) == pytest.approx(band.error[0], rel=1e-9)
     band = quotients(near, below.of_one(), above.of_one(), measure, beta)
     counts = np.array(json.loads(records["counts"])) / asked.rows
-    np.testing.assert_allclose(counts, np.ravel(band), atol=1e-9)
+    np.testing.assert_allclose(counts, np.ravel(band[:3]), atol=1e-9)
 
 
 def test_a_slice_is_of_the_released_function(debugger, pages):
@@ -207,6 +208,13 @@ def test_a_box_has_the_mean_response_that_python_answers(debugger, pages, kind):
         assert answer.high <= high + 1e-9 <= 1.5 + 2e-9
         if target == "smoothed":  # by the tail, and sides of differences: hardly wider
             assert high - low < 1.5 * (answer.high - answer.low) + 0.05
+    likely = "document.getElementById('live-likely')"
+    words = f"[{likely}.hidden, {likely}.textContent]"
+    *_, (hidden, note) = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), words)
+    assert 0.5 < float(of_rows["error"]) / answer.likely_error < 2
+    assert hidden == (not answer.note)
+    assert "not guaranteed" in note
+    assert 'questions = ["mass", "quantile"]' in note
     counts, known = json.loads(of_rows["counts"]), asked.count(region)
     assert counts[1] <= known.low + 1e-6
     assert known.high - 1e-6 <= counts[2]

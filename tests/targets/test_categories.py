@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -386,12 +387,24 @@ def test_lists_that_cannot_be_are_refused(project, bounds, message):
 
 
 def test_what_has_no_use_for_lists_says_so(project):
-    for kind, extra, role in (
-        ("kernel-density", {"bandwidth": [1.0, 1.0]}, {}),
-        ("support-vector-machine", {"length_scale": [1.0, 1.0]}, NORMAL[1]),
+    fares = {"data__response": {"column": "fare", "bounds": [0.0, 50.0]}}
+    for kind, key, role, sections in (
+        ("kernel-density", "bandwidth", {}, ["group", "filter"]),
+        ("nadaraya-watson", "bandwidth", fares, ["filter"]),
+        ("priestley-chao", "bandwidth", fares, ["filter"]),
+        ("support-vector-machine", "length_scale", NORMAL[1], ["filter"]),
     ):
-        with pytest.raises(dbern.SpecError, match=r"no use for a list of values.*data.group"):
-            spec(project, {"kind": kind, **extra}, role)
+        gap = {"max_gap": 0.1} if kind == "priestley-chao" else {}
+        with pytest.raises(dbern.SpecError, match="no use for a list of values") as refused:
+            spec(project, {"kind": kind, key: [1.0, 1.0], **gap}, role)
+        assert re.findall(r"\[data\.(\w+)\]", str(refused.value)) == sections
+        for section in sections:  # what the message names is no refusal's turn again
+            listed = {f"data__{section}": {"column": "county", "values": STATES}}
+            target = {"kind": kind, key: [1.0], **gap}
+            spec(project, target, role | listed, {"x": [0.0, 10.0]})
+            with pytest.raises(dbern.SpecError, match="no use for a list of values") as refused:
+                spec(project, {"kind": kind, key: [1.0, 1.0], **gap}, role | listed)
+            assert f"[data.{section}]" not in str(refused.value)
     with pytest.raises(dbern.SpecError, match="every axis is a list of values"):
         spec(project, *RIDGE, {"state": {"values": STATES}})
     with pytest.raises(dbern.SpecError, match=r"target.method: weights are of axes of numbers"):

@@ -132,7 +132,19 @@ document.addEventListener("DOMContentLoaded", async () => {
     const below = lines(low, high), above = lines(high, low);
     const first = value.map((_, at) => end(-1, tails, below(at)));
     const last = value.map((_, at) => Math.max(first[at], end(1, tails, above(at))));
-    return { value: value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5))), low: first, high: last };
+    const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
+    // Of one place: the cells' width, and the likely error (`likely_error` of measure.py).
+    const likely = (at) => {
+      const bounds = [below(at), above(at)], deviation = part ? parts.deviation : counting.deviations[parts?.response ? 0 : group];
+      const [start, stop] = bounds.map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));
+      const noises = bounds.map(([, base, square, mixed, size]) => {
+        const variance = square - 2 * values[at] * mixed + values[at] ** 2 * size;
+        return base > 0 ? deviation * Math.sqrt(Math.max(variance, 0)) / base : Infinity;
+      });
+      const width = Math.max(stop - start, 0), error = Math.hypot(total(noises) / 2, counting.clumped * width);
+      return { width, error: Math.min(error, last[at] - first[at]) };
+    };
+    return { value: values, low: first, high: last, likely };
   };
   // The box, by tables of what lies below each end.
   const inside = (tables) => known(state.box.map((pair, i) => {
@@ -310,10 +322,14 @@ document.addEventListener("DOMContentLoaded", async () => {
     Object.assign(find("live-mass").dataset, { found: JSON.stringify(main), box: JSON.stringify(state.box) });
     if (counting) {
       const shares = parts?.response ? response(sharp) : numbers(told(sharp, "share", "tails"));
+      const { width, error } = told(sharp, parts?.response ? "part" : "share", "tails").likely(0);
+      const unit = parts?.response ? parts.high - parts.low : 1, size = unit * error * (parts?.response ? 1 : 100);
+      find("live-likely").hidden = 2 * width * unit <= shares[2] - shares[1];
+      find("live-error").textContent = Number(size.toPrecision(2)).toLocaleString("en", { maximumSignificantDigits: 2 }) + (parts?.response ? "" : percent);
       const counts = numbers(told(sharp, "rows", "tails")).map((one) => counting.rows * one);
       find("live-records").textContent = (parts?.response ? said(shares, "") : percents(shares)).join(", ");
       find("live-count").textContent = said(counts, "").join(" rows, ");
-      Object.assign(find("live-records").dataset, { shares: JSON.stringify(shares), counts: JSON.stringify(counts) });
+      Object.assign(find("live-records").dataset, { shares: JSON.stringify(shares), counts: JSON.stringify(counts), error: unit * error });
     }
     if (find("live-parts")) {
       const each = released.map((_, group) => numbers(told(smooth, "part", "tails", group)));

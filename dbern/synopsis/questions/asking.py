@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -14,7 +14,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError, printable
 from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
-from dbern.synopsis.questions.functionals import Weights, least_share, scaled
+from dbern.synopsis.questions.functionals import Weights, least_share
 from dbern.synopsis.questions.measure import Band, Measure, drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 from dbern.system import format_number, html_table
@@ -58,6 +58,11 @@ class Answer:
         What the numbers count, where they are dates or times: they are printed as such.
     law : "normal" or "any", optional
         What sampling errors of a population are taken to have.
+    likely_error : float or xarray.DataArray, optional
+        Of the value, not guaranteed: the standard deviation of its noise, and what rows at ten
+        values a cell err by (docs/questions.md).
+    note : str
+        Why an interval is wide, and what makes it narrower; empty where noise makes most of it.
 
     Examples
     --------
@@ -74,6 +79,8 @@ class Answer:
     question: str
     unit: TimeUnit | None = None
     law: Law | None = None
+    likely_error: Any = None
+    note: str = ""
 
     def _written(self, number: float) -> str:
         if self.unit:
@@ -93,13 +100,25 @@ class Answer:
         sure = f"with probability {1 - self.beta:.6g} {self._about}"
         if not hasattr(self.value, "dims"):
             value, low, high = map(self._written, (self.value, self.low, self.high))
-            return printable(f"{self.question}: {value}, from {low} to {high} {sure}")
-        table = self.to_dataset().to_dataframe().to_string(**self._how)
-        return printable(f"{self.question}, all at once {sure}\n{table}", keep="\n")
+            text = f"{self.question}: {value}, from {low} to {high} {sure}"
+        else:
+            table = self.to_dataset().to_dataframe().to_string(**self._how)
+            text = f"{self.question}, all at once {sure}\n{table}"
+        return printable(text + ("\n" + self._note if self.note else ""), keep="\n")
+
+    @property
+    def _note(self) -> str:
+        error = "" if hasattr(self.value, "dims") else f" {self._length(self.likely_error)}"
+        return f"likely error{error}, not guaranteed; {self.note}"
+
+    def _length(self, number: float) -> str:
+        """Write a difference of two values: of dates in days, of times in seconds."""
+        return f"{number:.3g}" + (f" {self.unit.name.lower()}" if self.unit else "")
 
     def _repr_html_(self) -> str:
         sure = f"{1 - self.beta:.6g} {self._about}"
         rows = {"question": self.question, "with probability": sure}
+        rows |= {"note": self._note} if self.note else {}
         if not hasattr(self.value, "dims"):
             ends = {"value": self.value, "from": self.low, "to": self.high}
             return html_table(rows | {name: self._written(end) for name, end in ends.items()})
@@ -107,10 +126,11 @@ class Answer:
         return html_table(rows) + str(table)
 
     def to_dataset(self) -> xarray.Dataset:
-        """Return value, low and high as one labelled dataset."""
+        """Return value, low and high, and the likely error where it is known, as one dataset."""
         import xarray
 
-        return xarray.Dataset(self._numbers, attrs=self._facts)
+        error = {} if self.likely_error is None else {"likely_error": self.likely_error}
+        return xarray.Dataset(self._numbers | error, attrs=self._facts)
 
     def to_geotiff(self, path: str | Path) -> None:
         """Write value, low and high on a grid of two axes as bands of a GeoTIFF.
@@ -143,7 +163,8 @@ class Answer:
 
     @property
     def _how(self) -> dict[str, Any]:
-        return {"max_rows": _SHOWN, "float_format": self._written}
+        lengths = {"likely_error": self._length}
+        return {"max_rows": _SHOWN, "float_format": self._written, "formatters": lengths}
 
     @property
     def _numbers(self) -> dict[str, Any]:
@@ -306,11 +327,11 @@ class Asking:
 
         def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
             count = self.rows if rows is None else rows(measure, share / 10)
-            found = Band(*((one - low) / width for one in band(measure, share * 2 / 5)))
-            inside = Band(*(np.clip(one, 0.0, 1.0) for one in found))
+            ends = band(measure, share * 2 / 5)[:3]
+            inside = Band.without_error(*(np.clip((end - low) / width, 0.0, 1.0) for end in ends))
             shares = rows is not None
             wider = drawn_from(inside, count, share / 2, shares=shares)
-            return scaled(wider, low, width), few(inside, count, shares=shares)
+            return wider.scaled(low, width), few(inside, count, shares=shares)
 
         return drawn
 
@@ -323,13 +344,13 @@ class Asking:
         axis: Axis | None = None,
         *,
         measures: Sequence[Measure] | None = None,
-        target: Target = "records",
+        target: Target | None = None,
         population: bool = False,
         drawn: Drawn | None = None,
     ) -> Answer:
         """Ask each group, or of `measures`, at its part of beta; and each kernel there may be.
 
-        Of a population, by `drawn` where rows are few.
+        Of a population, by `drawn` where rows are few. No `target`: the question takes none.
         """
         if population and self.unit_rows > 1:
             raise SpecError(
@@ -346,13 +367,33 @@ class Asking:
             law = "any" if any(rare for _, rare in wider) else "normal"
         if law != "any":
             found = [band(one.population(self.rows) if population else one, share) for one in each]
-        ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
+        bands = Band(*(np.stack(each, axis=-1) for each in zip(*found, strict=True)))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
         attributes = {"long_name": question} | attributes
-        value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
+        value, low, high = (labelled(end, named, attributes, self.domain) for end in bands[:3])
         interval: Interval = "population" if population else "these-data"
-        return Answer(value, low, high, target, interval, float(level), question, unit, law)
+        answer = Answer(
+            *(value, low, high, target or "records", interval, float(level), question, unit, law)
+        )
+        if target == "smoothed" or np.isnan(bands.error).all():
+            return answer
+        error = labelled(bands.error, named, {"long_name": "likely error"}, self.domain)
+        mostly_cells = (2 * bands.cells > bands.high - bands.low).any()
+        return replace(answer, likely_error=error, note=cells_note(target) if mostly_cells else "")
+
+
+def cells_note(target: Target | None) -> str:
+    """Return why cells make an interval wide, and what makes it narrower.
+
+    No `target`: the question takes none.
+    """
+    smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
+    return (
+        "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
+        f"Narrower: {smoothed}a density or regression released with [mechanism] "
+        'questions = ["mass", "quantile"]'
+    )
 
 
 def told(region: Region) -> str:
@@ -378,9 +419,10 @@ def _end(low: Any, high: Any) -> str:
     return f"{first} to {'its upper bound' if high is None else high}"
 
 
-def told_given(given: Region | None) -> str:
+def told_given(given: Region | None, target: Target = "records") -> str:
     """Return a condition in words."""
-    return "" if given is None else f" of the rows with {told(given)}"
+    rows = "" if target == "smoothed" else "of the rows "
+    return "" if given is None else f" {rows}with {told(given)}"
 
 
 def one_box(boxes: Boxes) -> Boxes:

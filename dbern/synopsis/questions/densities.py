@@ -22,7 +22,6 @@ from dbern.synopsis.questions.functionals import (
     candidates,
     density_band,
     least_bandwidth,
-    scaled,
     weighted_band,
 )
 from dbern.synopsis.questions.measure import Band, Measure, quotients
@@ -80,7 +79,7 @@ class Densities(Asking):
         promised = None if population or kernels != [self.kernels] else self.promised
 
         def of_bins(measure: Measure, share: Fraction) -> Band:
-            return scaled(density_band(measure, kernels, chosen, unit, share), 0.0, 1 / volume)
+            return density_band(measure, kernels, chosen, unit, share).scaled(0.0, 1 / volume)
 
         band = of_bins if promised is None else self._as_promised(promised, of_bins, places, most)
         used = zip(kernels[chosen], self.domain.axes, strict=True)
@@ -113,7 +112,7 @@ class Densities(Asking):
 
         def band(measure: Measure, share: Fraction) -> Band:
             found = of_bins(measure, promised.part * share)
-            _, low, high = of_bins(even, promised.part * share)
+            low, high = of_bins(even, promised.part * share)[1:3]
             if 2 * promised.least >= np.mean(high - low):
                 return found
             group = next(i for i, one in enumerate(self.measures) if one is measure)
@@ -121,7 +120,7 @@ class Densities(Asking):
             low, high = (
                 np.clip(np.reshape(end, (len(places), -1))[:, group], 0.0, most) for end in ends
             )
-            return Band(np.clip(found.value, low, high), low, high)
+            return found._replace(value=np.clip(found.value, low, high), low=low, high=high)
 
         return band
 
@@ -166,7 +165,7 @@ class Densities(Asking):
         def band(measure: Measure, share: Fraction) -> Band:
             view = measure.along(index, Weights().others(measure, condition, index))
             sides = density_sides(measure.splines[index], kernel, unit)
-            return scaled(weighted_band(view, sides, share), 0.0, kernel.peak / own.width)
+            return weighted_band(view, sides, share).scaled(0.0, kernel.peak / own.width)
 
         labels = {own.name: at[:, 0].tolist()}
         asked = f"density of {own.name}{told_given(given)}"
@@ -388,7 +387,7 @@ def _slope_band(
     peaks = [math.prod(one.peak for one in (*kernels[:axis], *kernels[axis + 1 :])) * own.slope
              for axis, own in enumerate(kernels)]  # fmt: skip
     most = np.tile(peaks, len(places))
-    return Band(*(most * (2 * one - 1) for one in found))
+    return Band.without_error(*(most * (2 * end - 1) for end in found[:3]))
 
 
 def _slope(f: Sides, others: Sequence[Sides], axis: int) -> tuple[FloatArray, ...]:

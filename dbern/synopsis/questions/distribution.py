@@ -22,11 +22,12 @@ from dbern.synopsis.questions.asking import (
     Promised,
     Response,
     Target,
+    cells_note,
     one_box,
     told,
     told_given,
 )
-from dbern.synopsis.questions.functionals import box_band, regions_band, sampled, scaled
+from dbern.synopsis.questions.functionals import box_band, regions_band, sampled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments
 from dbern.synopsis.questions.regions import Region, boxes_of, half_plane_of, polygons_of
@@ -166,12 +167,13 @@ class Distribution(Moments, Responses):
             For a region or a confidence that cannot be.
         """
         labels, band = self._shares(region, given, target, of_total=True)
-        asked = f"share of the rows{told_given(given)} in {told(region)}"
+        whole = "smoothed density" if target == "smoothed" else "rows"
+        question = f"share of the {whole}{told_given(given, target)} in {told(region)}"
         # Smoothed, rows have parts in the condition: shares are no means of so many rows.
         exact = given is None or target == "records"
         drawn = self._drawn(band, self._within(given)) if exact else None
         return self._asked_of(
-            band, labels, asked, beta, target=target, population=population, drawn=drawn
+            band, labels, question, beta, target=target, population=population, drawn=drawn
         )
 
     def count(
@@ -194,11 +196,12 @@ class Distribution(Moments, Responses):
         labels, shares = self._shares(region, None, target, of_total=False)
 
         def band(measure: Measure, share: Fraction) -> Band:
-            return scaled(shares(measure, share), 0.0, self.rows)
+            return shares(measure, share).scaled(0.0, self.rows)
 
+        smoothed = " by the smoothed density" if target == "smoothed" else ""
         expected = "expected " * population
         return self._asked_of(
-            *(band, labels, f"{expected}rows in {told(region)}", beta),
+            *(band, labels, f"{expected}rows{smoothed} in {told(region)}", beta),
             target=target,
             population=population,
             drawn=self._drawn(band, None, 0.0, self.rows),
@@ -286,6 +289,8 @@ class Distribution(Moments, Responses):
             here.high - there.low,
             *("records", "these-data", float(level)),
             f"share of the rows in {told(region)}, less that of {other.name}",
+            likely_error=np.hypot(here.likely_error, there.likely_error),
+            note=cells_note(None) if here.note or there.note else "",
         )
 
     def confidence(

@@ -20,9 +20,12 @@ from dbern.synopsis.questions.measure import (
     FIRST,
     Band,
     Functionals,
+    Line,
     Measure,
     View,
+    likely_error,
     many_boxes,
+    noise_deviation,
     quotients,
 )
 from dbern.synopsis.questions.regions import Boxes, Polygons, smoothed_sides
@@ -81,11 +84,6 @@ class Weights:
         if not axes:
             return Sides(*[np.ones(1)] * 3)
         return products(axes).part(0)
-
-
-def scaled(band: Band, low: float, width: float) -> Band:
-    """Return a band of ``low + width x``."""
-    return Band(*(low + width * one for one in band))
 
 
 class Base(NamedTuple):
@@ -224,7 +222,7 @@ def density_band(
     band = _factored_band(measure, sides, count * len(kernels), beta, of_total=False)
     own = slice(chosen * count, (chosen + 1) * count)
     peak = math.prod(one.peak for one in kernels[chosen])
-    return scaled(Band(*(one[own] for one in band)), 0.0, peak)
+    return Band(*(one[own] for one in band)).scaled(0.0, peak)
 
 
 def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) -> Band:
@@ -252,7 +250,13 @@ def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) 
     part = slice(start, stop + 1)
     inner = _undenied(view, below[part], above[part], None, 0.0, beta * (1 - FIRST))
     first, last = places[max(start + inner[0] - 1, 0)], places[min(start + inner[1] + 1, _PLACES)]
-    return Band(np.clip(value, first, last), np.array([first]), np.array([last]))
+    value = np.clip(value, first, last)
+    away = t - value
+    gap = _weights({high: np.abs(away), low: -np.abs(away)})
+    cells = np.maximum(_over(view.of(gap), total), 0.0)
+    sharp = view.still().line(_weights({near: away}), _weights({near: one}))
+    error = likely_error(sharp.noise_deviation(0.0, view.measure.deviation), cells, last - first)
+    return Band(value, np.array([first]), np.array([last]), cells, error)
 
 
 def weighted_band(view: View, sides: Sides, beta: Fraction) -> Band:
@@ -306,7 +310,7 @@ def quantile_band(
     finer = 2 ** int(np.log2(np.clip(_FINER * apart, 1, _FINEST))) if smooth else 1
     total = float(view.of(_weights({near: whole.near}))[0])
     shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.near})), total))
-    found = []
+    ends = list[tuple[float, float, float]]()
     for level in map(float, levels):
         # By the tail first: draws are for the places that it does not deny.
         start, stop = _undenied(view.still(), *lines, bases, level, beta * FIRST)
@@ -320,9 +324,34 @@ def quantile_band(
             first, last = fine[max(inner[0] - 1, 0)], fine[min(inner[1] + 1, len(fine) - 1)]
         else:
             first, last = places[low], places[high]
-        value = float(np.interp(level, shares, places))
-        found.append((min(max(value, first), last), first, last))
-    return Band(*np.array(found).T)
+        guess = float(np.interp(level, shares, places))
+        ends.append((min(max(guess, first), last), first, last))
+    value, first, last = np.array(ends).T
+    still = view.still()
+    sides = still.line(lines[0], bases[1]), still.line(lines[1], bases[0])
+    cells, error = _quantile_errors(value, levels, places, shares, sides, view.measure)
+    return Band(value, first, last, cells, np.minimum(error, last - first))
+
+
+def _quantile_errors(
+    value: FloatArray,
+    levels: FloatArray,
+    places: FloatArray,
+    shares: FloatArray,
+    sides: tuple[Line, Line],
+    measure: Measure,
+) -> tuple[FloatArray, FloatArray]:
+    """Return widths of cells and likely errors along the axis, by those of shares up to places."""
+    below, above = sides
+    low = np.maximum.accumulate(np.nan_to_num(below.quotient, nan=0.0))
+    high = np.maximum.accumulate(np.nan_to_num(above.quotient, nan=1.0))
+    first, last = np.interp(levels, high, places), np.interp(levels, low, places)
+    of_shares = likely_error(
+        noise_deviation(shares, sides, measure), np.maximum(high - low, 0.0), np.inf
+    )
+    error = np.interp(value, places, of_shares)
+    start, stop = (np.interp(levels + sign * error, shares, places) for sign in (-1, 1))
+    return np.maximum(last - first, 0.0), (stop - start) / 2
 
 
 def _undenied(

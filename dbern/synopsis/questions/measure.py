@@ -29,6 +29,10 @@ from dbern.types import BoolArray, FloatArray
 FIRST = Fraction(1, 50)
 """Of beta, for the interval by tails, within which a quantile is simulated."""
 
+CLUMPED = 0.05
+"""Of the cells' width, for a likely error: about what it is where the rows of each cell stand at
+ten values. Rows at many values err less, and rows at few values close to an edge more."""
+
 _PARTS = 4
 _MOST_DRAWS, DRAWS, _FEWEST_DRAWS = 4096, 1000, 200
 """Of so many draws or fewer all are used for as many functionals as are simulated."""
@@ -42,11 +46,39 @@ _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 
 class Band(NamedTuple):
-    """An estimate and the ends of its interval, (m,) each."""
+    """An estimate and the ends of its interval, (m,) each.
+
+    Attributes
+    ----------
+    value, low, high : array
+    cells : array
+        Width between the values that minorants and majorants have without noise.
+    error : array
+        Likely error of the value: the root of the sum of squares of its noise's standard deviation
+        and of `CLUMPED` times `cells`.
+    """
 
     value: FloatArray
     low: FloatArray
     high: FloatArray
+    cells: FloatArray
+    error: FloatArray
+
+    @classmethod
+    def without_error(cls, value: FloatArray, low: FloatArray, high: FloatArray) -> Band:
+        """Return a band whose likely error is not known: NaN."""
+        unknown = np.full_like(value, np.nan)
+        return cls(value, low, high, unknown, unknown)
+
+    def minus(self, other: Band) -> Band:
+        """Return the band of the difference."""
+        ends = self.value - other.value, self.low - other.high, self.high - other.low
+        return Band(*ends, self.cells + other.cells, np.hypot(self.error, other.error))
+
+    def scaled(self, low: FloatArray | float, width: FloatArray | float) -> Band:
+        """Return the band of ``low + width x``, for a positive width."""
+        value, first, last = (low + width * end for end in self[:3])
+        return Band(value, first, last, width * self.cells, width * self.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +326,21 @@ class Line(NamedTuple):
         )
         return np.asarray(np.where(known[..., None], quotients, np.inf).max(axis=0))
 
+    def noise_deviation(self, m: FloatArray | float, noise: float) -> FloatArray:
+        """Return standard deviations of the quotient ``a / k`` near m; infinite without a divisor.
+
+        `noise`: that of a bin.
+        """
+        size = self.square - 2 * m * self.mixed + m**2 * self.base_square
+        known = self.base > 0
+        deviation = noise * np.sqrt(np.maximum(size, 0.0)) / np.where(known, self.base, 1.0)
+        return np.where(known, deviation, np.inf)
+
+    @property
+    def quotient(self) -> FloatArray:
+        """Released values of ``a / k``; NaN without a divisor."""
+        return self.top / np.where(self.base > 0, self.base, np.nan)
+
     def at(self, m: float, sign: int, measure: Measure, beta: Fraction) -> FloatArray:
         """Return what the functionals of one m do not exceed (sign 1), or not fall below (-1).
 
@@ -345,7 +392,22 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
             last = np.where(told, np.minimum(last, high.end(found, 0.0, 1)), last)
     first = np.minimum(first, 1.0)
     last = np.maximum(first, last)
-    return Band(np.clip(near, first, last), first, last)
+    value = np.clip(near, first, last)
+    noise = noise_deviation(value, (low, high), measure)
+    start, stop = np.nan_to_num(low.quotient, nan=0.0), np.nan_to_num(high.quotient, nan=1.0)
+    cells = np.maximum(np.clip(stop, first, last) - np.clip(start, first, last), 0.0)
+    return Band(value, first, last, cells, likely_error(noise, cells, last - first))
+
+
+def noise_deviation(value: FloatArray, sides: tuple[Line, Line], measure: Measure) -> FloatArray:
+    """Return standard deviations of values between minorants and majorants: about their mean."""
+    low, high = (side.noise_deviation(value, measure.deviation) for side in sides)
+    return np.asarray((low + high) / 2)
+
+
+def likely_error(noise: FloatArray, cells: FloatArray, width: FloatArray | float) -> FloatArray:
+    """Return likely errors, at most the width of the interval."""
+    return np.asarray(np.minimum(np.hypot(noise, CLUMPED * cells), width))
 
 
 @lru_cache(maxsize=8)
@@ -461,7 +523,7 @@ def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band
         Whether means of these rows, or sums over any number of rows in units of so many.
     """
     if rows <= 0:
-        return Band(band.value, np.zeros_like(band.low), np.ones_like(band.high))
+        return Band.without_error(band.value, np.zeros_like(band.low), np.ones_like(band.high))
     most = math.log(2 * len(band.value) / beta) / rows
 
     def near(x: FloatArray) -> Callable[[FloatArray], BoolArray]:
@@ -470,7 +532,7 @@ def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band
     away = 2 * most + np.sqrt(2 * most * band.high)
     far = np.ones_like(band.high) if shares else band.high + away
     low = _last(near(band.low), band.low, np.zeros_like(band.low))
-    return Band(band.value, low, _last(near(band.high), band.high, far))
+    return Band.without_error(band.value, low, _last(near(band.high), band.high, far))
 
 
 def levels_of_rows(

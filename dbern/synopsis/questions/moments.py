@@ -18,7 +18,7 @@ import numpy as np
 from dbern.certificate import quantile_rank
 from dbern.errors import SpecError
 from dbern.synopsis.questions.asking import Answer, Asking, Drawn, Target, told_given
-from dbern.synopsis.questions.functionals import Weights, mean_band, quantile_band, scaled
+from dbern.synopsis.questions.functionals import Weights, mean_band, quantile_band
 from dbern.synopsis.questions.measure import Band, Measure, View, few, levels_of_rows
 from dbern.synopsis.questions.regions import Region
 from dbern.synopsis.questions.splines import AxisSplines, Sides
@@ -69,13 +69,14 @@ class Moments(Asking):
             view = measure.along(index, weights.others(measure, condition, index))
             between = partial(weights.between, measure, index)
             found = quantile_band(view, measure.splines[index], between, of, share / len(of))
-            return scaled(found, own.low, own.width)
+            return found.scaled(own.low, own.width)
 
         def band(measure: Measure, share: Fraction) -> Band:
             return ask(measure, each, share)
 
         labels = {"quantile": each.tolist() if several else [None]}
-        asked = f"quantile {levels} of {own.name}{told_given(given)}"
+        by = " by the smoothed density" if target == "smoothed" else ""
+        asked = f"quantile {levels} of {own.name}{by}{told_given(given, target)}"
         return self._asked_of(
             *(band, labels, asked, beta, own),
             target=target,
@@ -110,7 +111,7 @@ class Moments(Asking):
         def band(measure: Measure, share: Fraction) -> Band:
             view = measure.along(index, weights.others(measure, condition, index))
             found = mean_band(view, measure.splines[index], share, whole=given is None)
-            return scaled(found, own.low, own.width)
+            return found.scaled(own.low, own.width)
 
         asked = f"mean of {own.name}{told_given(given)}"
         drawn = self._drawn(band, self._within(given, index), own.low, own.width)
@@ -215,7 +216,7 @@ class Moments(Asking):
         def band(measure: Measure, share: Fraction) -> Band:
             others = Weights().others(measure, condition, *axes)
             found = _spread_band(measure, axes, others, share, correlated=correlated)
-            found = scaled(found, 0.0, scale)
+            found = found.scaled(0.0, scale)
             return Band(*map(np.sqrt, found)) if root else found
 
         names = " and ".join(self.domain.names[index] for index in axes)
@@ -235,8 +236,8 @@ def _ranked(
         ends = levels_of_rows(levels, rows, share / 2)
         value = ask(measure, levels, share).value  # a guess, without a claim
         low, high = (ask(measure, one, share / 5) for one in ends)
-        told = Band(np.clip(value, low.low, high.high), low.low, high.high)
-        return told, few(Band(levels, levels, levels), rows, shares=True)
+        told = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)
+        return told, few(Band.without_error(levels, levels, levels), rows, shares=True)
 
     return drawn
 
@@ -473,7 +474,7 @@ def _spread_band(
     else:
         low, high = (-1.0, 1.0) if correlated else (0.0 if len(axes) == 1 else -0.25, 0.25)
         value = (low + high) / 2
-    return Band(*(np.array([one]) for one in (min(max(value, low), high), low, high)))
+    return Band.without_error(*(np.array([one]) for one in (min(max(value, low), high), low, high)))
 
 
 def _times(one: Polynomial, other: Polynomial) -> Polynomial:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain
-from dbern.errors import SpecError
+from dbern.errors import SpecError, printable
 from dbern.synopsis.points import as_numbers, upright
 from dbern.synopsis.questions.splines import AxisSplines, Sides, bezier
 from dbern.types import BoolArray, FloatArray
@@ -196,18 +196,25 @@ def polygons_of(region: Any, domain: Domain) -> Polygons | None:
         return None
     if domain.dimensions != 2:
         raise SpecError(f"region: polygons are of two axes, and here are {domain.dimensions}")
-    parts, labels = [shape], [None]
+    parts, labels = [shape], list[Any]([None])
     if shape["type"] == "FeatureCollection":
         parts = shape.get("features", ())
         if type(parts) not in (list, tuple) or not parts:
             raise SpecError("region: the collection has no feature. Write one at least")
         if not all(hasattr(part, "keys") for part in parts):
             raise SpecError("region: a feature is no object. Write GeoJSON")
-        labels = [*range(len(parts))]
+        labels = [name_of(part) or i for i, part in enumerate(parts)]
     found = [_rings(part.get("geometry", part) or {}, domain) for part in parts]
     if not all(found):
         raise SpecError("region: there is a polygon without a ring. Leave it out")
     return Polygons(found, labels)
+
+
+def name_of(feature: Any) -> str | None:
+    """Return what a GeoJSON feature's properties call it, if anything, as it may be printed."""
+    properties: Any = feature.get("properties")
+    name = properties.get("name") if hasattr(properties, "get") else None
+    return None if name is None else printable(str(name))
 
 
 def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:

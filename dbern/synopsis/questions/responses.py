@@ -23,13 +23,13 @@ from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
 from dbern.synopsis.questions.asking import Answer, Target, told
 from dbern.synopsis.questions.densities import Densities
-from dbern.synopsis.questions.functionals import scaled
 from dbern.synopsis.questions.measure import Band, Measure, View, normal, quotients
 from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
 from dbern.synopsis.questions.splines import Sides, density_sides, products
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
+_BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
 _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 
 
@@ -165,10 +165,11 @@ class Responses(Densities):
         SpecError
             Where neither responses nor groups were released, and as of `mass`.
         """
-        parts, (sides, labels, count) = self._parts("average"), self._inside(region, target)
-        asked = f"{self._what} in {told(region)}"
+        parts = self._parts("average")
+        sides, labels, count, choice = self._inside(region, target)
+        asked = f"{self._what}{_BY_KERNELS[target]} in {told(region)}"
         named = {"region": labels}
-        return self._told_of(parts, sides, count, named, asked, beta, target, population)
+        return self._told_of(parts, sides, count, named, asked, beta, choice, population)
 
     def difference(
         self,
@@ -199,11 +200,12 @@ class Responses(Densities):
         regions = [_is_region(each) for each in pair]
         if all(regions):
             found = [self._inside(each, target) for each in pair]
-            of_both, label = [(g, count) for g, _, count in found], "region"
-            asked = f"{self._what} in {told(one)} less that in {told(other)}"
+            of_both, label = [(g, count) for g, _, count, _ in found], "region"
+            choice = target if all(choice for *_, choice in found) else None
+            asked = f"{self._what}{_BY_KERNELS[target]} in {told(one)} less that in {told(other)}"
         elif not any(regions):
             of_both, label = [self._at(each, None, None) for each in pair], "point"
-            target = "smoothed"
+            choice = "smoothed"
             asked = f"{self._what} near points less that near others"
         else:
             raise SpecError("difference: write two points, or two regions")
@@ -217,7 +219,7 @@ class Responses(Densities):
 
         labels = {label: range(count) if count > 1 else [None]}
         return self._told_of(
-            parts, sides, 2 * count, labels, asked, beta, target, population, less=True
+            parts, sides, 2 * count, labels, asked, beta, choice, population, less=True
         )
 
     def classes(
@@ -304,21 +306,21 @@ class Responses(Densities):
 
     def _inside(
         self, region: Region, target: Target
-    ) -> tuple[Callable[[slice], Sides], Sequence[Any], int]:
-        """The sides of regions, their labels, and how many there are."""
+    ) -> tuple[Callable[[slice], Sides], Sequence[Any], int, Target | None]:
+        """The sides of regions, their labels, how many there are; and the target, if of choice."""
         weights, shapes = self._weights(target), polygons_of(region, self.domain)
         measure = self.measures[0]
         if shapes is not None:
             if weights.kernels:
                 raise SpecError("region: of polygons ask for the records, or write boxes")
             whole = shapes.sides(measure.splines)
-            return whole.part, shapes.labels, len(shapes)
+            return whole.part, shapes.labels, len(shapes), None
         boxes = boxes_of(region, self.domain)
 
         def sides(part: slice) -> Sides:
             return products(weights.axes(measure, boxes.part(part)))
 
-        return sides, boxes.labels, len(boxes)
+        return sides, boxes.labels, len(boxes), target
 
     def _told_of(
         self,
@@ -328,7 +330,7 @@ class Responses(Densities):
         labels: Mapping[str, Sequence[Any]],
         asked: str,
         beta: float | str | None,
-        target: Target,
+        target: Target | None,
         population: bool,
         *,
         less: bool = False,
@@ -339,13 +341,13 @@ class Responses(Densities):
         def band(measure: Parted, share: Fraction) -> Band:
             found = _mean_of_parts(measure, sides, count, share)
             if not less:
-                return scaled(found, low, high - low)
+                return found.scaled(low, high - low)
             one, other = (
                 Band(*(each[part] for each in found))
                 for part in (slice(count // 2), slice(count // 2, None))
             )
-            apart = Band(one.value - other.value, one.low - other.high, one.high - other.low)
-            return scaled(apart, 0.0, high - low)
+            apart = one.minus(other)
+            return apart.scaled(0.0, high - low)
 
         return self._asked_of(
             band, labels, asked, beta, measures=parts, target=target, population=population

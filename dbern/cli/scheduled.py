@@ -1,0 +1,98 @@
+"""``dbern catch-up``: the command of a timer, of a CronJob and of a person after an outage.
+
+It runs ``dbern release SPEC --partition P`` for the last few complete partitions, the oldest first.
+Those that are published already cost nothing, one that was interrupted goes on, and two of these at
+once spend once: all that is the release's doing, and nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import click
+
+from dbern.cli.metrics import DAYS, due
+from dbern.cli.output import common
+
+BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
+SAME_FOR_ALL = {BUDGET, ENVIRONMENT, INTERRUPTED}
+"""Exit codes after which the next partition would fare no better."""
+
+RunJson: TypeAlias = Callable[[list[str]], tuple[int, dict[str, Any]]]
+"""From a command line to its exit code and the object that it prints with ``--json``."""
+
+_DATE = click.DateTime(["%Y-%m-%d"])
+
+
+@click.command("catch-up")
+@click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
+@click.option("--every", type=click.Choice(sorted(DAYS)), required=True, help="One partition.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=7,
+    show_default=True,
+    metavar="N",
+    help="How many partitions to look back.",
+)
+@click.option("--since", type=_DATE, metavar="DATE", help="Nothing before this date.")
+@click.option("--today", type=_DATE, metavar="DATE", help="Instead of today's, in UTC.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tls://host:8786.")
+@common
+def catch_up(
+    spec_path: str,
+    every: str,
+    last: int,
+    since: datetime | None,
+    today: datetime | None,
+    scheduler: str | None,
+) -> tuple[Any, str, int]:
+    """Release each complete partition that is due.
+
+    SPEC has {partition} in it. Days are called by their date, weeks by their Monday; today's is not
+    complete. What is published costs nothing. It goes on with the other partitions after 1, 2 and
+    5, ends the round after 3 (budget), 4 (environment) and 130, and exits with the code that ended
+    it, else with the first that was not 0.
+    """
+    dates = (moment and moment.date() for moment in (today, since))
+    run_json: RunJson = click.get_current_context().obj
+    cluster = ["--scheduler", scheduler] if scheduler else []
+    code, outcomes = _release_partitions(run_json, spec_path, due(every, last, *dates), cluster)
+    lines = [f"{outcome['partition']}: {_to_text(outcome)}" for outcome in outcomes]
+    if not outcomes:
+        lines = [f"nothing is due: no complete {every} since {since:%Y-%m-%d}"]
+    return {"exit_code": code, "partitions": outcomes}, "\n".join(lines), code
+
+
+def _release_partitions(
+    run_json: RunJson, spec: str, partitions: Sequence[str], cluster: Sequence[str]
+) -> tuple[int, list[dict[str, Any]]]:
+    """Release the partitions in turn.
+
+    A missing or damaged file is one partition's trouble, and the others go on; a refused budget, an
+    environment that will not do or Ctrl-C ends the round.
+
+    Returns
+    -------
+    int
+        The exit code that ended the round, else the first that was not 0, else 0.
+    list of dict
+        For each partition tried: it, its exit code, and what ``dbern release --json`` printed.
+    """
+    outcomes: list[dict[str, Any]] = []
+    for partition in partitions:
+        code, printed = run_json(["release", spec, "--partition", partition, *cluster])
+        outcomes.append({"partition": partition, "exit_code": code, **printed})
+        if code in SAME_FOR_ALL:
+            return code, outcomes
+    failed = (outcome["exit_code"] for outcome in outcomes if outcome["exit_code"])
+    return next(failed, 0), outcomes
+
+
+def _to_text(outcome: dict[str, Any]) -> str:
+    if outcome["exit_code"]:
+        message = outcome.get("message", "no more is known")
+        return f"exit code {outcome['exit_code']}: {message}"
+    return "; ".join([f"{outcome['url']} for {outcome['charge']}", *outcome["notes"]])

@@ -135,8 +135,8 @@ class Comparison:
             return f"{self.store}: {self.question}: {self.refusal}"
         return (
             f"{self.store}: {self.question}: {self.differing} of {self.answers} numbers differ, by "
-            f"{self.absolute:.3g} ({self.relative:.2g} of it); {self.width:.4f} times as wide "
-            f"(at most {self.widest:.4f}); covered {_percent(self.covered[0])} -> "
+            f"{self.absolute:.3g}, {self.relative:.2g} of the larger; {self.width:.4f} times as "
+            f"wide (at most {self.widest:.4f}); covered {_percent(self.covered[0])} -> "
             f"{_percent(self.covered[1])}"
         )
 

@@ -155,20 +155,23 @@ def report(
     old, lines, equal = [entry["plan"] for entry in entries], [], True
     for error in ERRORS:
         ratio = ratios(old, new, error)
-        known = ratio[~np.isnan(ratio)]
-        worst = int(np.nanargmax(ratio))
-        entry = {name: value for name, value in entries[worst].items() if name != "plan"}
-        equal &= bool((np.abs(known - 1) <= TOLERANCE).all())
-        lines.append(
-            f"{error}: new / old of {known.size} plans: mean {known.mean():.4f}, median "
-            f"{np.median(known):.4f}, 95 % quantile {np.quantile(known, 0.95):.4f}, worst "
-            f"{ratio[worst]:.4f}: {json.dumps(entry)}"
-        )
-    changed = sum(
+        changed, known = np.isinf(ratio), ratio[np.isfinite(ratio)]
+        equal &= not changed.any() and bool((np.abs(known - 1) <= TOLERANCE).all())
+        if known.size:
+            worst = int(np.argmax(np.where(np.isfinite(ratio), ratio, 0.0)))
+            entry = {name: value for name, value in entries[worst].items() if name != "plan"}
+            lines.append(
+                f"{error}: new / old of {known.size} plans: mean {known.mean():.4f}, median "
+                f"{np.median(known):.4f}, 95 % quantile {np.quantile(known, 0.95):.4f}, worst "
+                f"{ratio[worst]:.4f}: {json.dumps(entry)}"
+            )
+        if changed.any():
+            lines.append(f"{error}: {changed.sum()} plans have none in one of the two")
+    designs = sum(
         any(before[key] != after[key] for key in DESIGN)
         for before, after in zip(old, new, strict=True)
     )
-    return "\n".join([*lines, f"{changed} of {len(old)} designs differ"]), equal
+    return "\n".join([*lines, f"{designs} of {len(old)} designs differ"]), equal
 
 
 def run(*, write: bool, every: int, predictor: Path | None) -> int:

@@ -150,7 +150,7 @@ def test_a_wider_band_and_a_wrong_quantile_are_named(tmp_path: Path, capsys):
 
 def test_plans_are_those_that_are_committed():
     """A few of them: kernels, axes, with a delta and without."""
-    few = plans.committed()[::61]
+    few = plans.committed()[::43]
     text, equal = plans.report(few, [plans.summary(plans.planned(entry)) for entry in few])
     assert equal, text
 
@@ -167,3 +167,7 @@ def test_plans_that_differ_are_named():
     assert not equal
     assert "mean 1.1000, median 1.1000" in text
     assert "0 of 3 designs differ" in text
+    refused = [plans.summary(None)] * 3
+    text, equal = plans.report(few, refused)
+    assert not equal
+    assert "expected: 3 plans have none in one of the two" in text

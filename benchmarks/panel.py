@@ -430,12 +430,12 @@ def shortfalls(
     return texts
 
 
-def losses(found: Sequence[Row], baseline: Path = BASELINE) -> list[str]:
+def losses(cells: Sequence[Row], baseline: Path = BASELINE) -> list[str]:
     """Return the cells whose error is more than `MOST_LOSS` times the baseline's, in words."""
     known = {row.cell: row for row in (Row(**cell) for cell in json.loads(baseline.read_text()))}
     return [
         f"{row.cell}: {row.ours / known[row.cell].ours:.2f} times the error of the baseline"
-        for row in found
+        for row in cells
         if row.cell in known and not row.ours <= MOST_LOSS * known[row.cell].ours
     ]
 

@@ -44,8 +44,8 @@ def record(folder: Path, keys: int, only: Sequence[str], tree: str | None) -> Re
         if not only or name.startswith(tuple(only)):
             synopses = [_release(folder, f"{name}-{key}", store, rows) for key in range(keys)]
             recorded[name] = {
-                question: _answers(asked, synopses, rows)
-                for question, asked in store.questions.items()
+                label: _answers(question, synopses, rows)
+                for label, question in store.questions.items()
             }
             print(f"{time.monotonic() - began:6.1f} s  {name}", file=sys.stderr, flush=True)
     return recorded
@@ -216,15 +216,15 @@ def report(comparisons: Sequence[Comparison]) -> str:
     """A line for each store, and below it one for each question whose answers differ."""
     lines = []
     for store in dict.fromkeys(comparison.store for comparison in comparisons):
-        asked = [comparison for comparison in comparisons if comparison.store == store]
-        differ = [comparison for comparison in asked if not comparison.equal]
-        known = [comparison for comparison in asked if not np.isnan(comparison.covered).any()]
+        of_store = [comparison for comparison in comparisons if comparison.store == store]
+        differ = [comparison for comparison in of_store if not comparison.equal]
+        known = [comparison for comparison in of_store if not np.isnan(comparison.covered).any()]
         old, new = (
             " ".join(f"{_percent(share)}" for share in (np.mean(shares), np.min(shares)))
             for shares in zip(*(comparison.covered for comparison in known), strict=True)
         ) if known else ("-", "-")  # fmt: skip
         lines.append(
-            f"{store}: {len(asked)} questions, {len(differ)} differ; covered (mean, least) "
+            f"{store}: {len(of_store)} questions, {len(differ)} differ; covered (mean, least) "
             f"{old} -> {new}"
         )
         lines += [f"  {comparison}" for comparison in differ]

@@ -41,7 +41,7 @@ _SIZES = ((2000, 0.1, "1"), (20_000, 0.02, "1"), (20_000, 0.1, "0.1"), (200_000,
 
 
 def spec_of(entry: Mapping[str, Any]) -> Any:
-    """The spec of an entry: axes from 0 to 1, one bandwidth for all of them."""
+    """Make the spec of an entry: axes from 0 to 1, one bandwidth for all of them."""
     import dbern
 
     names = "xyz"[: entry["axes"]]

@@ -76,7 +76,7 @@ def records() -> Records:
 
 
 class Question(NamedTuple):
-    """What is asked, and what the records say; where no truth is known, nan."""
+    """A question, and its answer by the records themselves; nan where that is not known."""
 
     ask: Callable[[Any], Any]
     truth: Callable[[Records], Any]
@@ -90,6 +90,7 @@ def unknown(_records: Records) -> float:
     return math.nan
 
 
+# Intervals for a population are wider, so that they contain what these records say, too.
 SHARES: Questions = {
     "mass": Question(lambda d: d.mass({"x": (2, 5)}), lambda r: r.inside(x=(2, 5)).mean()),
     "masses": Question(
@@ -114,9 +115,9 @@ def line(exponential: bool = False) -> Questions:
     def density(r: Records, scale: float = 1.0) -> np.ndarray:
         return r.density(AT, scale=scale, exponential=exponential)
 
-    def below(r: Records, place: float) -> np.ndarray:
-        """Part of each row's kernel below a place."""
-        u = (place - r["x"]) / BANDWIDTHS["x"]
+    def below(r: Records, point: float) -> np.ndarray:
+        """Part of each row's kernel below a point."""
+        u = (point - r["x"]) / BANDWIDTHS["x"]
         if exponential:
             return 0.5 + 0.5 * np.sign(u) * (1 - np.exp(-np.abs(u)))
         return np.array([0.5 + 0.5 * math.erf(each / math.sqrt(2)) for each in u])
@@ -262,13 +263,13 @@ def of_distribution(questions: Questions, axis: str | None = None) -> Questions:
 
 
 class Store(NamedTuple):
-    """What is released, and what it is asked."""
+    """A release, and the questions to it."""
 
     case: Case
     questions: Questions
 
 
-def _case(axes: str, sections: Mapping[str, Any], **grant: Any) -> Case:
+def _case(axes: str, sections: Mapping[str, Any]) -> Case:
     """Sections of a spec, of a table in memory, in which the plan chooses what is not said."""
     return Case(
         {
@@ -276,8 +277,7 @@ def _case(axes: str, sections: Mapping[str, Any], **grant: Any) -> Case:
             "data": {"source": None, **sections.get("data", {})},
             "data.bounds": {name: list(AXES[name]) for name in axes},
             "mechanism": {"k": None, "h": None, **sections.get("mechanism", {})},
-        },
-        grant,
+        }
     )
 
 
@@ -286,9 +286,9 @@ def _density(axes: str, questions: Questions, **sections: Any) -> Store:
     widths = [BANDWIDTHS[name] for name in axes]
     target = {"kind": "kernel-density", "bandwidth": widths, **sections.pop("target", {})}
     exponential = target.get("kernel") == "laplace"
-    own = of_function(lambda r, at: r.density(at, axes, exponential=exponential), axes)
+    to_function = of_function(lambda r, at: r.density(at, axes, exponential=exponential), axes)
     case = _case(axes, {"target": target, **sections})
-    return Store(case, {**own, **of_distribution(questions)})
+    return Store(case, {**to_function, **of_distribution(questions)})
 
 
 _LABELS = {"column": "kind", "classes": ["a", "b"]}
@@ -325,9 +325,9 @@ def _automatic_bandwidth() -> Store:
 
 def _ratio() -> Store:
     target = {"kind": "nadaraya-watson", "bandwidth": [BANDWIDTHS["x"]]}
-    own = of_function(lambda r, at: r.curve(at, "z"), "x")
+    to_function = of_function(lambda r, at: r.curve(at, "z"), "x")
     case = _case("x", {"target": target, "data.response": _RESPONSE})
-    return Store(case, {**own, **of_distribution({**SHARES, **means("z")})})
+    return Store(case, {**to_function, **of_distribution({**SHARES, **means("z")})})
 
 
 def _bayes() -> Store:
@@ -354,10 +354,10 @@ def _moments() -> Store:
         fit = s.regression("z", ["x"], ridge=1e-9)
         return fit.coefficients["x"], *fit.intervals["x"]
 
-    own = of_function(lambda _r, _at: math.nan, "xy")
-    own["slope"] = Question(slope, lambda r: np.polyfit(r["x"], r["z"], 1)[0])
+    to_function = of_function(lambda _r, _at: math.nan, "xy")
+    to_function["slope"] = Question(slope, lambda r: np.polyfit(r["x"], r["z"], 1)[0])
     target = {"kind": "ridge-regression", "method": "moments"}
-    return Store(_case("xy", {"target": target, "data.response": _RESPONSE}), own)
+    return Store(_case("xy", {"target": target, "data.response": _RESPONSE}), to_function)
 
 
 def stores() -> dict[str, Store]:

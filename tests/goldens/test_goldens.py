@@ -118,10 +118,10 @@ def wider(self, *points, **how):
     return low, high + 0.1 * (high - low)
 
 def other_quantiles(self, axis=None):
-    asked = distribution(self, axis)
-    own = asked.quantile
-    object.__setattr__(asked, "quantile", lambda level, *on, **how: own(level + 0.3, *on, **how))
-    return asked
+    bins = distribution(self, axis)
+    right = bins.quantile
+    object.__setattr__(bins, "quantile", lambda level, *on, **how: right(level + 0.3, *on, **how))
+    return bins
 
 Synopsis.interval, Synopsis.distribution = wider, other_quantiles
 """
@@ -134,8 +134,8 @@ def test_a_wider_band_and_a_wrong_quantile_are_named(tmp_path: Path, capsys):
     shutil.copytree(here / "dbern", copy / "dbern")
     with (copy / "dbern/__init__.py").open("a") as file:
         file.write(PLANTED)
-    asked = ["compare", str(here), str(copy), "--answers", "--keys", "2", "--only", "line"]
-    assert main([*asked, "--wider", "1.05"]) == 1
+    command = ["compare", str(here), str(copy), "--answers", "--keys", "2", "--only", "line"]
+    assert main([*command, "--wider", "1.05"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("line: interval: 1.1000 times as wide") for line in lines)
     assert "line: median: covers 0.0 % of the keys" in lines

@@ -1,4 +1,4 @@
-"""Record the releases of a checkout, or compare two: ``python -m goldens --help``."""
+"""Record what a checkout releases and answers, or compare two: ``python -m goldens --help``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from goldens import answers, plans
 
 TESTS = Path(__file__).resolve().parents[1]
 TREE = "GOLDENS_TREE"
 """The variable that says which checkout a recording is of."""
 
-SECONDS = 1800  # a recording; it takes about two minutes
+SECONDS = 3600  # a recording; it takes some minutes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,16 +29,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     compare = commands.add_parser("compare", help="record two checkouts and say where they differ")
     compare.add_argument("old", type=Path)
     compare.add_argument("new", type=Path)
-    for one in (parser, compare):
-        one.add_argument("--only", action="append", default=[], help="cases that begin like this")
-        one.add_argument("--artefacts", type=Path, help="a new folder for all that was made")
-    parser.add_argument("--out", type=Path, help="the file for the digests, JSON")
-    given = parser.parse_args(arguments)
-    if given.command == "compare":
-        return compare_trees(given.old, given.new, given.only, given.artefacts)
-    if given.out is None:
+    compare.add_argument(
+        "--wider", type=float, metavar="RATIO",
+        help="with --answers: fail only for intervals that are wider than RATIO times, or seldom "
+        "contain the truth, or are missing",
+    )  # fmt: skip
+    for command in (parser, compare):
+        command.add_argument("--only", action="append", default=[], help="those that begin so")
+        command.add_argument("--artefacts", type=Path, help="a new folder for all that was made")
+        command.add_argument("--answers", action="store_true", help="answers in place of bytes")
+        command.add_argument("--keys", type=int, default=answers.KEYS, help="releases of a store")
+    parser.add_argument("--out", type=Path, help="the file for digests (JSON) or answers (npz)")
+    predicted = commands.add_parser("plans", help="compare plans with those that are committed")
+    predicted.add_argument("--write", action="store_true", help="commit today's plans instead")
+    predicted.add_argument("--every", type=int, default=1, metavar="N", help="every N-th alone")
+    predicted.add_argument("--predictor", type=Path, metavar="OLD", help="checkout that predicts")
+    options = parser.parse_args(arguments)
+    if options.command == "plans":
+        how = {"write": options.write, "every": options.every, "predictor": options.predictor}
+        return plans.run(**how)
+    if options.command == "compare":
+        return compare_answers(options) if options.answers else compare_trees(
+            options.old, options.new, options.only, options.artefacts
+        )  # fmt: skip
+    if options.out is None:
         parser.error("--out FILE says where the digests go")
-    return record_here(given.out, given.only, given.artefacts)
+    if options.answers:
+        with tempfile.TemporaryDirectory() as folder:
+            tree, only = os.environ.get(TREE), options.only
+            recorded = answers.record(Path(folder).resolve(), options.keys, only, tree)
+        answers.save(recorded, options.out)
+        return 0
+    return record_here(options.out, options.only, options.artefacts)
 
 
 def record_here(out: Path, only: Sequence[str], artefacts: Path | None) -> int:
@@ -66,15 +91,10 @@ def record_here(out: Path, only: Sequence[str], artefacts: Path | None) -> int:
     return 0
 
 
-def record_tree(
-    tree: Path, only: Sequence[str], artefacts: Path | None
-) -> dict[str, dict[str, str]]:
-    """Record a checkout in a process of its own, with this copy of the cases."""
+def record_tree(tree: Path, arguments: Sequence[str], out: Path) -> None:
+    """Record a checkout in a process of its own, with this copy of the cases and questions."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "digests.json"
-        command = [sys.executable, "-m", "goldens", "--out", str(out)]
-        command += [word for one in only for word in ("--only", one)]
-        command += ["--artefacts", str(artefacts)] if artefacts else []
+        command = [sys.executable, "-m", "goldens", "--out", str(out.resolve()), *arguments]
         environment = {
             "DBERN_CACHE": "",
             **os.environ,
@@ -83,25 +103,51 @@ def record_tree(
             "OPENBLAS_NUM_THREADS": "1",
         }
         subprocess.run(command, check=True, cwd=folder, env=environment, timeout=SECONDS)
-        found: dict[str, dict[str, str]] = json.loads(out.read_text())
-        return found
 
 
 def compare_trees(old: Path, new: Path, only: Sequence[str], artefacts: Path | None) -> int:
     """Record both and print the cases and artefacts that differ; 0 where all are equal."""
-    found = [
-        record_tree(tree, only, artefacts / name if artefacts else None)
-        for name, tree in (("old", old), ("new", new))
-    ]
-    different = differences(*found)
+    recorded = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, tree in (("old", old), ("new", new)):
+            out, arguments = Path(folder) / name, _only(only)
+            arguments += ["--artefacts", str((artefacts / name).resolve())] if artefacts else []
+            record_tree(tree, arguments, out)
+            recorded.append(json.loads(out.read_text()))
+    different = differences(*recorded)
     for case, keys in different.items():
         print(f"{case}: {', '.join(keys)}")
-    count = sum(len(keys) for keys in found[0].values())
+    count = sum(len(keys) for keys in recorded[0].values())
     if different:
-        print(f"{len(different)} of {len(found[0])} cases differ")
+        print(f"{len(different)} of {len(recorded[0])} cases differ")
         return 1
-    print(f"equal: {len(found[0])} cases, {count} artefacts")
+    print(f"equal: {len(recorded[0])} cases, {count} artefacts")
     return 0
+
+
+def compare_answers(options: argparse.Namespace) -> int:
+    """Record both at once and print what differs; 0 where all are equal, or as `wider` allows."""
+    arguments = ["--answers", "--keys", str(options.keys), *_only(options.only)]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
+        outs = [Path(folder) / f"{name}.npz" for name in ("old", "new")]
+        trees = (options.old, options.new)
+        for _ in threads.map(lambda pair: record_tree(pair[0], arguments, pair[1]), zip(
+            trees, outs, strict=True)):  # fmt: skip
+            pass
+        comparisons = answers.compare(*map(answers.load, outs))
+    print(answers.report(comparisons))
+    differing = sum(not comparison.equal for comparison in comparisons)
+    print(f"{differing} of {len(comparisons)} questions differ" if differing else
+          f"equal: {len(comparisons)} questions")  # fmt: skip
+    if options.wider is None:
+        return 1 if differing else 0
+    shortfalls = list(answers.shortfalls(comparisons, options.keys, options.wider))
+    print("\n".join(shortfalls or [f"none is wider than {options.wider:g} times, and all cover"]))
+    return 1 if shortfalls else 0
+
+
+def _only(prefixes: Sequence[str]) -> list[str]:
+    return [word for prefix in prefixes for word in ("--only", prefix)]
 
 
 def differences(

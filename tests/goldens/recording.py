@@ -173,7 +173,7 @@ class Recorder:
         spec_path.write_text(case.toml(ledger.name, f"{label}.zarr"))
         spec = dbern.ReleaseSpec.load(spec_path)
         plan = dbern.plan(spec)
-        self._grant(spec, case, f"sqlite:///{ledger}")
+        grant(case, f"sqlite:///{ledger}")
         if case.crash:
             self._stopped(spec, case)
         released = dbern.release(spec, client=self.client)
@@ -187,18 +187,6 @@ class Recorder:
         if case.shell:
             found |= self._printed(spec_path, Path(released.url))
         return found
-
-    def _grant(self, spec: Any, case: Case, url: str) -> None:
-        import dbern
-
-        terms = dict(case.grant)
-        if "neighbors" in terms:
-            terms["neighbors"] = dbern.Neighbors(terms["neighbors"])
-        if "unit" in terms:
-            terms["unit"] = dbern.PrivacyUnit(*terms["unit"])
-        dbern.BudgetLedger.create(url)
-        with dbern.BudgetLedger.open(url) as ledger:
-            ledger.grant("trips", dbern.Budget.parse("3", "1e-5"), **terms)
 
     def _stopped(self, spec: Any, case: Case) -> None:
         import dbern
@@ -252,6 +240,20 @@ class Recorder:
         return found
 
 
+def grant(case: Case, url: str) -> None:
+    """Create a ledger with the grant that a case needs."""
+    import dbern
+
+    terms = dict(case.grant)
+    if "neighbors" in terms:
+        terms["neighbors"] = dbern.Neighbors(terms["neighbors"])
+    if "unit" in terms:
+        terms["unit"] = dbern.PrivacyUnit(*terms["unit"])
+    dbern.BudgetLedger.create(url)
+    with dbern.BudgetLedger.open(url) as ledger:
+        ledger.grant("trips", dbern.Budget.parse("3", "1e-5"), **terms)
+
+
 def _answers(synopsis: Any) -> dict[str, bytes]:
     """Values at points, their bounds, and the public facts."""
     axes = [(axis.low, axis.high) for axis in synopsis.domain.axes]
@@ -270,6 +272,14 @@ def _json(content: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def require_tree(tree: str | None) -> None:
+    """Raise RuntimeError where the `dbern` that is imported is not that of a checkout."""
+    import dbern
+
+    if tree and not Path(str(dbern.__file__)).resolve().is_relative_to(tree):
+        raise RuntimeError(f"dbern is that of {dbern.__file__}, not that of {tree}")
 
 
 @contextmanager
@@ -306,10 +316,7 @@ def record(
         Where `dbern` is not that of the `tree`, or what is to be fixed cannot be.
     """
     intercept()
-    import dbern
-
-    if tree and not Path(str(dbern.__file__)).resolve().is_relative_to(tree):
-        raise RuntimeError(f"dbern is that of {dbern.__file__}, not that of {tree}")
+    require_tree(tree)
     write(folder / "data")
     with client() as connected:
         recorder = Recorder(folder, connected)

@@ -35,9 +35,7 @@ import numpy as np
 
 from dbern.bernstein.basis import (
     MOST_K,
-    Blocks,
     bernstein_basis,
-    blocks_of,
     enclosing_nodes,
     on_axes,
 )
@@ -75,22 +73,17 @@ def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, f
     degree = max(k, min(_RAISED * k, MOST_K, fitting))
     matrix = _raised_degree(k, degree)
     raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
-    found = sign * isotonic(sign * raised, axis)
-    return found, most_moved(polynomial_range(found - raised), float(np.abs(raised).max()))
+    found = sign * _isotonic(sign * raised, axis)
+    low, high = polynomial_range(found - raised)
+    return found, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
 
 
-def most_moved(change: tuple[float, float], largest: float) -> float:
-    """How far a polynomial was moved at most, from the range of the change and its coefficients."""
-    low, high = change
-    return OUTWARD * max(-low, high) + _FLOAT_SLACK * largest
-
-
-def isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
+def _isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
     """The nondecreasing array along the axis that is nearest in the sup norm.
 
     Examples
     --------
-    >>> isotonic(np.array([0.0, 3.0, 1.0, 4.0])).tolist()
+    >>> _isotonic(np.array([0.0, 3.0, 1.0, 4.0])).tolist()
     [0.0, 2.0, 2.0, 4.0]
     """
     highest = np.maximum.accumulate(values, axis)
@@ -147,11 +140,10 @@ def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
     return max(low, middle - half), min(high, middle + half)
 
 
-def positive_mean(bernstein: FloatArray | Blocks) -> tuple[float, float]:
+def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
     """Mean of ``max(p, 0)`` over the unit cube: a lower bound, and how far above it may be.
 
-    Cells of a regular grid, by Jensen's inequality; see the top of this module. Coefficients in
-    blocks are gone through once for each part of the nodes.
+    Cells of a regular grid, by Jensen's inequality.
 
     Examples
     --------
@@ -159,16 +151,15 @@ def positive_mean(bernstein: FloatArray | Blocks) -> tuple[float, float]:
     >>> abs(mean - 0.25) < 1e-6, 0 <= gap < 1e-6
     (True, True)
     """
-    blocks = blocks_of(bernstein)
-    dimensions = len(blocks.shape)
+    dimensions = bernstein.ndim
     cells = min(1 << 12, math.floor(_CELLS ** (1 / dimensions)))
-    nodes, averages = zip(*(_cell_means(n - 1, cells) for n in blocks.shape), strict=True)
+    nodes, averages = zip(*(_cell_means(n - 1, cells) for n in bernstein.shape), strict=True)
     mean, square = np.zeros((cells,) * dimensions), np.zeros((cells,) * dimensions)
-    bases = _bases(nodes, blocks.shape)
+    bases = _bases(nodes, bernstein.shape)
     rows = max(1, _MOST_VALUES // math.prod(map(len, nodes[1:])))
     for first in range(0, len(nodes[0]), rows):  # layers of nodes, so that memory stays bounded
         part = slice(first, first + rows)
-        values = blocks.contracted([bases[0][part], *bases[1:]])
+        values = on_axes(bernstein, [bases[0][part], *bases[1:]])
         maps = [averages[0][:, part], *averages[1:]]
         mean += on_axes(values, maps)
         square += on_axes(values**2, maps)

@@ -1,4 +1,4 @@
-"""What is seen of a synopsis: grids on the earth, GeoTIFF, GeoJSON, tables and drawings.
+"""What is seen of a synopsis: grids on the earth, GeoTIFF, tables and drawings.
 
 Coordinate systems and files need rasterio, the extra ``geo``, which is imported where it is used.
 """
@@ -115,44 +115,10 @@ def write_geotiff(
         ) from None
 
 
-def outlines(sets: Mapping[str, xarray.DataArray], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where grids of truths are true, as GeoJSON: a feature for each, by its name ``where``.
-
-    Each place stands for the rectangle of which it is the middle, cut at the grid's edges.
-
-    Raises
-    ------
-    SpecError, EnvironmentRefusedError
-        As of `write_geotiff`, or for other than truths.
-    """
-    first = next(iter(sets.values()))
-    if first.dtype != bool:
-        raise SpecError("to_geojson: these are numbers. Ask for a level_set on a grid")
-    transform = _transform(first)
-    numbers = [_as_stored(first[name]) for name in _axes(first)]
-    edges = [(float(values.min()), float(values.max())) for values in numbers]
-    features = []
-    for where, truths in sets.items():
-        for labels, plane in _planes(truths):
-            drawn = plane.astype(np.uint8)
-            parts = _rasterio().features.shapes(drawn, mask=plane, transform=transform)
-            rings = [[_cut(ring, edges) for ring in one["coordinates"]] for one, _ in parts]
-            geometry = {"type": "MultiPolygon", "coordinates": rings}
-            facts = {"where": where, **labels, **properties}
-            features.append({"type": "Feature", "properties": facts, "geometry": geometry})
-    return {"type": "FeatureCollection", "features": features}
-
-
-def _cut(ring: Sequence[Any], edges: Sequence[tuple[float, float]]) -> list[list[float]]:
-    return [[min(max(at, low), high) for at, (low, high) in zip(one, edges, strict=True)]
-            for one in ring]  # fmt: skip
-
-
 def _rasterio() -> Any:
-    told = "coordinate systems, GeoTIFF and GeoJSON need rasterio. Install it with: pip install "
+    told = "coordinate systems and GeoTIFF need rasterio. Install it with: pip install "
     with needed(told + "'dbern[geo]'"):
         import rasterio
-        import rasterio.features
     return rasterio
 
 

@@ -29,10 +29,9 @@ before that, of which *quiet* is made; its band is narrower by how far it was mo
 
 Monotone along an axis
 ----------------------
-The nearest monotone coefficients, at a higher degree: exactly monotone at every point; of lattices
-too large to be whole in memory, at their own degree and but for what `LEFT_OUT` leaves out. Proofs
-are in ``dbern/bernstein/shapes.py``. Where F is monotone in fact, the step moves f by little more
-than w at most; a step that moves f by much more shows that F is not.
+The nearest monotone coefficients, at a higher degree: exactly monotone at every point. Proofs are
+in ``dbern/bernstein/shapes.py``. Where F is monotone in fact, the step moves f by little more than
+w at most; a step that moves f by much more shows that F is not.
 
 Nonnegative
 -----------
@@ -56,12 +55,7 @@ with F. ``c > 0`` keeps the other two shapes.
 
 from __future__ import annotations
 
-import math
-import os
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -70,12 +64,11 @@ from typing import Any
 
 import numpy as np
 
-from dbern.bernstein.basis import Blocks, blocks_of, on_others
 from dbern.bernstein.kernels import OUTWARD
-from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_range, positive_mean
+from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
 from dbern.certificate import Beside, Certificate, Promises
 from dbern.data.domain import Domain
-from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.errors import SpecError
 from dbern.synopsis.arrays import (
     MOST_LOADED,
     LazyPolynomial,
@@ -91,165 +84,6 @@ from dbern.synopsis.points import Order, Points, plain
 from dbern.synopsis.reader import Synopsis, arrived
 from dbern.synopsis.store import ReleasedStore, functions_of
 from dbern.types import FloatArray
-
-# --- Coefficients of a large lattice in a temporary file, where an operation needs all of an axis
-
-
-_BLOCK_VALUES = 1 << 20  # numbers of a block in memory: 8 MiB
-
-
-class OnDiskArray:
-    """An array in a temporary file, gone through by layers of the first axis or by lines along it.
-
-    The file has no name, and goes with this object or its process. It holds what follows from
-    released values: nothing that is not public.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the array; its numbers take 8 bytes each.
-
-    Raises
-    ------
-    ReleaseError
-        From `write` and `along`, where the file cannot be written.
-
-    Examples
-    --------
-    >>> array = OnDiskArray((2, 3))
-    >>> array.write(0, np.arange(6.0).reshape(2, 3))
-    >>> array.along(0, lambda lines: lines - lines.mean(axis=0))
-    >>> [part.tolist() for _, part in array.blocks]
-    [[[-1.5, -1.5, -1.5], [1.5, 1.5, 1.5]]]
-    """
-
-    def __init__(self, shape: Sequence[int]) -> None:
-        self.shape = tuple(shape)
-        self._layer = math.prod(self.shape[1:])
-        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 -- closed by the finalizer
-        self._file = file.fileno()
-        weakref.finalize(self, file.close)
-
-    @property
-    def blocks(self) -> Blocks:
-        """The array by layers."""
-        layers = max(1, _BLOCK_VALUES // self._layer)
-
-        def read(index: int) -> FloatArray:
-            start, stop = index * layers, min((index + 1) * layers, self.shape[0])
-            found = self._get(start * self._layer, (stop - start) * self._layer)
-            return found.reshape(-1, *self.shape[1:])
-
-        return Blocks(self.shape, layers, read)
-
-    def write(self, start: int, values: FloatArray) -> None:
-        """Write layers from `start` on."""
-        self._put(start * self._layer, values)
-
-    def along(self, axis: int, change: Callable[[FloatArray], FloatArray]) -> None:
-        """Change all lines along an axis; `change` gets and gives arrays with that axis whole."""
-        if axis > 0:
-            for place, part in self.blocks:
-                self.write(place.start, change(part))
-            return
-        width = max(1, _BLOCK_VALUES // self.shape[0])
-        for first in range(0, self._layer, width):
-            starts = range(first, math.prod(self.shape), self._layer)
-            count = min(width, self._layer - first)
-            lines = change(np.stack([self._get(start, count) for start in starts]))
-            for start, row in zip(starts, lines, strict=True):
-                self._put(start, row)
-
-    def extremes(self) -> tuple[float, float]:
-        """Return the least and the largest number."""
-        found = [(float(part.min()), float(part.max())) for _, part in self.blocks]
-        least, largest = zip(*found, strict=True)
-        return min(least), max(largest)
-
-    def _get(self, first: int, count: int) -> FloatArray:
-        return np.frombuffer(os.pread(self._file, 8 * count, 8 * first))
-
-    def _put(self, first: int, values: FloatArray) -> None:
-        data, done = np.ascontiguousarray(values).data.cast("B"), 0
-        try:
-            while done < len(data):
-                done += os.pwrite(self._file, data[done:], 8 * first + done)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise ReleaseError(
-                f"{tempfile.gettempdir()}: a temporary file cannot be written ({why}). Free some "
-                "space, or set TMPDIR to another folder"
-            ) from None
-
-
-def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> OnDiskArray:
-    """Return each axis's matrix (k_i + 1, d_i) applied to stored values (d_1, .., d_l).
-
-    A lattice's shards are gone through once for all axes but the first, and the file by lines for
-    that; of stored values in one block, which are in memory, the file is made layer by layer.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Before anything is read, where there is no room for the temporary file.
-    ReleaseError
-        Where it cannot be written.
-    """
-    first, *others = matrices
-    shape = [len(matrix) for matrix in matrices]
-    _check_room(8 * math.prod(shape))
-    found = OnDiskArray(shape)
-    if len(stored.places) == 1:
-        values = stored.read(0)
-        for place in found.blocks.places:
-            part = np.tensordot(first[place], values, axes=(1, 0))
-            found.write(place.start, on_others(part, others))
-        return found
-    for place, part in stored:
-        found.write(place.start, on_others(part, others))
-    found.along(0, lambda lines: np.asarray(first @ lines))
-    return found
-
-
-def _make_monotone(bernstein: OnDiskArray, axis: int, sign: int) -> float:
-    """Make coefficients monotone along an axis where they are; returns the most they moved.
-
-    As `monotone` does with as many, without a higher degree: the range of the change is that of
-    its coefficients.
-    """
-    low, high, largest = 0.0, 0.0, 0.0
-
-    def change(lines: FloatArray) -> FloatArray:
-        nonlocal low, high, largest
-        found = sign * isotonic(sign * lines, axis)
-        moved = found - lines
-        low, high = min(low, float(moved.min())), max(high, float(moved.max()))
-        largest = max(largest, float(np.abs(lines).max()))
-        return np.asarray(found)
-
-    bernstein.along(axis, change)
-    return most_moved((low, high), largest)
-
-
-def _check_room(wanted: int) -> None:
-    try:
-        folder = tempfile.gettempdir()
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise EnvironmentRefusedError(
-            f"the shapes of so large a lattice need a temporary file of {wanted >> 20} MiB, and "
-            f"there is no folder for it ({why}). Set TMPDIR to one that can be written"
-        ) from None
-    if free < wanted:
-        raise EnvironmentRefusedError(
-            f"the shapes of so large a lattice are made in a temporary file of {wanted >> 20} MiB, "
-            f"and {folder} has {free >> 20} MiB free. Free some space, set TMPDIR to another "
-            "folder, or ask the synopsis itself"
-        )
-
-
-# --- Free post-processing of a released function
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
 _RAW, _QUIET, _NONNEGATIVE, _NORMALIZED = "raw", "quiet", "nonnegative", "normalized"
@@ -301,12 +135,22 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
             f'shape "{_QUIET}": only bins that count records can be, of a lattice of at most '
             f"{MOST_LOADED} points. Leave it out"
         )
+    if not _clips_alone(synopsis, wanted) and any(array.large for array in synopsis.arrays):
+        raise SpecError(
+            f"shapes: are made in memory, of lattices of at most {MOST_LOADED} points; of a larger "
+            f'density "{_NONNEGATIVE}" alone. Ask the synopsis itself'
+        )
     if _NORMALIZED in wanted and synopsis.meaning != "density":
         raise SpecError(
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
             f"{facts['target']['kind']}. Leave it out"
         )
     return ShapedSynopsis(synopsis, wanted)
+
+
+def _clips_alone(synopsis: Synopsis, shapes: Sequence[str]) -> bool:
+    """Return whether values are clipped at zero where they are asked for, and nothing else."""
+    return synopsis.meaning == "density" and set(shapes) <= {_RAW, _NONNEGATIVE}
 
 
 def _counts(array: ReleasedArray | ReleasedVector) -> bool:
@@ -360,7 +204,7 @@ class _ShapedCertificate(Certificate):
 class _Shaped:
     """What evaluates one smoothing of a shaped array, and how far it is from the raw one."""
 
-    bernstein: FloatArray | Blocks | None  # None: as without shapes
+    bernstein: FloatArray | None  # None: as without shapes
     factor: float
     moved: float
 
@@ -437,19 +281,16 @@ class ShapedArray(ReleasedArray):
 
     def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         bernstein = self._shape(smoothing).bernstein
-        if bernstein is None:
-            return super()._function(smoothing)
-        if isinstance(bernstein, Blocks):
-            plain = [np.eye(nodes) for nodes in bernstein.shape]
-            return LazyPolynomial(bernstein, plain, self.box)
-        return Polynomial(bernstein, self.box)
+        return (
+            super()._function(smoothing) if bernstein is None else Polynomial(bernstein, self.box)
+        )
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask
             if smoothing not in self._shaped:
-                made = self._made_of_blocks if self.large else self._made
                 clipped = self._density and set(self._shapes) <= {_RAW, _NONNEGATIVE}
-                self._shaped[smoothing] = _Shaped(None, 1.0, 0.0) if clipped else made(smoothing)
+                unchanged = _Shaped(None, 1.0, 0.0)
+                self._shaped[smoothing] = unchanged if clipped else self._made(smoothing)
         return self._shaped[smoothing]
 
     def _made(self, smoothing: Smoothing) -> _Shaped:
@@ -463,19 +304,6 @@ class ShapedArray(ReleasedArray):
             moved += step
         return _Shaped(bernstein, *self._finish(bernstein, polynomial_range(bernstein), moved))
 
-    def _made_of_blocks(self, smoothing: Smoothing) -> _Shaped:
-        """Of a large lattice, whose coefficients are in a temporary file where they matter at all.
-
-        They are as many as for a small one that has too many to raise its degree or to look at
-        nodes, so the same is done to them.
-        """
-        on_disk, moved = coefficients(*self._factors(smoothing)), 0.0
-        for axis, sign in self._monotone:
-            moved += _make_monotone(on_disk, axis, sign)
-        bernstein = on_disk.blocks
-        found = self._finish(bernstein, on_disk.extremes(), moved)
-        return _Shaped(bernstein if self._monotone else None, *found)
-
     @property
     def _monotone(self) -> list[tuple[int, int]]:
         """Axes that the function is to be monotone along, and 1 or -1."""
@@ -484,7 +312,7 @@ class ShapedArray(ReleasedArray):
         return [(axis, sign) for axis, word, sign in each if word in self._shapes]
 
     def _finish(
-        self, bernstein: FloatArray | Blocks, enclosed: tuple[float, float], moved: float
+        self, bernstein: FloatArray, enclosed: tuple[float, float], moved: float
     ) -> tuple[float, float]:
         (low, high), factor = enclosed, 1.0
         clipped = _NONNEGATIVE in self._shapes
@@ -496,12 +324,11 @@ class ShapedArray(ReleasedArray):
         return factor, moved
 
 
-def _mean(bernstein: FloatArray | Blocks, clipped: bool) -> float:
+def _mean(bernstein: FloatArray, clipped: bool) -> float:
     if clipped:
         mean, gap = positive_mean(bernstein)
     else:
-        averages = [np.full((1, nodes), 1 / nodes) for nodes in bernstein.shape]
-        mean, gap = float(blocks_of(bernstein).contracted(averages).item()), 0.0
+        mean, gap = float(bernstein.mean()), 0.0
     if mean <= 0:
         advice = "Leave it out" if clipped else f'Add "{_NONNEGATIVE}", or leave it out'
         raise SpecError(

@@ -11,7 +11,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.bernstein.kernels import EXP_ULPS, OUTWARD, Gaussian
+from dbern.bernstein.kernels import EXP_ULPS, KERNELS, OUTWARD, Gaussian, kernel_of
 
 BANDWIDTHS = [1e-3, 0.004, 0.02, 0.05, 0.1, 0.3, 1.0, 10.0]
 RESOLUTIONS = [1, 2, 3, 7, 20, 64, 333, 1000]
@@ -157,3 +157,12 @@ def test_this_platforms_exp_is_as_accurate_as_assumed():
         for value in values:
             ulps = abs(Decimal(value) - exact) / Decimal(math.ulp(value))
             assert ulps <= EXP_ULPS
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_third_derivatives_are_bounded(name):
+    kernel = kernel_of(name, 0.1)
+    x = np.linspace(-0.4, 0.4, 4001)
+    far = np.min([np.abs(np.abs(x) - one) for one in (0.0, 0.1)], axis=0)[:-3] > 1e-3
+    third = np.abs(np.diff(kernel(x), 3))[far].max() / (x[1] - x[0]) ** 3
+    assert 0.9 * kernel.third <= third + 1e-2 <= 1.01 * kernel.third + 2e-2

@@ -163,23 +163,18 @@ def test_two_places_and_two_regions_differ():
         d.difference(np.full((3, 1), 0.8), [[0.2]])
 
 
-def test_groups_share_a_place_and_the_likeliest_is_certain_or_not():
+def test_groups_share_a_place():
     rng = np.random.default_rng(2)
     rows = rng.uniform(size=(9000, 1))
     codes = np.clip(3 * rows[:, 0] + 0.3 * rng.normal(size=9000), 0, 2.9).astype(int)
     d, at = grouped(rows, codes), np.array([[0.1], [1 / 3], [0.9]])
-    shares, likely = d.curve(at), d.classes(at)
+    shares = d.curve(at)
     assert shares.value.dims == ("point", "group")
     weights = Gaussian(0.1)(at - rows[:, 0])
     truth = np.stack([weights @ (codes == one) / weights.sum(axis=1) for one in range(3)], axis=1)
     assert ((shares.low <= truth) & (truth <= shares.high)).all()
-    assert likely.value.values.tolist()[::2] == [[True, False, False], [False, False, True]]
-    assert likely.low.values.tolist()[::2] == likely.value.values.tolist()[::2]
-    assert (likely.low <= likely.high).all()
-    at = np.linspace(0.25, 0.42, 60)[:, None]  # where two groups meet nothing is certain
-    likely = d.classes(at)
-    assert 0 < int(likely.low.any("group").sum()) < 60
-    assert (likely.high.sum("group") >= 1).all()
+    assert (shares.low[0, 0] > shares.high[0, 1:]).all()
+    assert (shares.low[2, 2] > shares.high[2, :2]).all()
     inside = d.average({"x": (None, 0.5)})
     known = [(codes[rows[:, 0] < 0.5] == one).mean() for one in range(3)]
     assert ((inside.low <= known) & (known <= inside.high)).all()
@@ -226,7 +221,6 @@ ALIKE = np.full((50, 1), 0.3)
     [
         (lambda d: d.curve([[0.1]]), "neither groups, nor responses"),
         (lambda d: d.average({}), "neither groups, nor responses"),
-        (lambda d: d.classes([[0.1]]), "has no groups"),
         (
             lambda _: responding(ALIKE, np.ones(50)).curve([[2.0]]),
             "outside the bounds",
@@ -286,7 +280,11 @@ def test_releases_by_group_answer_their_shares(kind, role):
     assert d.groups == ("a", "b")
     shares = d.average({})
     assert float(shares.low.sel(group="b")) <= g.mean() <= float(shares.high.sel(group="b"))
-    assert d.classes([[0.1], [0.9]]).low.values.tolist() == [[True, False], [False, True]]
+    curve = d.curve([[0.1], [0.9]])
+    assert (curve.low.values > curve.high.values[:, ::-1]).tolist() == [
+        [True, False],
+        [False, True],
+    ]
     noise = [one.whole().noise.sum(axis=0) for one in d._parts("curve")]
     np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
@@ -306,7 +304,11 @@ def test_of_naive_bayes_each_axis_is_asked_by_itself():
     with pytest.raises(SpecError, match="Write one of x, y"):
         synopsis.distribution("z")
     d = synopsis.distribution("y")
-    assert d.classes([[0.1], [0.9]]).low.values.tolist() == [[True, False], [False, True]]
+    curve = d.curve([[0.1], [0.9]])
+    assert (curve.low.values > curve.high.values[:, ::-1]).tolist() == [
+        [True, False],
+        [False, True],
+    ]
     means, known = d.mean(), [rows[g == one, 1].mean() for one in (0, 1)]
     assert ((means.low <= known) & (known <= means.high)).all()
 

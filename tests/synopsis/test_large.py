@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,23 +15,14 @@ from projects import Project, fix_reservations, records
 import dbern
 from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
 from dbern.data.domain import Axis, Domain
-from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
-from dbern.synopsis import shaping as spilled
 from dbern.synopsis import store
 from dbern.synopsis.arrays import ReleasedArray, Smoothing, select
-from dbern.synopsis.shaping import ShapedArray
 
 AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
-SHAPES = [
-    ("nonnegative",),
-    ("normalized",),
-    ("decreasing:x",),
-    ("nonnegative", "normalized"),
-    ("increasing:x", "decreasing:y", "nonnegative", "normalized"),
-]
 
 
 class Shards:
@@ -66,7 +55,7 @@ def lattices(draw):
     return values, h, draw(st.integers(1, 5)), rng
 
 
-def array(kind, values, h, layers, *more, **keywords):
+def array(values, h, layers):
     """The array that is released of these values, and its store."""
     facts = {
         "axes": [axis.name for axis in AXES[: values.ndim]],
@@ -75,27 +64,7 @@ def array(kind, values, h, layers, *more, **keywords):
         "noise": {"kind": "laplace"},
     }
     shards = Shards(values, layers)
-    return kind(shards, "f", facts, Domain(AXES[: values.ndim]), *more, **keywords), shards
-
-
-def both(patch, make, ask):
-    """What is answered by the whole and by blocks, whose store must not give the whole.
-
-    Ranges are those of coefficients, as for all that is too large for enclosing nodes.
-    """
-    patch.setattr("dbern.bernstein.shapes._MOST_VALUES", 1)
-    patch.setattr(spilled, "_BLOCK_VALUES", 30)
-    found = []
-    for most in (math.inf, 0):
-        patch.setattr(released, "MOST_LOADED", most)
-        made, shards = make()
-        try:
-            found.append(ask(made))
-        except SpecError as error:
-            found.append(str(error))
-        if most == 0:
-            assert "whole" not in shards.reads
-    return found
+    return ReleasedArray(shards, "f", facts, Domain(AXES[: values.ndim])), shards
 
 
 def near(one, other, scale):
@@ -108,42 +77,12 @@ def points_in(domain, rng, count=40):
     return np.vstack([points, low, high, np.array(high) + 1, np.full(len(low), np.nan)])
 
 
-@given(lattices(), st.sampled_from(SHAPES), st.booleans())
-@settings(max_examples=40)
-def test_shapes_in_blocks_are_those_of_the_whole(case, shapes, density):
-    values, h, layers, rng = case
-    shapes = tuple(one for one in shapes if one[-2:] != ":y" or values.ndim > 1)
-    domain = Domain(AXES[: values.ndim])
-    points, smoothing = points_in(domain, rng), Smoothing(tuple(h), (None,) * len(h))
-    grid = [np.linspace(0, 1, count) for count in (5, 4, 3)[: len(h)]]
-
-    def ask(one):
-        made = one._shape(smoothing)
-        answers = one.values(points, smoothing, 1), one.on_grid(grid, smoothing)
-        return made.factor, made.moved, *answers
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.bernstein.shapes._CELLS", 64)
-        patch.setattr("dbern.synopsis.shaping._LARGEST_GAP", 1e6)
-        whole, blocks = both(
-            patch, lambda: array(ShapedArray, values, h, layers, shapes, density=density), ask
-        )
-    if isinstance(whole, str):
-        assert blocks == whole
-        return
-    scale, (factor, moved, *answers) = np.abs(values).max(), whole
-    near(1 / blocks[0], 1 / factor, scale * domain.volume)  # a mean may be near zero
-    assert blocks[1] == pytest.approx(moved, rel=1e-6, abs=1e-9 * scale)
-    for one, other in zip(blocks[2:], answers, strict=True):
-        near(one / blocks[0], other / factor, scale)
-
-
 @given(lattices())
 @settings(max_examples=40)
 def test_nearest_values_in_blocks_are_those_of_the_whole(case):
     values, h, layers, rng = case
     points = points_in(Domain(AXES[: values.ndim]), rng)
-    one, _ = array(ReleasedArray, values, h, layers)
+    one, _ = array(values, h, layers)
     unit = one.domain.to_unit(points[:-2])
     expected = values[tuple(np.rint(unit * one.lattice.k).astype(int).T)]
     np.testing.assert_array_equal(one.values(points, None, 1)[:-2], expected)
@@ -231,12 +170,6 @@ def test_a_large_lattice_chooses_and_shapes_as_a_small_one(release, noise, monke
     assert chosen == whole[0]
     for one, other in zip(blocks, whole[1:], strict=True):
         near(one, other, np.abs(other).max())
-    shaped = dbern.open(url).shaped("increasing:x", "normalized", "nonnegative")
-    grid = shaped.grid([301, 201])
-    assert grid.diff("x").min() >= -1e-12
-    assert grid.min() >= 0
-    assert float(grid.integrate("x").integrate("y")) == pytest.approx(1, abs=2e-3)
-    assert np.isfinite(shaped.band())
 
 
 def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
@@ -272,36 +205,11 @@ def test_no_shard_is_read_twice_while_they_fit(plain, monkeypatch):
     assert set(reads.values()) == {1}
 
 
-def test_a_shape_without_room_for_its_file_is_refused_before_anything_is_read(plain, monkeypatch):
+def test_shapes_of_a_lattice_that_is_never_whole_are_refused_but_for_clipping(plain, monkeypatch):
     monkeypatch.setattr(released, "MOST_LOADED", 0)
-    shaped = dbern.open(plain).shaped("increasing:x")
-    monkeypatch.setattr(
-        spilled.shutil, "disk_usage", lambda _: SimpleNamespace(free=31 * 9 * 8 - 1)
-    )
-    monkeypatch.setattr(store.ReleasedStore, "_shard", lambda *_: pytest.fail("reads"))
-    with pytest.raises(EnvironmentRefusedError, match=r"temporary file of 0 MiB.* has 0 MiB free"):
-        shaped(POINTS)
-
-
-def test_a_shape_without_a_folder_for_its_file_is_refused(plain, monkeypatch):
-    monkeypatch.setattr(released, "MOST_LOADED", 0)
-    shaped = dbern.open(plain).shaped("increasing:x")
-
-    def none():
-        raise FileNotFoundError(2, "No usable temporary directory")
-
-    monkeypatch.setattr(spilled.tempfile, "gettempdir", none)
-    with pytest.raises(EnvironmentRefusedError, match=r"No usable.*Set TMPDIR"):
-        shaped(POINTS)
-
-
-def test_a_full_disk_is_an_error_that_says_so(plain, monkeypatch):
-    monkeypatch.setattr(released, "MOST_LOADED", 0)
-    shaped = dbern.open(plain).shaped("increasing:x")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(spilled.os, "pwrite", full)
-    with pytest.raises(ReleaseError, match=r"No space left on device.*TMPDIR"):
-        shaped(POINTS)
+    synopsis = dbern.open(plain)
+    clipped = synopsis.shaped("nonnegative")(POINTS)
+    near(clipped, np.maximum(synopsis(POINTS), 0), np.abs(clipped).max())
+    for shapes in (["increasing:x"], ["normalized", "nonnegative"]):
+        with pytest.raises(SpecError, match="shapes: are made in memory, of lattices of at most"):
+            synopsis.shaped(*shapes)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -172,7 +170,6 @@ def test_what_leaves_is_the_same_after_a_file(land, sides, days, tmp_path):
         "classes": sides.grid(3).to_dataset(),
         "interval": land.interval(grid)[0].to_dataset(),
         "density": asked.density(grid).to_dataset(),
-        "level": asked.level_set(1e-3, grid).to_dataset(),
         "boxes": asked.mass([{"longitude": (-90, -80)}, {"longitude": (-80, -70)}]).to_dataset(),
         "days": days.grid(4).to_dataset(),
         "quantiles": dated.quantile([0.25, 0.5], "when").to_dataset(),
@@ -266,56 +263,6 @@ def test_groups_are_bands_and_uneven_places_are_refused(sides, land, tmp_path):
             answer.to_geotiff(tmp_path / "u.tif")
     with pytest.raises(ReleaseError, match="cannot be written"):
         land.to_geotiff(tmp_path / "none" / "a.tif", 3)
-
-
-def _inside(rings, places):
-    """Whether an odd number of edges is to the right of places (.., 2)."""
-    x, y = places[..., 0], places[..., 1]
-    odd = np.zeros(x.shape, dtype=np.bool_)
-    for ring in rings:
-        for a, b in pairwise(ring):
-            between = (a[1] <= y) != (b[1] <= y)
-            if between.any():
-                odd ^= between & (x < a[0] + (y - a[1]) / (b[1] - a[1]) * (b[0] - a[0]))
-    return odd
-
-
-@pytest.mark.parametrize("kind", ["land", "turned"])
-def test_outlines_hold_the_places_where_it_is_so(kind, request):
-    synopsis = request.getfixturevalue(kind)
-    asked = synopsis.distribution()
-    grid = synopsis.grid((31, 21) if kind == "land" else (21, 31), crs=CRS)
-    answer = asked.level_set(2e-3, grid)
-    drawn = json.loads(json.dumps(answer.to_geojson(), allow_nan=False))
-    assert [one["properties"]["where"] for one in drawn["features"]] == [
-        "surely", "probably", "possibly"
-    ]  # fmt: skip
-    places = np.stack(np.meshgrid(grid.longitude, grid.latitude), axis=-1)
-    middle = np.array([-90.0, 35.0])
-    inward = places + (middle - places) * 1e-6  # edges belong to one side or the other
-    for one, truth in zip(drawn["features"], (answer.low, answer.value, answer.high), strict=True):
-        rings = [np.array(ring) for part in one["geometry"]["coordinates"] for ring in part]
-        assert truth.any()
-        np.testing.assert_array_equal(_inside(rings, inward), truth.transpose("latitude", ...))
-        corners = np.concatenate(rings)
-        assert (corners.min(axis=0) >= [EAST[0], NORTH[0]]).all()
-        assert (corners.max(axis=0) <= [EAST[1], NORTH[1]]).all()
-    share = asked.mass(drawn)
-    assert (np.diff(share.value) >= 0).all()  # each in the next one
-    assert share.value[0] < share.value[2]
-
-
-def test_outlines_end_at_the_bounds_and_numbers_have_none(land):
-    asked = land.distribution()
-    with pytest.raises(SpecError, match="to_geojson: these are numbers"):
-        asked.density(land.grid(3)).to_geojson()
-    everywhere = asked.level_set(-1.0, land.grid(5)).to_geojson()["features"][0]
-    ((ring,),) = everywhere["geometry"]["coordinates"]
-    assert {tuple(one) for one in ring} == {(x, y) for x in EAST for y in NORTH}  # not beyond
-    nowhere = asked.level_set(1.0, land.grid(5)).to_geojson()
-    assert nowhere["features"][0]["geometry"]["coordinates"] == []
-    with pytest.raises(SpecError, match="maps are of two axes"):
-        asked.level_set(1.0, np.array([[-80.0, 30.0]])).to_geojson()
 
 
 def test_a_table_of_a_map_is_short(land):

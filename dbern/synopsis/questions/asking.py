@@ -146,21 +146,6 @@ class Answer:
 
         write_geotiff(self._numbers, path, self._facts)
 
-    def to_geojson(self) -> dict[str, Any]:
-        """Return a level set on a grid of two axes as GeoJSON, a feature of polygons each.
-
-        They are called ``where``: "surely", "probably", "possibly". `Distribution.mass` takes them.
-
-        Raises
-        ------
-        SpecError, EnvironmentRefusedError
-            As `to_geotiff`; or for another answer than a level set's.
-        """
-        from dbern.synopsis.maps import outlines
-
-        sets = {"surely": self.low, "probably": self.value, "possibly": self.high}
-        return outlines(sets, self._facts)
-
     @property
     def _how(self) -> dict[str, Any]:
         lengths = {"likely_error": self._length}
@@ -402,9 +387,6 @@ def told(region: Region) -> str:
     match region:
         case {"type": str() as kind}:
             return f"a {kind}"
-        case {"half plane": Mapping() as factors, "at most": most}:
-            terms = " + ".join(f"{factor} {name}" for name, factor in factors.items())
-            return f"{terms} at most {most}"
         case Mapping():
             ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
             return " and ".join(ends) or "the domain"

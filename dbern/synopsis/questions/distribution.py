@@ -30,7 +30,7 @@ from dbern.synopsis.questions.asking import (
 from dbern.synopsis.questions.functionals import box_band, regions_band, sampled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments
-from dbern.synopsis.questions.regions import Region, boxes_of, half_plane_of, polygons_of
+from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
 from dbern.synopsis.questions.responses import Responses
 from dbern.synopsis.questions.splines import AxisSplines
 from dbern.types import FloatArray
@@ -146,8 +146,7 @@ class Distribution(Moments, Responses):
         region : mapping or list
             A box ``{"x": (low, high)}`` in data units, None for an end that is open, axes that are
             left out whole; several boxes in a list, or as arrays of ends. Of two axes also
-            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have; and half
-            planes: ``{"half plane": {"x": 1, "y": -2}, "at most": 3}`` is where x - 2 y is.
+            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have.
         given : mapping, optional
             A box: then the share of the rows in it.
         target : "records" or "smoothed"
@@ -212,10 +211,10 @@ class Distribution(Moments, Responses):
     ) -> tuple[Mapping[str, Sequence[Any]], Callable[[Measure, Fraction], Band]]:
         """Labels of the regions, and what tells their shares of a measure."""
         weights = self._weights(target)
-        shapes = half_plane_of(region, self.domain) or polygons_of(region, self.domain)
+        shapes = polygons_of(region, self.domain)
         if shapes is not None:
             if given is not None:
-                raise SpecError("given: polygons and half planes have no condition. Write boxes")
+                raise SpecError("given: polygons have no condition. Write boxes")
             return {"region": shapes.labels}, lambda measure, share: regions_band(
                 measure, weights.polygons(measure, shapes), share, of_total=of_total
             )

@@ -379,7 +379,7 @@ def _inside(rings: Sequence[FloatArray], cells: Sequence[int]) -> BoolArray:
     return np.asarray(np.cumsum(crossed[::-1], axis=0)[-2::-1] % 2 == 1)
 
 
-# --- Polygons of which each row's kernel has a share, and half planes
+# --- Polygons of which each row's kernel has a share
 
 _LEAST, _MOST_ERROR = 1e-5, 1e-3  # of the error of a share
 _PIECES = 1 << 14
@@ -513,43 +513,3 @@ def _inner(ring: FloatArray) -> FloatArray:
     ends = _crossings(ring, y).reshape(-1, 2)
     widest = ends[(ends[:, 1] - ends[:, 0]).argmax()]
     return np.array([float(widest.mean()), y])
-
-
-_HALF, _MOST_OF = "half plane", "at most"
-
-
-def half_plane_of(region: Any, domain: Domain) -> Polygons | None:
-    """Read ``{"half plane": {"x": a, "y": b}, "at most": c}``: where ``a x + b y <= c``.
-
-    None for what has no such key. Raises SpecError for other keys, axes or numbers, and for what
-    holds nothing within the bounds.
-    """
-    if not hasattr(region, "keys") or _HALF not in region or _HALF in domain.names:
-        return None
-    if domain.dimensions != 2:
-        raise SpecError(f"region: half planes are of two axes, and here are {domain.dimensions}")
-    names = domain.names
-    mend = f'Write {{"{_HALF}": {{"{names[0]}": 1, "{names[1]}": -2}}, "{_MOST_OF}": 3}}'
-    try:
-        factors = np.array([float(region[_HALF].get(name, 0.0)) for name in names])
-        most = float(region[_MOST_OF])
-    except (AttributeError, KeyError, TypeError, ValueError):  # whose text may quote a value
-        raise SpecError(f"region: a half plane needs a number each. {mend}") from None
-    if {*region} != {_HALF, _MOST_OF} or not {*region[_HALF]} <= {*names}:
-        raise SpecError(f"region: a half plane has other keys or axes. {mend}")
-    if not (np.isfinite([*factors, most]).all() and factors.any()):
-        raise SpecError(f"region: a half plane needs finite numbers, one not zero. {mend}")
-    low, width = (np.array([getattr(one, end) for one in domain.axes]) for end in ("low", "width"))
-    factors, most = factors * width, most - float(factors @ low)
-    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]], dtype=np.float64)
-    over = corners @ factors - most
-    kept = list[FloatArray]()
-    for (a, b), (here, there) in zip(pairwise(corners), pairwise(over), strict=True):
-        if here <= 0:
-            kept.append(a)
-        if (here <= 0) != (there <= 0):
-            kept.append(np.clip(a + here / (here - there) * (b - a), 0.0, 1.0))
-    ring = np.array([*kept, *kept[:1]])
-    if len(ring) < 4 or not abs(_area(ring)) > 0:
-        raise SpecError("region: the half plane holds nothing within the bounds. Move it")
-    return Polygons([[ring]], [None])

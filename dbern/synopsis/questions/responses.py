@@ -222,48 +222,6 @@ class Responses(Densities):
             parts, sides, 2 * count, labels, asked, beta, choice, population, less=True
         )
 
-    def classes(
-        self,
-        points: Points,
-        *,
-        bandwidth: float | Sequence[float] | None = None,
-        kernel: str | None = None,
-        beta: float | str | None = None,
-    ) -> Answer:
-        """Return which group is the likeliest at points: surely, probably, possibly.
-
-        Parameters
-        ----------
-        points, bandwidth, kernel, beta
-            As for `curve`.
-
-        Returns
-        -------
-        Answer
-            Of truths, for each group: `value` where it has the largest share, `low` where it surely
-            has, all at once, and `high` where it may have.
-
-        Raises
-        ------
-        SpecError
-            Where no groups were released, and as of `density`.
-        """
-        if len(self.groups) < 2:
-            raise SpecError("classes: this release has no groups. Ask for a curve, or a density")
-        found = self.curve(points, bandwidth=bandwidth, kernel=kernel, beta=beta)
-        value, low, high = (np.asarray(one) for one in (found.value, found.low, found.high))
-        ranked = np.sort(high, axis=-1)
-        others = np.where(high == ranked[..., -1:], ranked[..., -2:-1], ranked[..., -1:])
-        truths = (
-            value.argmax(axis=-1)[..., None] == np.arange(len(self.groups)),
-            (low > others) | (low > 0.5),
-            high >= low.max(axis=-1, keepdims=True),
-        )
-        likely, sure, possible = (found.value.copy(data=one) for one in truths)
-        question = f"the largest {found.question}"
-        kind = (found.target, found.interval, found.beta)
-        return Answer(likely, sure, possible, *kind, question)
-
     @property
     def _what(self) -> str:
         return "mean response" if self.response else "share of the group"

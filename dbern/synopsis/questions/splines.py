@@ -24,7 +24,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bin_matrix, local_weights
 from dbern.bernstein.kernels import Kernel
-from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray, Int64Array
 
 OFFSETS = 32
 """Places in a cell for which majorants of a step are made."""
@@ -244,7 +244,6 @@ def _outer(rows: Sequence[FloatArray]) -> FloatArray:
 _STEPS = 32  # of a cell
 _DAMPING = 1e-7  # of the mean square of a bin, as where bins are planned
 _FLOATS = 1e-12
-_STEP = 1e-6  # of a bandwidth, to differences
 
 
 def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
@@ -253,22 +252,6 @@ def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> S
     jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
     bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
     return _fitted(splines, kernel(apart) / kernel.peak, bend, jump, (kinks == 0, third))
-
-
-def slope_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
-    """Return the sides of ``K'(y - t) / sup |K'|`` for K' without jumps.
-
-    Quotients of differences over ``2 e`` miss K' by ``e^2 sup |K'''| / 6``, by ``e sup |K''| / 4``
-    at a kink, and by rounding.
-    """
-    apart, step = places[:, None] - _looked_at(splines), _STEP * kernel.bandwidth
-    values = (kernel(apart + step) - kernel(apart - step)) / (2 * step * kernel.slope)
-    missed = step**2 * kernel.third / 6 + step * kernel.curvature / 4
-    missed += (kernel.ulps + 4) * UNIT_ROUNDOFF * (kernel.peak + kernel.slope) / step
-    jump = _kinks(splines, kernel, places) * kernel.curvature / kernel.slope
-    found = _fitted(splines, values, kernel.third / kernel.slope, jump)
-    error = missed / kernel.slope
-    return Sides(found.low - error, found.near, found.high + error)
 
 
 def _kinks(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> FloatArray:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from questioned import asked, databases
@@ -99,6 +101,37 @@ def test_smoothed_shares_of_polygons_cover():
         assert answer.low <= exact <= answer.high
         assert count.low <= 2000 * exact <= count.high
         assert answer.high - answer.low < 0.05
+
+
+def circle(edges, center=0.5, radius=0.3):
+    turns = np.linspace(0, 2 * np.pi, edges + 1)
+    ring = np.column_stack([np.cos(turns), np.sin(turns)]) * radius + center
+    ring[-1] = ring[0]
+    return ring
+
+
+def test_edges_are_compared_with_those_that_share_an_x(monkeypatch):
+    """Of a circle of n edges some, not n, for each: work grows as n, and once for all rings."""
+    looked_at, side = [], module._side
+    monkeypatch.setattr(
+        module, "_side", lambda a, b, c: looked_at.append(np.size(c)) or side(a, b, c)
+    )
+    assert not module._cross([circle(2000), circle(1000, radius=0.1)])
+    assert sum(looked_at) < 50 * 3000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_crossings_are_those_of_all_pairs(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        ring = rng.uniform(size=(5, 2)).round(rng.integers(1, 4))
+        edges = list(itertools.pairwise([*ring, ring[0]]))
+        crossed = any(
+            module._side(a, b, c) * module._side(a, b, d) < 0
+            and module._side(c, d, a) * module._side(c, d, b) < 0
+            for (a, b), (c, d) in itertools.combinations(edges, 2)
+        )
+        assert module._cross([np.vstack([ring, ring[:1]])]) == crossed
 
 
 def test_polygons_whose_parts_cross_are_refused():

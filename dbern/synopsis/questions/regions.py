@@ -240,11 +240,13 @@ def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
         if edges > _MOST_EDGES:
             raise SpecError(f"region: more than {_MOST_EDGES} edges. Simplify the polygon")
         found.append(np.clip(domain.to_unit(points), 0.0, 1.0))
-    if any(not np.ptp(one, axis=0).all() or _cross([one]) for one in found):
+    flat = any(not np.ptp(ring, axis=0).all() for ring in found)
+    crossing = bool(found) and _cross(found)
+    if flat or (crossing and any(_cross([ring]) for ring in found)):
         raise SpecError(
             "region: the polygon crosses itself, or has no area. Mend it, such as by buffer(0)"
         )
-    if found and _cross(found):
+    if crossing:
         raise SpecError(
             "region: rings cross each other. Unite the parts, such as by shapely's union_all"
         )
@@ -252,11 +254,15 @@ def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
 
 
 def _cross(rings: Sequence[FloatArray]) -> bool:
-    """Whether two edges cross inside both."""
+    """Whether two edges cross inside both: of each only those are looked at that share an x."""
     start = np.concatenate([ring[:-1] for ring in rings])
     stop = np.concatenate([ring[1:] for ring in rings])
-    for i in range(len(start) - 1):
-        a, b, c, d = start[i], stop[i], start[i + 1 :], stop[i + 1 :]
+    first = np.minimum(start[:, 0], stop[:, 0])
+    order = np.argsort(first)
+    start, stop, first = start[order], stop[order], first[order]
+    ends = np.searchsorted(first, np.maximum(start[:, 0], stop[:, 0]), side="right")
+    for i, end in enumerate(ends):
+        a, b, c, d = start[i], stop[i], start[i + 1 : end], stop[i + 1 : end]
         over = _side(a, b, c) * _side(a, b, d) < 0
         if (over & (_side(c, d, a) * _side(c, d, b) < 0)).any():
             return True

@@ -341,6 +341,32 @@ class Ready:
         self.queue.append(future)
 
 
+class Frozen(Ready):
+    """Nothing is there for a while, though a worker is at work."""
+
+    looks = 0
+    thread_condition = threading.Condition()
+
+    def has_ready(self):
+        self.looks += 1
+        return self.looks > 4
+
+    def at_work(self):
+        return True
+
+
+def test_a_silence_is_told_with_what_may_cause_it(monkeypatch, caplog):
+    monkeypatch.setattr("dbern.cluster.graph._LOOK_SECONDS", 0)
+    frozen = Frozen([Result(["finished"])])
+    assert len(list(_arriving(frozen, frozen))) == 1
+    assert caplog.messages == []
+    monkeypatch.setattr("dbern.cluster.graph._SILENCE_SECONDS", 0)
+    frozen = Frozen([Result(["finished"])])
+    assert len(list(_arriving(frozen, frozen))) == 1
+    assert "nothing has arrived for 0 s" in caplog.messages[0]
+    assert "worker-ttl" in caplog.messages[0]
+
+
 def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
     lost, kept = Result(["lost", "finished"]), Result(["finished"])
     assert list(_arriving(None, Ready([lost, kept]))) == [kept, lost]

@@ -488,6 +488,7 @@ def _room(folder: Path) -> Finding:
 # --- A Dask cluster: transport, dashboards, versions, memory and clocks
 
 _CONNECT_SECONDS = 5
+_LONGEST_TTL = 120  # seconds that a release may wait for a worker that does not answer
 
 
 def scheduler(address: str) -> list[Finding]:
@@ -495,7 +496,8 @@ def scheduler(address: str) -> list[Finding]:
     require_address(address)
     try:
         with connect(address, _CONNECT_SECONDS) as client:
-            return [_scheduler_transport(address), *_dashboards(client), *_workers(client)]
+            findings = [_scheduler_transport(address), *_dashboards(client), *_workers(client)]
+            return [*findings, *_frozen_workers(client)]
     except EnvironmentRefusedError as error:
         return [Finding("scheduler", "mend", str(error), "see above")]
     except UNREACHABLE as error:
@@ -549,6 +551,27 @@ def _dashboards(client: Client) -> Iterator[Finding]:
         f"{len(hosts)} (the first: {shown(where)}, on {shown(host)})",
         "start with --dashboard-address 127.0.0.1:0",
     )  # fmt: skip
+
+
+def _frozen_workers(client: Client) -> Iterator[Finding]:
+    def of_scheduler(dask_scheduler: Any) -> bytes:  # distributed goes by the argument's name
+        from json import dumps
+
+        return dumps({"ttl": getattr(dask_scheduler, "worker_ttl", None) or 0}).encode()
+
+    try:
+        seconds = answer(opened(client.run_on_scheduler(of_scheduler))).get("ttl")
+    except DbernError as error:
+        yield Finding("frozen workers", "mend", str(error), "see above")
+        return
+    if not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_TTL:
+        waits = f"after {seconds:g} s" if isinstance(seconds, int | float) and seconds else "never"
+        yield Finding(
+            "frozen workers", "warn", f"are given up {waits}, and a release waits so long",
+            "set distributed.scheduler.worker-ttl to 60s for the scheduler, as deploy/dask.yaml",
+        )  # fmt: skip
+    else:
+        yield Finding("frozen workers", "good", f"given up after {seconds:g} s")
 
 
 def _workers(client: Client) -> Iterator[Finding]:

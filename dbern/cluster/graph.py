@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import hmac
+import logging
 import math
 import sys
 import time
@@ -51,7 +52,8 @@ _MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to h
 _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
 _POLL_SECONDS, _POLL_LATER = 0.005, 0.05  # at first, and where nothing has come for a while
 _LOOK_SECONDS = 2.0
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = _SILENCE_SECONDS = 60
+_log = logging.getLogger(__name__)
 _NOT_KNOWN = "a failure that is unknown here"
 _PLACES = {
     *("", _NOT_KNOWN, "target.function", "target.kernel", "target.loss"),
@@ -385,7 +387,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
 
     A result that was lost with its worker since is computed again, and waited for.
     """
-    looked = last_seen = time.monotonic()
+    looked = last_seen = told_at = time.monotonic()
     pause = _POLL_SECONDS
     while not active.is_empty():
         if active.has_ready():
@@ -397,7 +399,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
             if status != "finished":
                 raise _given_up(future, status)
             yield future
-            last_seen = time.monotonic()  # whoever took it may have taken its time
+            last_seen = told_at = time.monotonic()  # whoever took it may have taken its time
             continue
         with active.thread_condition:  # a notice between the look and the wait is seen late
             active.thread_condition.wait(pause)
@@ -406,6 +408,13 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
         if now - looked < _LOOK_SECONDS:
             continue
         looked = now
+        if now - told_at > _SILENCE_SECONDS:
+            told_at = now
+            _log.warning(
+                "nothing has arrived for %d s: tasks are long, or a worker is frozen, which the "
+                "scheduler gives up after its worker-ttl (dbern doctor --scheduler tells it)",
+                _SILENCE_SECONDS,
+            )
         last_seen = now if workers.at_work() else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(

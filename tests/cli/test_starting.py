@@ -448,6 +448,10 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["workers"].state == "good"
     assert found["worker memory"].state == "good"
+    for seconds, state in ((None, "warn"), (300, "warn"), (60, "good")):
+        monkeypatch.setattr(client.cluster.scheduler, "worker_ttl", seconds)
+        found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
+        assert found["frozen workers"].state == state
     monkeypatch.setattr("dbern.cli.diagnosis._memory_settings", lambda: spilling)
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["worker memory"].state == "mend"

@@ -8,6 +8,7 @@ import traceback
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 _NOT_LOADED = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """What the loader of shared libraries says where memory is short."""
@@ -183,3 +184,32 @@ class IntegrityError(DbernError):
 
     kind = "integrity"
     exit_code = 5
+
+
+_RAISED_BY_CONTENT = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+"""What content that nothing checked makes code raise; any other exception is a fault of ours."""
+
+
+@contextmanager
+def unreadable_refused(where: str) -> Iterator[None]:
+    """Refuse a store that makes its reader raise what is no error of dbern's.
+
+    Its metadata is checked before it is used, so this is the net below those checks. The message
+    names the line but quotes nothing: a fault of dbern's that ends here can be found and mended.
+
+    Raises
+    ------
+    IntegrityError
+    """
+    try:
+        yield
+    except _RAISED_BY_CONTENT as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        root = str(Path(__file__).parent)
+        frame = [frame for frame in frames if frame.filename.startswith(root)][-1]
+        line = f"{Path(frame.filename).name}, line {frame.lineno}"
+        raise IntegrityError(
+            f"{where}: fails to be read as it is asked here ({type(error).__name__} in {line}). "
+            "Ask whoever published it for it again; where you trust that it is as released, please "
+            "report this as a fault of dbern"
+        ) from None

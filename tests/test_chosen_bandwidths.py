@@ -14,7 +14,7 @@ from test_spec import sections
 
 import dbern
 from dbern.cli.synopses import _described
-from dbern.errors import SpecError
+from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
@@ -171,7 +171,7 @@ def test_a_rerun_after_a_crash_chooses_the_same(project, spec, monkeypatch):
     twin = project.twin("twin")
     with monkeypatch.context() as patch:
         patch.setattr(publish.SynopsisWriter, "write", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(DbernError, match="ZeroDivisionError"):
             dbern.release(spec)
     dbern.release(spec)
     dbern.release(twin.spec_path)

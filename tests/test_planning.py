@@ -139,6 +139,17 @@ def test_no_rows_at_all_are_refused():
             plan_files(spec, empty)
 
 
+@pytest.mark.parametrize("width", [1e-100, 1e-75, 1e90])
+def test_numbers_that_no_reader_takes_are_refused_before_the_charge(width):
+    """Before, such a release was charged and published, and no reader opened it."""
+    bounds = {axis: [0.0, width] for axis in "xy"}
+    spec = ReleaseSpec(
+        **sections(data={"n": 1000, "bounds": bounds}, target={"bandwidth": [width / 3] * 2})
+    )
+    with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
+        plan_files(spec, facts((1000,)))
+
+
 def test_too_many_coefficients_are_refused():
     with pytest.raises(SpecError, match=r"^mechanism\.k: .*Write a smaller k"):
         density_plan((0.1, 0.1, 0.1), (1000, 1000, 1000))

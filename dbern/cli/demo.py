@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, shown_progress
+from dbern.cli.output import common, shown_progress, tell
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     """Release a generated city's trips beside the truth."""
     import numpy as np
 
+    from dbern.data.storage import Folder, failures_told
     from dbern.ledger import BudgetLedger
     from dbern.planning.planner import plan
     from dbern.planning.spec import ReleaseSpec
@@ -80,10 +81,10 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
 
     def say(text: str) -> None:
         if not quiet:
-            click.echo(text, err=True)
+            tell(text)
 
-    _begin(folder)
-    with shown_progress(quiet) as progress:
+    with failures_told(Folder(folder)), shown_progress(quiet) as progress:
+        _begin(folder)
         _write_trips(folder / "trips", rows, progress)
         (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH))
         url = f"sqlite:///{folder.resolve() / 'ledger.db'}"
@@ -102,10 +103,10 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
         answers = synopsis(points)
         answered_in = time.perf_counter() - started
         truth = _truth(folder / "trips", synopsis.grid(_GRID), progress)
-    released = synopsis.grid(_GRID)
-    error = float(np.abs(released - truth).max())
-    picture = folder / "released.png"
-    draw_beside(released, truth, picture, f"Where {rows:,} trips begin, at epsilon 1")
+        released = synopsis.grid(_GRID)
+        error = float(np.abs(released - truth).max())
+        picture = folder / "released.png"
+        draw_beside(released, truth, picture, f"Where {rows:,} trips begin, at epsilon 1")
     content = {
         "synopsis": out.url, "picture": str(picture), "rows": rows, "release_seconds": released_in,
         "queries": len(answers), "query_seconds": answered_in, "sup_error": error,

@@ -102,7 +102,7 @@ class Schedule(NamedTuple):
 
 
 def _schedule(value: str) -> Schedule:
-    found = re.fullmatch(rf"(.+):({'|'.join(DAYS)}):0*([1-9][0-9]*)", value, re.DOTALL)
+    found = re.fullmatch(rf"(.+):({'|'.join(DAYS)}):0*([1-9][0-9]{{0,8}})", value, re.DOTALL)
     if found is None:
         raise click.BadParameter("write a spec, what a partition is, and how many: SPEC:day:7")
     return Schedule(found[1], found[2], int(found[3]))
@@ -111,7 +111,7 @@ def _schedule(value: str) -> Schedule:
 def _address(value: str) -> tuple[str, int]:
     """Read ``PORT``, of this machine alone, or ``HOST:PORT``."""
     host, _, port = value.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise click.BadParameter("write a port, as 9464, or an address and a port")
     return host or "127.0.0.1", int(port)
 

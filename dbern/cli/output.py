@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import IO, Any, cast
 
 import click
 
-from dbern.errors import DbernError, printable
+from dbern.errors import DbernError, printable, unreadable_refused
 from dbern.system import Progress, imports_told, silent
 
 # --- --log-format json
@@ -98,7 +98,9 @@ def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]
     def printed(quiet: bool, as_json: bool, **given: Any) -> int:
         asked = {"quiet": quiet, "as_json": as_json}
         given |= {name: value for name, value in asked.items() if name in wanted}
-        content, text, *code = command(**given) or (None, "")
+        store = given.get("synopsis_path")
+        with unreadable_refused(store) if store else nullcontext():
+            content, text, *code = command(**given) or (None, "")
         try:
             if content is not None:
                 _report(content, text, as_json=as_json)

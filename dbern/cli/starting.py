@@ -321,7 +321,7 @@ def category(text: str) -> str | int | bool:
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
+    return int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text
 
 
 def _toml_value(key: str, text: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def _order(value: str) -> int | str:
     if value == "auto":
         return value
-    if not (value.isdigit() and int(value) > 0):
+    if not re.fullmatch("0*[1-9][0-9]{0,8}", value):
         raise click.BadParameter('write an integer of at least 1, or "auto"')
     return int(value)
 

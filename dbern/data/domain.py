@@ -30,6 +30,9 @@ Category: TypeAlias = str | int | bool
 MOST_VALUES = 1000
 """Of an axis of categories."""
 
+MIN_NUMBER, MAX_NUMBER = 1e-150, 1e150
+"""Of the numbers of a release that readers compute with: their squares are floats."""
+
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 _LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
@@ -351,10 +354,16 @@ class Response:
     def __post_init__(self) -> None:
         finite = math.isfinite(self.low) and math.isfinite(self.high)
         # Bounds that are nearly one have no half-width to divide by.
-        if not (finite and self.low < self.high and self.radius >= _LEAST_WIDTH):
+        largest = max(abs(self.low), abs(self.high))
+        if not (
+            finite
+            and self.low < self.high
+            and self.radius >= _LEAST_WIDTH
+            and largest <= 1 / _LEAST_WIDTH
+        ):
             raise SpecError(
-                "data.response.bounds: must be two finite numbers, the lower one first. Write "
-                "bounds = [-1.0, 1.0]."
+                "data.response.bounds: must be two finite numbers up to 1e100, the lower first. "
+                "Write bounds = [-1.0, 1.0]."
             )
 
     @property

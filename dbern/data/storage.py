@@ -24,6 +24,9 @@ from dbern.system import is_url
 
 # --- Files of a folder that a stranger may have filled
 
+MAX_NAME = 1024
+"""Characters of the name of an object of a store."""
+
 _BLOCK = 1 << 20
 _PART = re.compile(r"(?!\.)[^/\\\x00-\x1f]+")
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -58,11 +61,21 @@ def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
 
 def _names_below(root: Path) -> Iterator[str]:
     """Yield the names of everything below a folder but folders; links are not followed."""
-    for folder, folders, files in os.walk(root, onerror=_raise):
-        for name in folders + files:
-            path = Path(folder, name)
-            if name in files or path.is_symlink():
-                yield path.relative_to(root).as_posix()
+    folders = [""]
+    while folders:  # os.walk calls itself at each level in Python 3.11
+        folder = folders.pop()
+        with os.scandir(Path(root, folder)) as entries:
+            for entry in entries:
+                name = folder + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    yield name
+                elif len(name) > MAX_NAME:
+                    raise IntegrityError(
+                        f"{root}: {printable(name[:40])}.. is a folder deeper than any of a "
+                        "release. Remove it"
+                    )
+                else:
+                    folders.append(f"{name}/")
 
 
 def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
@@ -105,10 +118,6 @@ def _require(kind: int, part: str, folder: int, root: Path, name: str) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if found != kind:
         raise _no_plain_file(root, name, _KINDS.get(found, "device"))
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 # --- Where a synopsis is

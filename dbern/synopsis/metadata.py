@@ -34,12 +34,14 @@ from dbern.data.domain import (
     LONGEST_NAME,
     LONGEST_TITLE,
     LONGEST_UNITS,
+    MAX_NUMBER,
+    MIN_NUMBER,
     MOST_VALUES,
     Axis,
 )
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.privacy.budget import exact
-from dbern.privacy.families import FAMILIES, noise_law
+from dbern.privacy.budget import PrivacyUnit, exact
+from dbern.privacy.families import FAMILIES, family_of, noise_law
 from dbern.strategies import STRATEGY_KINDS, noise_names
 from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
@@ -52,10 +54,10 @@ FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 
 _LAWS = {one.law.kind: one.law for one in FAMILIES}
 _NOISES = tuple(dict.fromkeys(name for one in FAMILIES for name in noise_names(one).values()))
-_LARGEST = 1e300  # of a number that is computed with: sums of a few stay finite
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared
 _MOST_ROWS = 10**15
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+_LONG_NUMBER = re.compile(r"\d+\.\d{20,}|\d{20,}(\.\d+)?")  # a limit of floats, as pydantic says it
 ABSENT: Any = None  # a key that may be left out; where it is written it is no null
 
 _BUILDING = Lock()
@@ -89,7 +91,8 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, problem["loc"]))
-        raise damaged(where, name, key, problem["msg"]) from None
+        why = _LONG_NUMBER.sub(lambda match: f"{float(match[0]):g}", problem["msg"])
+        raise damaged(where, name, key, why) from None
     except (ValueError, RecursionError) as error:
         raise damaged(where, name, "", str(error)) from None
     return found
@@ -146,8 +149,13 @@ def _number(text: str) -> str:
     return text
 
 
+def _unit(text: str) -> str:
+    made(PrivacyUnit.shown, text)
+    return text
+
+
 def _above_zero(text: str) -> str:
-    require(number(text) > 0, "must be above 0")
+    require(number(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
     return text
 
 
@@ -156,11 +164,12 @@ Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_plain)]
 Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_number)]
 Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_above_zero)]
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
-Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
-_NotNegative = Annotated[float, Field(ge=0, le=_LARGEST)]
-_Value = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
+Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
+_NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+_Value = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+_Lengths = Annotated[list[Positive], Field(min_length=1)]
 _Extent = Annotated[list[_Value], Field(min_length=2, max_length=2)]
-Granule = Annotated[float, Field(ge=1e-305, le=1e150)]  # of which values are up to 2^63
+Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values
 Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
 Lattice = Annotated[list[Annotated[int, Field(ge=1, le=MOST_K)]], Field(min_length=1)]
 _Orders = Annotated[list[Annotated[int, Field(ge=1, le=MOST_H)]], Field(min_length=1)]
@@ -192,7 +201,7 @@ class _Filter(Facts):
 class _DomainFacts(Facts):
     axes: Annotated[list[_Axis], Field(min_length=1)]
     outside: Literal["drop", "clamp"]
-    volume: Positive | None
+    volume: Annotated[float, Field(ge=0)] | None  # for other readers: it is the axes' product
     filter: _Filter = ABSENT
 
     @model_validator(mode="after")
@@ -201,25 +210,29 @@ class _DomainFacts(Facts):
         return self
 
 
-class _TargetFacts(BaseModel):
+class _TargetFacts(Facts):
     """The learner's parameters, which are shown and never computed with, and the rows."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="allow")
     kind: Text
     n: Count = ABSENT
     normalizer: Count = ABSENT
+    chosen_of: Annotated[list[_Lengths], Field(min_length=1)] = ABSENT
+    bandwidth: Any = ABSENT
 
     @model_validator(mode="after")
     def _is_one(self) -> _TargetFacts:
         require((self.n is None) != (self.normalizer is None), "needs n or normalizer")
+        chosen = not self.declares("chosen_of") or self.declares("bandwidth")
+        require(chosen, "chosen_of: needs the bandwidth that was chosen")
         return self
 
 
 class _CombineFacts(Facts):
     kind: Annotated[str, AfterValidator(_one_of(KINDS))]
     classes: list[_Category] = ABSENT
-    low: float = ABSENT
-    high: float = ABSENT
+    low: _Value = ABSENT
+    high: _Value = ABSENT
     peaks: list[Positive] = ABSENT
     floors: list[_NotNegative] = ABSENT
     lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT
@@ -240,7 +253,8 @@ class _CombineFacts(Facts):
         for name in ("ridge", "products"):
             require(solved or not self.declares(name), f"{name}: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
-        require(not ranged or self.low < self.high, "low must be below high")
+        ordered = not ranged or self.high - self.low >= MIN_NUMBER
+        require(ordered, "low must be below high")
         both = self.declares("grid"), self.declares("degree")
         require(both[0] == both[1] or (solved and self.degree == 2), "grid and degree")
         require(not both[0] or self.degree**2 < 4 * self.grid, "degree: too large for the grid")
@@ -251,6 +265,7 @@ class _CombineFacts(Facts):
         allowed = count >= 2 if self.bayes else allowed
         divided = gaussian and min(self.floors or [1]) < _LEAST_FLOOR
         require(not divided, "floors: must be above 0")
+        require(math.prod(self.peaks or ()) <= MAX_NUMBER, "peaks: their product is too large")
         require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
         return self
 
@@ -284,15 +299,16 @@ class _CertificateFacts(Facts):
     rounding: _NotNegative
     noise: _NotNegative
     total: _NotNegative
-    beta: Annotated[float, Field(gt=0, lt=1)]
+    beta: Annotated[float, Field(ge=1e-11, lt=1)]
     lower_bound: _NotNegative
     lower_bound_kind: Text = ABSENT
 
 
 def _law(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a known law; others are left out."""
-    require(fields.get("kind") in _LAWS, f"kind is none of {', '.join(_LAWS)}")
-    names = [one.name for one in dataclasses.fields(_LAWS[fields["kind"]])]
+    kind = fields.get("kind")
+    require(isinstance(kind, str) and kind in _LAWS, f"kind is none of {', '.join(_LAWS)}")
+    names = [one.name for one in dataclasses.fields(_LAWS[str(kind)])]
     for name in names:
         require(name in fields, f"{name} is missing")
         require(name == "kind" or type(fields[name]) is int, f"{name} is not an integer")
@@ -497,6 +513,7 @@ class Component(Facts):
 
     @model_validator(mode="after")
     def _is_one(self) -> Component:
+        self._require_noise()
         if self.vector:
             of_lattices = ("k", "h", "approximation", "oblique", "spectral")
             apart = not self.axes and not any(map(self.declares, of_lattices))
@@ -510,6 +527,17 @@ class Component(Facts):
             require(not self.declares("promise"), "promise: is of one number")
             self._require_lattice()
         return self
+
+    def _require_noise(self) -> None:
+        law = noise_law(self.noise.law)
+        granule = math.ldexp(1.0, law.granularity_exponent)
+        computed = MIN_NUMBER <= granule <= MAX_NUMBER / 2**63
+        require(computed, "noise: granularity_exponent is too small or too large")
+        granularity = granule * self.value_unit
+        same = math.isclose(self.noise.granularity, granularity)
+        require(same, "noise: granularity is not that of law and value_unit")
+        scale = made(lambda: family_of(law).scale(law) * granularity)
+        require(math.isclose(self.noise.scale, scale), "noise: scale is not that of law")
 
     def _require_lattice(self) -> None:
         axes = len(self.axes)
@@ -573,7 +601,7 @@ class Released(Facts):
     delta: Exact
     rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
-    unit: Text
+    unit: Annotated[Text, AfterValidator(_unit)]
     random_dp: _RandomFacts = ABSENT
     certificate: _CertificateFacts
     expected_error: _NotNegative = ABSENT
@@ -591,6 +619,10 @@ class Released(Facts):
         names = [name for one in self.components for name in one.arrays]
         require(len(set(names)) == len(names), "components: an array is there twice")
         domain = [axis.name for axis in self.domain.axes]
+        volume = math.prod(axis.high - axis.low for axis in self.domain.axes)
+        divides = any(len(component.axes) == len(domain) for component in self.components)
+        computed = MIN_NUMBER <= volume <= MAX_NUMBER or not divides
+        require(computed, "domain: its volume is too small or too large")
         for one in self.components:
             known = len(set(one.axes)) == len(one.axes) and set(one.axes) <= set(domain)
             require(known, "components: axes that are none of the domain's, or twice")

@@ -411,7 +411,9 @@ class Synopsis:
         top = max(one.value_unit * one.highest for one in self.arrays)
         signed = any(one.counted_in != one.name for one in self.arrays)
         extent = self.combination.extent(None if top == math.inf else (-signed * top, top))
-        density = all(one.kernels and one.value_unit == 1 / volume for one in self.arrays)
+        density = volume > 0 and all(
+            one.kernels and one.value_unit == 1 / volume for one in self.arrays
+        )
         follows = self.about == "these-data" and not by_place
         return Promises(
             expected=facts.get("expected_error"),

@@ -187,6 +187,14 @@ def released_regression(
     )
 
 
+@dataclass(frozen=True)
+class _Column(Axis):
+    """Response or product of columns: no array of a store has its name, so it may be any."""
+
+    def __post_init__(self) -> None:
+        """Check nothing: the metadata's bounds were checked with it."""
+
+
 class ReleasedMoments(ReleasedVector):
     """Moments whose values, to a combination, are the weights of the function solved of them.
 
@@ -209,10 +217,10 @@ class ReleasedMoments(ReleasedVector):
         combination: Combination,
     ) -> None:
         super().__init__(store, name, facts)
-        response = Axis(str(combination.response), combination.low, combination.high)
+        response = _Column(str(combination.response), combination.low, combination.high)
         own = [axis.name for axis in domain.numbers]
         names = product_names(own) if combination.degree == 2 else []
-        products = tuple(Axis(name, -1.0, 1.0) for name in names)
+        products = tuple(_Column(name, -1.0, 1.0) for name in names)
         self._pairs = dict(
             zip(names, itertools.combinations_with_replacement(own, 2), strict=False)
         )

@@ -23,6 +23,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, creat
 
 from dbern.data.storage import (
     MANIFEST,
+    MAX_NAME,
     MOST_METADATA,
     ROOT,
     Place,
@@ -31,7 +32,13 @@ from dbern.data.storage import (
     owner,
     too_large,
 )
-from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError, printable
+from dbern.errors import (
+    EnvironmentRefusedError,
+    IntegrityError,
+    SpecError,
+    printable,
+    unreadable_refused,
+)
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -462,7 +469,7 @@ class Manifest(Facts):
     release_id: Text
     created: Text
     objects: dict[
-        Annotated[str, StringConstraints(max_length=1024), AfterValidator(_object_name)], Entry
+        Annotated[str, StringConstraints(max_length=MAX_NAME), AfterValidator(_object_name)], Entry
     ]
 
     def text(self) -> str:
@@ -525,31 +532,37 @@ class ReleasedStore:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        with failures_told(place, "read"):
+        with unreadable_refused(str(place)):
+            self._read_metadata()
+
+    def _read_metadata(self) -> None:
+        with failures_told(self.place, "read"):
             try:
-                text = place.read(MANIFEST)
+                text = self.place.read(MANIFEST)
             except (FileNotFoundError, NotADirectoryError):
-                raise _not_a_synopsis(place) from None
+                raise _not_a_synopsis(self.place) from None
         self.manifest = text
-        self._manifest = Manifest.parse(text, str(place))
+        self._manifest = Manifest.parse(text, str(self.place))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        self._root = checked(Root, self._metadata(ROOT), str(place), ROOT)
+        self._root = checked(Root, self._metadata(ROOT), str(self.place), ROOT)
         released = self._root.attributes
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):
-                raise damaged(str(place), ROOT, f"attributes.{key}", "is not that of the manifest")
+                raise damaged(
+                    str(self.place), ROOT, f"attributes.{key}", "is not that of the manifest"
+                )
         names = [f"{at}/{name}/{ROOT}" for at, one in lattices(released) for name in _models(one)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
-        self._arrays = _stored_arrays(released, texts, str(place))
+        self._arrays = _stored_arrays(released, texts, str(self.place))
         groups = 2 + 2 * len(list(lattices(released)))  # root, components, and each lattice's
         described = groups + len(names) + sum(len(array.names) for array in self._arrays.values())
         if len(self._manifest.objects) > described + _MAX_UNKNOWN_OBJECTS:
             why = f"names {len(self._manifest.objects)}, and the release has {described}"
-            raise damaged(str(place), MANIFEST, "objects", why)
+            raise damaged(str(self.place), MANIFEST, "objects", why)
         for array in self._arrays.values():
             for name in array.names:
                 if self._entry(name).bytes > array.object_bytes:
-                    raise too_large(str(place), name, array.object_bytes)
+                    raise too_large(str(self.place), name, array.object_bytes)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:

@@ -107,7 +107,11 @@ USAGE = [
     ["release"],
     ["release", "release.toml", "--color"],
     ["query", "out.zarr", "queries.parquet"],
-    ["query", "out.zarr", "queries.parquet", "--out", "a.parquet", "--h", "0"],
+    *(["query", "out.zarr", "queries.parquet", "--out", "a.parquet", "--h", order]
+      for order in ("0", "²", "9" * 5000)),
+    *(["metrics", "--ledger", "sqlite:///ledger.db", "--listen", port]
+      for port in ("²", "9" * 5000)),
+    ["metrics", "--ledger", "sqlite:///ledger.db", "--due", "release.toml:day:" + "9" * 5000],
     ["release", "missing.toml"],
     ["release", "release.toml", "--partition", "2026"],
     ["ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "trips",
@@ -123,12 +127,23 @@ USAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
+@pytest.mark.parametrize("arguments", USAGE, ids=lambda words: " ".join(words)[:80])
 def test_wrong_usage_ends_with_2(project, run, arguments):
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_demo_on_a_full_disk_says_so(run, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dbern.cli.demo._write_trips", full)
+    ran = run("demo", "--folder", "city")
+    assert ran.code == 1
+    assert "city: cannot be written (No space left on device)" in ran.err
+    assert "free some space, then run the same command again" in ran.err
 
 
 def test_a_wrong_amount_names_its_option(project, run):

@@ -448,6 +448,13 @@ def test_points_that_look_like_the_rows():
     np.testing.assert_array_equal(points, asked(rows).sample(20_000, seed=3))
 
 
+def test_no_points_are_drawn_where_noise_hides_all_rows():
+    d = asked(databases(1, 50)["smooth"])
+    d = replace(d, measures=(replace(d.measures[0], values=-np.abs(d.measures[0].values)),))
+    with pytest.raises(SpecError, match="no released number is above 0"):
+        d.sample(3)
+
+
 def test_two_releases_are_compared():
     one = asked(databases(1, 5000)["smooth"], 1)
     two = asked(databases(1, 5000)["uniform"], 2)
@@ -549,6 +556,12 @@ POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
         (lambda d: d.sample(1.5), "at least 1"),
         (lambda d: d.sample(3, seed=-1), "not negative"),
         (lambda d: d.sample(0), "at least 1"),
+        (lambda d: d.sample("3"), "at least 1"),
+        (lambda d: d.sample(np.inf), "at least 1"),
+        (lambda d: d.sample(10**30), "at least 1"),
+        (lambda d: d.sample(10**15), "fit into memory"),
+        (lambda d: d.sample(3, seed=10**30), "not negative"),
+        (lambda d: d.modes("²"), "one number of points"),
         (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
         (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),
         (lambda d: d.mean("x", beta=2), "between 0 and 1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,15 @@ VALUES: dict[str, Any] = {
     "gone": _GONE, "null": None, "true": True, "text": EVIL, "no text": "", "minus": -1,
     "zero": 0, "half": 0.5, "huge": 10**30, "large": 2**62, "tiny": 1e-320, "nan": float("nan"),
     "infinite": float("inf"), "list": [], "object": {}, "nested": _NESTED, "path": "../../x",
+}  # fmt: skip
+
+EXTREMES: dict[str, Any] = {
+    "null": None, "true": True, "minus one": -1, "zero": 0, "two": 2, "1e300": 1e300,
+    "-1e300": -1e300, "1e-300": 1e-300, "1e100": 1e100, "least": 5e-324, "400 digits": 10**400,
+    "text 1e300": "1e300", "text 1e-300": "1e-300", "text 0": "0",
+    "long exponent": "1e-400000000", "no text": "", "long text": "x" * 9000,
+    "4999 digits": "9" * 4999, "half a letter": "\ud800", "nested": _NESTED, "no list": [],
+    "list": [1e300], "object": {},
 }  # fmt: skip
 
 
@@ -60,7 +69,7 @@ def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
     return content
 
 
-def of_metadata(store: Path) -> Iterator[Mutation]:
+def of_metadata(store: Path, values: Mapping[str, Any] = VALUES) -> Iterator[Mutation]:
     """Every key of every kind of metadata with every value, digests made anew."""
     names = sorted(path.relative_to(store).as_posix() for path in store.rglob("zarr.json"))
     kinds = {str(sorted(json.loads((store / name).read_text()))) + name.split("/")[-2]
@@ -68,7 +77,7 @@ def of_metadata(store: Path) -> Iterator[Mutation]:
     for name in kinds.values():
         content = json.loads((store / name).read_text())
         for path in places(content):
-            for label, value in VALUES.items():
+            for label, value in values.items():
 
                 def apply(there: Path, name: str = name, path: Any = path, value: Any = value):
                     text = (there / name).read_text()
@@ -208,5 +217,14 @@ _REPLACED: dict[str, Callable[[Path, Path], object]] = {
 
 def mutations(store: Path) -> list[Mutation]:
     """All of them, in the order of their names."""
-    found = [*of_metadata(store), *of_manifest(store), *of_bytes(store), *of_tree(store)]
-    return sorted(found, key=lambda one: hashlib.sha256(one.name.encode()).digest())
+    return shuffled([*of_metadata(store), *of_manifest(store), *of_bytes(store), *of_tree(store)])
+
+
+def extremes(store: Path) -> list[Mutation]:
+    """Every field of the metadata with every extreme, in the order of their names."""
+    return shuffled(of_metadata(store, EXTREMES))
+
+
+def shuffled(listed: Iterable[Mutation]) -> list[Mutation]:
+    """Sort by a digest, so that any part of them is a sample, the same each time."""
+    return sorted(listed, key=lambda one: hashlib.sha256(one.name.encode()).digest())

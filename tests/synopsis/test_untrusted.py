@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -17,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mutations import EVIL, MANIFEST, bomb, changed, in_shard, mutations, redigest
+from goldens.cases import cases, write
+from mutations import EVIL, MANIFEST, bomb, changed, extremes, in_shard, mutations, redigest
 from projects import Project, Ran, records
 
 import dbern
@@ -135,6 +137,176 @@ def test_a_mutated_store_is_answered_or_refused(stores, ways, tmp_path, run, noi
         assert not obeyed((tmp_path / "report.html").read_text(encoding="utf-8"))
 
 
+# --- extremes of every field ------------------------------------------------------------------
+
+KINDS = (
+    *("auto/pure", "times", "density-groups/binned-laplace", "regression/binned-laplace"),
+    *("bayes/laplace", "bayes-gaussian/laplace", "density-covariance/binned-gaussian"),
+    *("erm-polynomial/spectral-laplace", "logistic-sigmoid/laplace", "ridge-lists/laplace"),
+    *("curves/laplace", "random/pure", "gaps/binned-laplace"),
+)
+FAST_KINDS, OF_KIND, MOST_OF_KIND = 3, 12, 300
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory, client):
+    """Makes a release of a kind, once."""
+    folder = tmp_path_factory.mktemp("kinds")
+    write(folder / "data")
+    listed, made = cases(), {}
+
+    def released(name):
+        if name not in made:
+            project = Project(folder / f"kind-{len(made)}")
+            project.folder.mkdir()
+            for shared in ("data", "curves"):
+                (project.folder / shared).symlink_to(folder / shared)
+            project.grant(**({"random_dp": True} if name.startswith("random") else {}))
+            text = listed[name].toml(str(project.ledger_path), str(project.output))
+            project.spec_path.write_text(text)
+            made[name] = Path(dbern.release(project.spec_path, client=client).url)
+        return made[name]
+
+    return released
+
+
+def answered(store, run, queries, *, report):
+    """Every command that reads a store, and what it printed."""
+    out = store.parent / "answers.parquet"
+    axis = "t" if "t" in queries.column_names else "at" if "at" in queries.column_names else "x"
+    pq.write_table(queries, store.parent / "queries.parquet")
+    commands = [("verify", store), ("show", store), ("show", store, "--json"), ("export", store)]
+    commands += [("ask", store, "--mass", f"{axis}=..5", "--quantile", f"{axis}=.5", "--mean")]
+    for order in ((), ("--h", "auto")):
+        commands += [("query", store, store.parent / "queries.parquet", "--out", out, *order)]
+    commands += [("report", store, "--out", store.parent / "report.html")] if report else []
+    for command in commands:
+        out.unlink(missing_ok=True)
+        with bounded(counted=False):
+            yield command[0], run(*command)
+
+
+def queries_of(store):
+    """One point, as a table with a column for each axis."""
+    axes = json.loads((store / "zarr.json").read_text())["attributes"]["domain"]["axes"]
+    middles = {
+        axis["name"]: axis["values"][0] if "values" in axis else (axis["low"] + axis["high"]) / 2
+        for axis in axes
+    }
+    return pa.table({name: [middle] for name, middle in middles.items()})
+
+
+def extreme_samples():
+    """Some of each kind's extremes: of the first kinds a few are fast."""
+    return [
+        pytest.param(name, part, marks=[] if number < FAST_KINDS and not part else pytest.mark.slow)
+        for number, name in enumerate(KINDS)
+        for part in range(-(-MOST_OF_KIND // OF_KIND))
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")  # of numpy and matplotlib, about numbers that are extreme
+@pytest.mark.parametrize(("name", "part"), extreme_samples())
+def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, name, part):
+    """By the checks at opening: what the net below them catches is told, so that they catch it."""
+    original = kinds(name)
+    queries = queries_of(original)
+    for mutation in extremes(original)[part * OF_KIND : (part + 1) * OF_KIND]:
+        store = shutil.copytree(original, tmp_path / "store.zarr", dirs_exist_ok=True)
+        mutation.apply(store)
+        try:
+            dbern.open(store).band()
+            refused = ""
+        except IntegrityError as error:
+            refused = str(error)
+        assert "fails to be read" not in refused, (mutation.name, refused)
+        commands = [] if refused else answered(store, run, queries, report=part > 0)
+        for command, ran in commands:
+            codes = (0, 2, 5) if command in ("ask", "query", "export") else (0, 5)
+            assert ran.code in codes, (mutation.name, command, ran)
+            assert "fails to be read" not in ran.err, (mutation.name, command, ran)
+        shutil.rmtree(store)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "reason"),
+    [
+        ("auto/pure", ("target", "chosen_of"), 5, "chosen_of"),
+        ("auto/pure", ("target", "chosen_of"), [[1.0]], "chosen_of: needs the bandwidth"),
+        ("auto/pure", ("target", "chosen_of"), [["a"]], "chosen_of"),
+        ("auto/pure", ("components", 0, "noise", "law", "kind"), [[]], "kind is none of"),
+        ("auto/pure", ("components", 0, "noise", "scale"), 1e300, "scale"),
+        ("auto/pure", ("certificate", "total"), 1e300, "certificate.total: .* equal to 1e.150"),
+        (
+            "auto/pure",
+            ("certificate", "beta"),
+            5e-324,
+            "certificate.beta: .* equal to 0.00000000001",
+        ),
+        ("auto/pure", ("unit",), "0", "unit"),
+        ("auto/pure", ("components", 0, "value_unit"), 1e100, "noise: granularity is not that of"),
+        ("auto/pure", ("components", 0, "noise", "scale"), 1.0, "noise: scale is not that of law"),
+        ("auto/pure", ("components", 0, "noise", "law", "granularity_exponent"), 900, "exponent"),
+        ("ridge-lists/laplace", ("combine", "high"), -1.0, "low must be below high"),
+        ("auto/pure", ("rho",), "1e-320", "rho: .*at least 1e-150"),
+        ("bayes/laplace", ("combine", "peaks"), [1e300, 1e300], "peaks"),
+        ("bayes/laplace", ("combine", "peaks"), [1e100, 1e100], "peaks: their product"),
+        ("bayes-gaussian/laplace", ("combine", "floors"), [1e300, 1e300], "floors"),
+        ("regression/binned-laplace", ("combine", "low"), -1e300, "low"),
+    ],
+)
+def test_fields_are_of_their_type_and_range(kinds, tmp_path, run, name, path, value, reason):
+    """Before, commands ended with 1 and asked to report it."""
+    store = shutil.copytree(kinds(name), tmp_path / "store.zarr")
+    if reason.startswith("chosen_of: needs"):
+        target = json.loads((store / "zarr.json").read_text())["attributes"]["target"]
+        path, value = ("target",), {"kind": target["kind"], "n": target["n"], "chosen_of": value}
+    attributes(store, path, value)
+    with pytest.raises(IntegrityError, match=f"zarr.json is damaged: .*{reason}"):
+        dbern.open(store)
+    assert {ran.code for _, ran in answered(store, run, queries_of(kinds(name)), report=True)} == {
+        5
+    }
+
+
+def test_lattices_of_a_volume_that_floats_do_not_divide_by_are_refused(copied):
+    for axis in (0, 1):
+        attributes(copied, ("domain", "axes", axis, "low"), 0.0)
+        attributes(copied, ("domain", "axes", axis, "high"), 1e-90)
+    with pytest.raises(IntegrityError, match="domain: its volume is too small or too large"):
+        dbern.open(copied)
+
+
+# --- the net below the checks -----------------------------------------------------------------
+
+
+def test_a_store_that_makes_its_reader_fail_is_refused_with_the_line(copied, run, monkeypatch):
+    def failing(*_, **__):
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr("dbern.combination.Combination.meaning", failing)
+    ran = run("show", copied)
+    assert ran.code == 5
+    assert re.search(r"fails to be read .*\(ZeroDivisionError in \w+\.py, line \d+\)", ran.err)
+    assert "please report this as a fault of dbern" in ran.err
+    assert "secret" not in ran.err
+    monkeypatch.setattr("dbern.synopsis.store._stored_arrays", failing)
+    with pytest.raises(IntegrityError, match="fails to be read") as refused:
+        dbern.open(copied)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("fault", [AssertionError, AttributeError, NameError, OSError])
+def test_what_no_content_raises_is_still_a_fault_of_ours(copied, run, monkeypatch, fault):
+    def failing(*_, **__):
+        raise fault
+
+    monkeypatch.setattr("dbern.combination.Combination.meaning", failing)
+    ran = run("show", copied)
+    assert ran.code == 1
+    assert "internal error" in ran.err
+
+
 # --- names and files --------------------------------------------------------------------------
 
 
@@ -180,6 +352,44 @@ def test_objects_that_are_not_files_are_refused(copied):
             dbern.open(copied).verify()
         (copied / "added").unlink()
     assert dbern.open(copied).verify() == 9
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 40])
+def test_folders_in_folders_are_refused(copied, run, tmp_path, monkeypatch, name):
+    """Before, those of short names ended the command by Python's own depth, with 1."""
+    with nested(copied, tmp_path, name):
+        deep_folders_are_refused(copied, run, tmp_path, monkeypatch)
+
+
+@contextmanager
+def nested(store, folder, name):
+    """Put 1300 folders in folders into a store; from inside out, as no path may be that long."""
+    deep, outer = folder / "deep", folder / "outer"
+    deep.mkdir()
+    for _ in range(1300):
+        outer.mkdir()
+        deep.rename(outer / name)
+        outer.rename(deep)
+    deep.rename(store / "deep")
+    deep = store / "deep"
+    try:
+        yield
+    finally:  # or pytest's own removal would end by its depth
+        while (deep / name).exists():
+            (deep / name).rename(outer)
+            deep.rmdir()
+            outer.rename(deep)
+
+
+def deep_folders_are_refused(copied, run, tmp_path, monkeypatch):
+    private = tmp_path / "key.pem"
+    private.touch()
+    for command in (("verify", copied), ("show", copied)):
+        ran = run(*command)
+        assert ran.code == 5, ran
+        assert "is a folder deeper than any of a release" in ran.err
+    monkeypatch.setattr("dbern.synopsis.signatures.private_key_of", lambda *_: None)
+    assert run("sign", copied, "--key", private).code == 5
 
 
 # --- sizes ------------------------------------------------------------------------------------
@@ -330,7 +540,7 @@ def test_a_manifest_of_another_release_is_refused(copied):
     "path", [("name",), ("unit",), ("target", "kind"), ("target", "kernel"), ("created",)]
 )
 def test_a_terminal_obeys_no_metadata(copied, run, path):
-    attributes(copied, path, EVIL)
+    attributes(copied, path, f"{EVIL} (at most 2 rows)" if path == ("unit",) else EVIL)
     if path == ("created",):
         manifest = json.loads((copied / MANIFEST).read_text())
         (copied / MANIFEST).write_text(json.dumps(manifest | {"created": EVIL}))

@@ -15,7 +15,7 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
-from dbern.synopsis.points import as_numbers, confidence
+from dbern.synopsis.points import as_numbers, confidence, per_axis
 from dbern.synopsis.questions.asking import (
     Account,
     Answer,
@@ -33,7 +33,10 @@ from dbern.synopsis.questions.moments import Moments
 from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
 from dbern.synopsis.questions.responses import Responses
 from dbern.synopsis.questions.splines import AxisSplines
+from dbern.system import memory_limit
 from dbern.types import FloatArray
+
+_BYTES_OF_DRAW = 24  # of each uniform number that a point is made of, with what computes it
 
 
 def distribution_of(
@@ -332,12 +335,20 @@ class Distribution(Moments, Responses):
         Raises
         ------
         SpecError
-            For a count that is not above 0.
+            For a count that is not above 0, or needs more memory than this process may use; where
+            no released number is above 0.
         """
-        if not 1 <= n == int(n) or not 0 <= seed == int(seed):
+        counts = per_axis([n, seed], 2, 0, 2**63)
+        if counts is None or counts[0] < 1:
             raise SpecError(
-                f"n = {n}: write how many points to draw, at least 1; the seed is not negative"
+                "sample: n and seed are integers. Write how many points to draw, at least 1, and "
+                "a seed that is not negative"
             )
+        n, seed = counts
+        degree = max(splines.degree for splines in self.measures[0].splines)
+        largest = memory_limit() // (_BYTES_OF_DRAW * (degree + self.domain.dimensions + 4))
+        if n > largest:
+            raise SpecError(f"sample: n = {largest} and less fit into memory. Draw several parts")
         unit = sampled(self.measures[0], n, seed)
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]

@@ -519,6 +519,11 @@ def sampled(measure: Measure, count: int, seed: int) -> FloatArray:
     """Draw places (count, l) of the unit cube; see `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
     shares = np.cumsum(np.maximum(measure.values, 0.0).ravel())
+    if not shares[-1] > 0:
+        raise SpecError(
+            "sample: no released number is above 0, so the noise hides all rows. Ask for counts, "
+            "whose intervals say how many there can be"
+        )
     picked = np.searchsorted(shares, uniform(stream, count) * shares[-1], side="right")
     found = []
     for splines, index in zip(

@@ -131,14 +131,12 @@ def compare_answers(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
         outs = [Path(folder) / f"{name}.npz" for name in ("old", "new")]
         trees = (options.old, options.new)
-        for _ in threads.map(lambda pair: record_tree(pair[0], arguments, pair[1]), zip(
-            trees, outs, strict=True)):  # fmt: skip
-            pass
+        list(threads.map(record_tree, trees, (arguments, arguments), outs))
         comparisons = answers.compare(*map(answers.load, outs))
     print(answers.report(comparisons))
     differing = sum(not comparison.equal for comparison in comparisons)
-    print(f"{differing} of {len(comparisons)} questions differ" if differing else
-          f"equal: {len(comparisons)} questions")  # fmt: skip
+    summary = f"{differing} of {len(comparisons)} questions differ"
+    print(summary if differing else f"equal: {len(comparisons)} questions")
     if options.wider is None:
         return 1 if differing else 0
     shortfalls = list(answers.shortfalls(comparisons, options.keys, options.wider))

@@ -561,7 +561,6 @@ POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
         (lambda d: d.sample(10**30), "at least 1"),
         (lambda d: d.sample(10**15), "fit into memory"),
         (lambda d: d.sample(3, seed=10**30), "not negative"),
-        (lambda d: d.modes("²"), "one number of points"),
         (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
         (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),
         (lambda d: d.mean("x", beta=2), "between 0 and 1"),
@@ -593,7 +592,8 @@ def test_dates_are_asked_as_dates():
     share = d.mass({"x": (None, "2026-02-01")})
     assert share.low <= (days <= 20485).mean() <= share.high
     medians = d.quantile([0.5])
-    assert re.search(r"\n0\.5 +2026-01-\d\d +2026-01-\d\d +2026", str(medians))
+    moment = r"2026-01-\d\dT\d\d:\d\dZ"
+    assert re.search(rf"\n0\.5 +{moment} +{moment} +{moment} +0\.\d+ days", str(medians))
     assert medians.value.attrs["units"].startswith("days since 1970")
     assert float(medians.low[0]) <= np.median(days) <= float(medians.high[0])
 

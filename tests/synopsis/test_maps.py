@@ -178,7 +178,8 @@ def test_what_leaves_is_the_same_after_a_file(land, sides, days, tmp_path):
     for name, one in leaving.items():
         one.to_netcdf(tmp_path / f"{name}.nc", engine="scipy")
         one.to_zarr(tmp_path / f"{name}.zarr", consolidated=False)
-        how = {"decode_coords": "all", "decode_times": False}
+        dates = xarray.coders.CFDatetimeCoder(time_unit="us") if "when" in one.coords else False
+        how = {"decode_coords": "all", "decode_times": dates}
         for back in (
             xarray.open_dataset(tmp_path / f"{name}.nc", engine="scipy", **how),
             xarray.open_zarr(tmp_path / f"{name}.zarr", consolidated=False, **how),

@@ -161,7 +161,10 @@ def kinds(tmp_path_factory, client):
             project.folder.mkdir()
             for shared in ("data", "curves"):
                 (project.folder / shared).symlink_to(folder / shared)
-            project.grant(**({"random_dp": True} if name.startswith("random") else {}))
+            random_dp = {"random_dp": True} if name.startswith("random") else {}
+            project.grant(**random_dp)
+            with project.ledger() as ledger:
+                ledger.grant("trips", dbern.Budget.parse("1", "1e-3"), **random_dp)
             text = listed[name].toml(str(project.ledger_path), str(project.output))
             project.spec_path.write_text(text)
             made[name] = Path(dbern.release(project.spec_path, client=client).url)

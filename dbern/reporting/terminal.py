@@ -66,7 +66,7 @@ def _curve(picture: Picture, panel: Panel) -> Iterator[str]:
     (axis,) = picture.axes
     rows = _CURVE_ROWS if len(picture.panels) == 1 else _SMALL_ROWS
     low, high = picture.low, picture.high
-    high = high if high > low else low + 1
+    high = high if high > low else low + max(1.0, abs(low))
     dots = 4 * rows
 
     def height(values: FloatArray) -> FloatArray:  # in dots from the top

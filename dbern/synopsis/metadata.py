@@ -303,6 +303,11 @@ class _CertificateFacts(Facts):
     lower_bound: _NotNegative
     lower_bound_kind: Text = ABSENT
 
+    @model_validator(mode="after")
+    def _is_one(self) -> _CertificateFacts:
+        require(self.total == 0 or self.total >= MIN_NUMBER, "total: is too small to divide by")
+        return self
+
 
 def _law(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a known law; others are left out."""

@@ -157,7 +157,7 @@ def kinds(tmp_path_factory, client):
 
     def released(name):
         if name not in made:
-            project = Project(folder / f"kind-{len(made)}")
+            project = Project(folder / name.replace("/", "-"))
             project.folder.mkdir()
             for shared in ("data", "curves"):
                 (project.folder / shared).symlink_to(folder / shared)
@@ -247,6 +247,7 @@ def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, n
             "certificate.beta: .* equal to 0.00000000001",
         ),
         ("auto/pure", ("unit",), "0", "unit"),
+        ("auto/pure", ("certificate", "total"), 5e-324, "total: is too small to divide by"),
         ("auto/pure", ("components", 0, "value_unit"), 1e100, "noise: granularity is not that of"),
         ("auto/pure", ("components", 0, "noise", "scale"), 1.0, "noise: scale is not that of law"),
         ("auto/pure", ("components", 0, "noise", "law", "granularity_exponent"), 900, "exponent"),

@@ -46,6 +46,14 @@ def test_every_date_that_a_spec_may_have_is_drawn():
         assert "4001" in said
 
 
+@pytest.mark.parametrize("value", [0.0, -3.0, 5e19, 5e99])
+def test_a_flat_curve_of_any_size_is_drawn(value):
+    """Before, from 2^53 on one more was no other number, and `show` divided by zero."""
+    panel = Panel("", np.full(120, value))
+    lines = list(_curve(Picture("curve", (Axis("x", 0.0, 1.0),), (panel,)), panel))
+    assert "⣀" in lines[-2]
+
+
 def test_what_was_chosen_from_is_told_in_few_words():
     target = {"kind": "kernel-density", "n": 9, "bandwidth": [1 / 3], "chosen_of": [[1 / 3], [4.0]]}
     told = parameters_of(target)

@@ -357,6 +357,20 @@ def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
     assert str(drowned).startswith("minutes: R2 not resolved from the noise\n")
 
 
+@pytest.mark.parametrize("name", ["value", "price/kg"])
+def test_a_response_may_have_a_name_that_no_axis_can_have(project, client, name):
+    """Before, it was released and charged, and nothing could be asked of it."""
+    columns = table()
+    project.write({"x": columns["x"], "y": columns["y"], name: columns["minutes"]})
+    project.grant()
+    response = {"column": name, "bounds": [0.0, 60.0]}
+    made = spec(project, {**TARGET, "method": "moments"}, data__response=response)
+    synopsis = dbern.release(made, client=client).synopsis
+    assert np.isfinite(synopsis(np.array([[5.0, 0.0]]))).all()
+    assert set(synopsis.regression().coefficients) == {"x", "y"}
+    assert set(synopsis.regression("x", [name]).coefficients) == {name}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["objective", "weights"])
 def test_a_released_linear_function_is_a_regression_without_intervals(project, client, method):

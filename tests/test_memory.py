@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from dbern.bernstein.basis import iterate
 from dbern.cluster import connection as workers
 from dbern.data import parquet as records
 from dbern.data.parquet import BATCH_ROWS, FileFacts, reading_bytes
+from dbern.erm.risk import BLOCK, sum_by_pairs
 from dbern.errors import EnvironmentRefusedError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import Cost
@@ -69,6 +73,22 @@ def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
         assert peak < planned
         peaks.append(peak)
     assert peaks[1] < peaks[0] + (24 << 20)  # and 160 MB of columns more
+
+
+def test_a_sum_over_blocks_leaves_nothing_to_the_collector_of_cycles():
+    features = np.ones((5 * BLOCK, 1))
+    alive = weakref.ref(features)
+    gc.disable()
+    try:
+        assert sum_by_pairs(partial(_column_sums, features), len(features)).tolist() == [5 * BLOCK]
+        del features
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def _column_sums(features, block: slice):
+    return features[block].sum(axis=0)
 
 
 @pytest.mark.slow

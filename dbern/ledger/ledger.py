@@ -416,7 +416,7 @@ class BudgetLedger:
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
             if found is not None:
-                accounts.compared(found, request).require_same(self.url)
+                accounts.require_same(found, request, self.url)
             if found is None or found.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
             at = tables.now()  # one time decides in which period it is paid and in which it counts
@@ -450,7 +450,7 @@ class BudgetLedger:
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
             if found is not None:
-                accounts.compared(found, request).require_same(self.url)
+                accounts.require_same(found, request, self.url)
                 return found
             restore.require_reconciled(connection, self._backend)
             at = tables.now()

@@ -269,7 +269,7 @@ class BudgetLedger:
         self.id = ledger_id
 
     @classmethod
-    def create(cls, url: str, *, busy_timeout: float = 30.0) -> bool:
+    def create(cls, url: str) -> bool:
         """Make a ledger; False when there is one already, which is left as it is.
 
         Raises
@@ -279,7 +279,7 @@ class BudgetLedger:
         EnvironmentRefusedError
             When the file cannot be made, or holds something else.
         """
-        backend = backend_of(url, busy_timeout=busy_timeout)
+        backend = backend_of(url)
         try:
             created = backend.create()
             if created:

@@ -110,14 +110,13 @@ def test_the_attributes_say_who_paid(project, run):
         assert (shown["dataset"], shown["ledger_id"]) == ("trips", ledger.id)
 
 
-def without(store, *keys):
-    """As an older version wrote it."""
+def without(store, key):
+    """Leave an attribute of the root out, with digests that are right."""
     from dbern.synopsis.store import Manifest, digest
 
     root = store / "zarr.json"
     content = json.loads(root.read_text())
-    for key in keys:
-        del content["attributes"][key]
+    del content["attributes"][key]
     root.write_text(json.dumps(content))
     path = store / "manifest.json"
     manifest = Manifest.parse(path.read_bytes(), str(store))
@@ -125,13 +124,20 @@ def without(store, *keys):
     path.write_text(manifest.model_copy(update={"objects": objects}).text())
 
 
-def test_an_older_synopsis_is_charged_to_the_dataset_that_is_named(restored, run):
-    without(restored.output, "dataset", "ledger_id")
+@pytest.mark.parametrize("key", ["dataset", "ledger_id"])
+def test_a_synopsis_that_does_not_say_who_paid_reconciles_nothing(restored, run, key):
+    without(restored.output, key)
     ran = run("ledger", "reconcile", *URL, ".")
-    assert (ran.code, "--dataset NAME" in ran.err) == (2, True)
+    assert (ran.code, "or whose budget paid for it" in ran.err) == (5, True)
     assert account(run)["spent"] == "epsilon 0"
-    assert run("ledger", "reconcile", *URL, ".", "--dataset", "trips").code == 0
-    assert account(run)["spent"] == "epsilon 1"
+
+
+def test_the_dataset_that_is_named_pays_whatever_a_synopsis_says(restored, run):
+    assert run("ledger", "grant", *URL, "--dataset", "riders", "--epsilon", "2").code == 0
+    assert run("ledger", "reconcile", *URL, ".", "--dataset", "riders").code == 0
+    accounts = run("ledger", "status", *URL, "--json").json["datasets"]
+    spent = {account["dataset"]: account["spent"] for account in accounts}
+    assert spent == {"riders": "epsilon 1", "trips": "epsilon 0"}
 
 
 def test_a_damaged_synopsis_reconciles_nothing(restored, run):

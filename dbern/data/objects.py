@@ -111,7 +111,7 @@ def _content(file: str, variable: str) -> str:
 
 # --- Objects in S3: the one owner of obstore and of Arrow's S3 client
 
-_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/(.+)")
+_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]*/.+")
 _MAGIC = re.compile(r"[*\[]")
 _TIMEOUT_SECONDS = 30
 _RETRIES, _RETRY_SECONDS = 5, 60
@@ -368,10 +368,8 @@ def _probe() -> str:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    found = _URL.fullmatch(check_url(url, "URL"))
-    if found is None:
-        raise SpecError("URL: is no URL of a bucket and a name. Write s3://bucket/name.")
-    return found[1], found[2]
+    bucket, _, key = check_url(url, "URL").removeprefix("s3://").partition("/")
+    return bucket, key
 
 
 @lru_cache(maxsize=32)

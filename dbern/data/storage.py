@@ -450,9 +450,7 @@ def owner(place: Place) -> str | None:
     try:
         root = json.loads(place.read(ROOT))
         found = root["attributes"]["release_id"]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
 

@@ -6,8 +6,8 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -250,94 +250,65 @@ _LONGEST_TEXT = 200
 _MOST_CHANGES = 8
 
 
-@dataclass(frozen=True)
-class Change:
-    """One difference: the dotted key and both values as text.
-
-    Examples
-    --------
-    >>> print(Change("mechanism.k", "20", "30"))
-    mechanism.k was 20, is 30
-    """
-
-    key: str
-    was: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.key} was {self.was}, is {self.now}"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A request beside the release of the same name."""
-
-    reservation: Reservation
-    identity: tuple[Change, ...]
-    inputs: tuple[Change, ...]
-
-    def require_same(self, url: str) -> None:
-        """Require that the request is the release of its name, and may go on."""
-        title, state = self.reservation.title, self.reservation.state
-        if state is State.ABANDONED:
-            raise SpecError(
-                f"{title}: was abandoned, and its charge stands. Choose a new release name."
-            )
-        if self.identity and not self.reservation.identity:
-            raise SpecError(
-                f"{title}: was published at {self.reservation.output} before the ledger was "
-                "restored, and its spec is lost, so none can be compared with it. Use what is "
-                "published, or choose a new release name, which spends again."
-            )
-        if self.identity:
-            found = _first([str(change) for change in self.identity])
-            raise SpecError(
-                f"{title}: is another release ({found}). Undo the change, or choose a new release "
-                "name, which spends again."
-            )
-        if self.inputs and state in PENDING:
-            self._refuse_inputs(url)
-
-    def _refuse_inputs(self, url: str) -> None:
-        what = f"{self.reservation.title}: its input changed"
-        # The keys alone: a file's compressed size depends on its records.
-        keys = _first([change.key for change in self.inputs])
-        abandon = self.reservation.abandon_command(url)
-        if self.reservation.state is State.RESERVED:
-            raise SpecError(
-                f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
-                f"refund the charge ({abandon}) and run the same command again."
-            )
-        raise IntegrityError(
-            f"{what} after reading began ({keys}). Restore the input, or give the release up "
-            f"(its charge stands): {abandon}"
-        )
-
-
-def compared(reservation: Reservation, request: Request) -> Comparison:
-    """Set a request beside the stored release.
+def require_same(reservation: Reservation, request: Request, url: str) -> None:
+    """Require that a request is the release that holds its name, and may go on.
 
     The charge is part of the identity even where the spec's part of it left epsilon out.
     """
-    identity = changes(reservation.identity, request.identity)
-    charge = changes(_charge(reservation.charge), _charge(request.charge))
-    return Comparison(
-        reservation, tuple(identity or charge), tuple(changes(reservation.inputs, request.inputs))
+    title = reservation.title
+    if reservation.state is State.ABANDONED:
+        raise SpecError(
+            f"{title}: was abandoned, and its charge stands. Choose a new release name."
+        )
+    changed = changes(reservation.identity, request.identity)
+    changed = changed or changes(_charge(reservation.charge), _charge(request.charge))
+    if changed and not reservation.identity:
+        raise SpecError(
+            f"{title}: was published at {reservation.output} before the ledger was "
+            "restored, and its spec is lost, so none can be compared with it. Use what is "
+            "published, or choose a new release name, which spends again."
+        )
+    if changed:
+        shown = _first([f"{key} {change}" for key, change in changed.items()])
+        raise SpecError(
+            f"{title}: is another release ({shown}). Undo the change, or choose a new release "
+            "name, which spends again."
+        )
+    if reservation.state in PENDING:
+        _require_same_inputs(reservation, request, url)
+
+
+def _require_same_inputs(reservation: Reservation, request: Request, url: str) -> None:
+    changed = changes(reservation.inputs, request.inputs)
+    if not changed:
+        return
+    what = f"{reservation.title}: its input changed"
+    keys = _first(list(changed))  # alone: a file's compressed size depends on its records
+    abandon = reservation.abandon_command(url)
+    if reservation.state is State.RESERVED:
+        raise SpecError(
+            f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
+            f"refund the charge ({abandon}) and run the same command again."
+        )
+    raise IntegrityError(
+        f"{what} after reading began ({keys}). Restore the input, or give the release up "
+        f"(its charge stands): {abandon}"
     )
 
 
-def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
-    """Return every difference between two JSON objects, order of keys included.
+def changes(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, str]:
+    """Return what differs between two JSON objects by its dotted key, order of keys included.
 
     Examples
     --------
     >>> was = {"bounds": {"x": [0, 1], "y": [0, 1]}}
-    >>> [str(change) for change in changes(was, {"bounds": {"x": [0, 2], "y": [0, 1]}})]
-    ['bounds.x was [0, 1], is [0, 2]']
-    >>> [str(change) for change in changes(was, {"bounds": {"y": [0, 1], "x": [0, 1]}})]
-    ['bounds was in the order x, y, is in the order y, x']
+    >>> changes(was, {"bounds": {"x": [0, 2], "y": [0, 1]}})
+    {'bounds.x': 'was [0, 1], is [0, 2]'}
+    >>> changes(was, {"bounds": {"y": [0, 1], "x": [0, 1]}})
+    {'bounds': 'was in the order x, y, is in the order y, x'}
     """
-    return _differences(json.loads(rows.json_text(was)), json.loads(rows.json_text(now)), "")
+    before, after = json.loads(rows.json_text(was)), json.loads(rows.json_text(now))
+    return dict(_differences(before, after, ""))
 
 
 def _first(parts: Sequence[str]) -> str:
@@ -351,38 +322,35 @@ def _charge(budget: Budget) -> dict[str, object]:
     return {"budget": parts}
 
 
-def _differences(was: Any, now: Any, key: str) -> list[Change]:
+def _differences(was: Any, now: Any, key: str) -> Iterator[tuple[str, str]]:
     before, after = _children(was), _children(now)
     if before is None or after is None or type(was) is not type(now):
-        return [] if _same(was, now) else [Change(key or "it", _text(was), _text(now))]
-    found = [
-        change
-        for name in {**before, **after}
-        for change in _differences(
-            before.get(name, _ABSENT), after.get(name, _ABSENT), f"{key}.{name}" if key else name
-        )
-    ]
-    if not found and list(before) != list(after):
-        found.append(Change(key or "it", _order(before), _order(after)))
-    return found
+        if not _same(was, now):
+            yield key, f"was {_text(was)}, is {_text(now)}"
+        return
+    same = True
+    for name in {**before, **after}:
+        inner = f"{key}.{name}" if key else name
+        for difference in _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner):
+            same = False
+            yield difference
+    if same and list(before) != list(after):
+        yield key or "it", f"was {_order(before)}, is {_order(after)}"
 
 
 def _children(value: Any) -> dict[str, Any] | None:
-    """Return a mapping's entries; a list's too where each item names itself, as files do."""
+    """Return a mapping's entries; of a list of files each by its path."""
     match value:
         case dict():
             return value
         case [_, *_]:
-            named = {name: item for item in value if (name := _own_name(item)) is not None}
-            return named if len(named) == len(value) else None
+            files = {file["path"]: file for file in value if _is_file(file)}
+            return files if len(files) == len(value) else None
     return None
 
 
-def _own_name(item: Any) -> str | None:
-    match item:
-        case {"path": str(name)} | [str(name), *_]:
-            return name
-    return None
+def _is_file(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("path"), str)
 
 
 def _same(was: Any, now: Any) -> bool:

@@ -31,7 +31,7 @@ from dbern.ledger.secrets import (
     sweep_staging,
 )
 from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
+from dbern.ledger.tables import ledger_id_of, version_of
 from dbern.ledger.values import (
     BASIC,
     LIVE,
@@ -226,24 +226,11 @@ def _check_installed(backend: Backend, busy_timeout: float) -> str:
     if version is None:
         command = shlex.join(["dbern", "ledger", "init", "--ledger", backend.url])
         raise EnvironmentRefusedError(f"ledger: no ledger is at {backend.url}. Make one: {command}")
-    if version != VERSION:  # looking, too, needs the columns of this version
+    if version != tables.VERSION:  # looking, too, needs the columns of this version
         with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
-            named = "ledger_id" in facts_of(connection)  # then its mark is what it should be
-            if migrate(connection) and not named:
-                mark = backend.high_water_mark("")
-                before = None if mark is None else mark.owner()
-                if before:  # it was of this version once, and put back to before that
-                    set_facts(connection, ledger_id=before, reconciled="0")
-                # Before this is durable: a ledger of this version without its mark is a copy.
-                _start_mark(backend, ledger_id_of(connection))
+            tables.migrate(connection)
     with backend.read() as connection:
         return ledger_id_of(connection)
-
-
-def _start_mark(backend: Backend, ledger_id: str) -> None:
-    mark = backend.high_water_mark(ledger_id)
-    if mark is not None:
-        mark.advance(Point(1, 0))
 
 
 # --- The ledger itself
@@ -282,7 +269,7 @@ class BudgetLedger:
         self.id = ledger_id
 
     @classmethod
-    def create(cls, url: str, *, busy_timeout: float = 30.0) -> bool:
+    def create(cls, url: str) -> bool:
         """Make a ledger; False when there is one already, which is left as it is.
 
         Raises
@@ -292,12 +279,14 @@ class BudgetLedger:
         EnvironmentRefusedError
             When the file cannot be made, or holds something else.
         """
-        backend = backend_of(url, busy_timeout=busy_timeout)
+        backend = backend_of(url)
         try:
             created = backend.create()
             if created:
                 with backend.read() as connection:
-                    _start_mark(backend, ledger_id_of(connection))
+                    mark = backend.high_water_mark(ledger_id_of(connection))
+                if mark is not None:
+                    mark.advance(Point(1, 0))
             return created
         finally:
             backend.close()
@@ -427,7 +416,7 @@ class BudgetLedger:
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
             if found is not None:
-                accounts.compared(found, request).require_same(self.url)
+                accounts.require_same(found, request, self.url)
             if found is None or found.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
             at = tables.now()  # one time decides in which period it is paid and in which it counts
@@ -461,7 +450,7 @@ class BudgetLedger:
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
             if found is not None:
-                accounts.compared(found, request).require_same(self.url)
+                accounts.require_same(found, request, self.url)
                 return found
             restore.require_reconciled(connection, self._backend)
             at = tables.now()
@@ -504,8 +493,6 @@ class BudgetLedger:
         ------
         BudgetError
             When a release's dataset was never granted here, or on other terms.
-        SpecError
-            When a release does not say whose budget paid for it.
         IntegrityError
             When a release's guarantee is not the one that the ledger charged; nothing changed.
         """

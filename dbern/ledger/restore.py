@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from dbern.errors import BudgetError, IntegrityError, SpecError
+from dbern.errors import BudgetError, IntegrityError
 from dbern.ledger import tables
 from dbern.ledger.accounts import dataset_terms
 from dbern.ledger.postgres import PostgresBackend
@@ -145,7 +145,7 @@ def reconcile(connection: Connection, ledger: Known, published: Sequence[Publish
     foreign: list[Published] = []
     for one in sorted(published, key=lambda one: (one.manifest_digest is None, one.created)):
         found = tables.identified(connection, one.release_id)
-        if found is None and one.ledger_id not in (None, ledger.ledger_id):
+        if found is None and one.ledger_id != ledger.ledger_id:
             foreign.append(one)
         elif found is None or found.state is State.REFUNDED:
             charged.append(_charge(connection, ledger, found, one))
@@ -161,11 +161,6 @@ def _charge(
     if found is not None:
         _require_same(found, one)
     dataset = one.dataset if found is None else found.dataset
-    if dataset is None:
-        raise SpecError(
-            f"{one.output}: does not say whose budget paid for it, because an older version wrote "
-            f"it. {_BY_ITSELF}, then the others."
-        )
     one = replace(one, dataset=dataset, rho=rho_of_charge(one.charge, one.rho))
     _require_terms(connection, ledger, one, dataset)
     state = _state(one)
@@ -234,5 +229,4 @@ def _log(connection: Connection, one: Published, found: Reservation | None) -> N
         "was": "unknown" if found is None else found.state.value,
         "output": one.output,
     }
-    dataset = one.dataset or ""
-    tables.add_audit(connection, "reconciled", dataset, one.name, one.release_id, detail)
+    tables.add_audit(connection, "reconciled", one.dataset, one.name, one.release_id, detail)

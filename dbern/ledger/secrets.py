@@ -558,7 +558,7 @@ class _Noted:
     """The latest point, and the database file that it was noted for."""
 
     point: Point
-    inode: int | None  # None in PostgreSQL, and in marks made before files were noted
+    inode: int | None  # None in PostgreSQL
 
 
 class HighWaterMark:
@@ -615,10 +615,8 @@ class HighWaterMark:
     def of_another_file(self) -> bool:
         """Return whether it was noted for another database file than lies beside it now."""
         noted = self._noted()
-        if noted is None or noted.inode is None:
-            return False
         try:
-            return noted.inode != self._inode()
+            return noted is not None and noted.inode != self._inode()
         except OSError as error:
             raise self._refused(error) from error
 

@@ -49,21 +49,8 @@ from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 VERSION = "4"
 
-_MIGRATIONS = {
-    "1": (
-        "ALTER TABLE datasets ADD COLUMN period VARCHAR",
-        "ALTER TABLE releases ADD COLUMN rho VARCHAR",
-    ),
-    "2": (
-        "INSERT INTO meta VALUES ('ledger_id', lower(hex(randomblob(16)))), ('epoch', '1'), "
-        "('reconciled', '1'), ('home', '')",
-    ),
-    "3": (
-        "ALTER TABLE datasets ADD COLUMN random_dp VARCHAR",
-        "ALTER TABLE releases ADD COLUMN gamma VARCHAR",
-    ),
-}
-"""What takes a ledger of an older version to the next one; before 3 only SQLite has some."""
+_MIGRATIONS: dict[str, tuple[str, ...]] = {}
+"""Statements that take a ledger of a version to the next one; no earlier one was ever published."""
 
 metadata = MetaData()
 
@@ -188,15 +175,12 @@ def set_facts(connection: Connection, **facts: str) -> None:
         connection.execute(meta.update().where(meta.c.key == key).values(value=value))
 
 
-def migrate(connection: Connection) -> bool:
-    """Bring an older ledger to this version, inside the caller's transaction; False if it is."""
-    if version_of(connection) in (None, VERSION):
-        return False
+def migrate(connection: Connection) -> None:
+    """Bring an older ledger to this version, inside the caller's transaction."""
     while (version := version_of(connection)) not in (None, VERSION):
         for statement in _MIGRATIONS[str(version)]:
             connection.exec_driver_sql(statement)
         set_facts(connection, schema=str(int(str(version)) + 1))
-    return True
 
 
 # --- The ledger's statements

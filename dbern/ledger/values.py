@@ -324,7 +324,6 @@ class AuditLine:
 class Published:
     """A synopsis as it was found, with the guarantee that it states.
 
-    `dataset` and `ledger_id` are None where an older version did not write them;
     `manifest_digest` is None where there is no manifest: coefficients may be there all the same.
     """
 
@@ -336,8 +335,8 @@ class Published:
     unit: str
     created: str
     output: str
-    dataset: str | None
-    ledger_id: str | None
+    dataset: str
+    ledger_id: str
     manifest_digest: str | None
     gamma: Fraction | None = None
 

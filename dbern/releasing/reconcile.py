@@ -50,9 +50,10 @@ def reconcile(
     Raises
     ------
     SpecError
-        When a place cannot be searched, or nothing says whose budget paid for a synopsis.
+        When a place cannot be searched.
     IntegrityError
-        When a synopsis is damaged; bring it back from a copy.
+        When a synopsis is damaged, or does not say what it cost and whose budget paid; bring it
+        back from a copy.
     BudgetError
         When a release cannot be charged to its dataset.
     """
@@ -138,12 +139,13 @@ def _published(store: str, dataset: str | None) -> Published:
             unit=facts["unit"],
             created=facts["created"],
             output=store,
-            dataset=dataset or facts.get("dataset"),
-            ledger_id=facts.get("ledger_id"),
+            dataset=dataset or facts["dataset"],
+            ledger_id=facts["ledger_id"],
             manifest_digest=None if whole is None else digest(whole.manifest).sha256,
             gamma=exact(random_dp["gamma"], "gamma") if random_dp else None,
         )
     except (KeyError, TypeError, ValueError, SpecError):
         raise IntegrityError(
-            f"{store}: does not state its guarantee. Bring the synopsis back from a copy"
+            f"{store}: does not state its guarantee, or whose budget paid for it. Bring the "
+            "synopsis back from a copy"
         ) from None

@@ -1,7 +1,8 @@
 """The objects of a released store: each is read whole, at most once, and checked as it is read.
 
 Decoding trusts nothing: before it is known how large the result will be. The codecs are those of
-the format, chunks are of the array's own shape, and every zstd frame says how much it holds.
+the format, chunks are of the array's own shape, and every zstd frame says how much it holds. zarr's
+own decoding would allocate what a frame says, and take half as long to import as a first query.
 """
 
 from __future__ import annotations

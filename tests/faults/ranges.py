@@ -125,8 +125,10 @@ class Range:
         folder = self.folder / f"project-{next(self._numbers)}"
         shutil.copytree(self._template.folder, folder)
         mark = folder / "ledger.db.mark"
-        if mark.exists():  # as older versions noted it, without the file: this copy is the ledger
-            mark.write_text(" ".join(mark.read_text().split()[:3]) + "\n")
+        if mark.exists():  # this copy is the ledger
+            file = mark.with_name("ledger.db").stat()
+            *latest, _inode, _device = mark.read_text().split()
+            mark.write_text(f"{' '.join(latest)} {file.st_ino:020d} {file.st_dev:020d}\n")
         made = Project(folder, shared=self._database(self._template.shared))
         if made.shared:
             made.spec(**self.spec)

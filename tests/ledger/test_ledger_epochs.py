@@ -168,19 +168,12 @@ def marked(path, *words):
 
 
 @sqlite_only
-def test_a_mark_without_its_file_is_brought_up_to_date_silently(
-    ledger, held, ask, path, tmp_path, url
-):
-    """Made by an older version; opening the ledger is enough, were nothing ever written again."""
+def test_a_mark_that_does_not_name_its_file_is_of_another(ledger, held, path, url):
     marked(path)
     with BudgetLedger.open(url, read_only=True) as looking:
-        assert not looking.is_pending()
-    BudgetLedger.open(url).close()
-    assert not ledger.is_pending()
-    assert [line.event for line in ledger.log()] == ["grant", "reserve"]
-    shutil.copytree(path.parent, tmp_path / "there", ignore=lambda *_: ["there"])
-    with BudgetLedger.open(f"sqlite:///{tmp_path}/there/ledger.db") as copy:
-        assert copy.is_pending()
+        assert looking.is_pending()
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.begin_reading(held)
 
 
 @sqlite_only
@@ -372,7 +365,6 @@ def test_another_ledgers_synopsis_is_left_alone(ledger, found):
 @pytest.mark.parametrize(
     ("fields", "kind", "said"),
     [
-        ({"dataset": None}, SpecError, "--dataset NAME --more"),
         ({"dataset": "new"}, BudgetError, "dbern ledger grant .* --dataset new --epsilon 0.25"),
         ({"unit": "rider (at most 8 rows)"}, BudgetError, "was granted for neighbors replace-one"),
         ({"neighbors": "add-or-remove-one"}, BudgetError, "was granted for"),
@@ -384,12 +376,6 @@ def test_a_release_that_cannot_be_charged_changes_nothing(ledger, found, fields,
         ledger.reconcile([found("00" * 16, "fine"), found(**fields)])
     assert ledger.status("trips")[0].releases == ()
     assert ledger.is_pending()
-
-
-def test_an_old_synopsis_of_a_known_release_needs_no_dataset(ledger, held, advance, found):
-    advance(held, "committed")
-    old = found(held.release_id, charge=held.charge, dataset=None, ledger_id=None)
-    assert len(ledger.reconcile([old]).known) == 1
 
 
 @pytest.mark.parametrize("state", ["reserved", "committed", "refunded"])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from sqlalchemy import text
 
 from dbern.errors import BudgetError
-from dbern.ledger import BudgetLedger, Published, Request
-from dbern.ledger.ledger import backend_of
+from dbern.ledger import Published, Request
 from dbern.privacy.budget import Budget
 
 TENTH = Fraction(1, 10)
@@ -59,19 +57,3 @@ def test_random_dp_keeps_its_label_when_reconciled(ledger):
         ledger.reconcile([Published(**lost, dataset="trips")])
     ledger.reconcile([Published(**lost, dataset="made")])
     assert ledger.status("made")[0].gamma == TENTH
-
-
-def test_a_ledger_of_schema_3_goes_on_and_allows_none(url):
-    with BudgetLedger.open(url) as ledger:
-        ledger.grant("trips", Budget.parse("1"))
-        held = ledger.reserve(request("trips", gamma=None))
-        name = ledger.id
-    with backend_of(url).write() as connection:
-        for column in ("datasets DROP COLUMN random_dp", "releases DROP COLUMN gamma"):
-            connection.execute(text(f"ALTER TABLE {column}"))
-        connection.execute(text("UPDATE meta SET value = '3' WHERE key = 'schema'"))
-    with BudgetLedger.open(url) as ledger:
-        assert (ledger.id, ledger.is_pending()) == (name, False)
-        assert ledger.reserve(request("trips", gamma=None)).release_id == held.release_id
-        with pytest.raises(BudgetError, match="RANDOM DP"):
-            ledger.reserve(request("trips", "another"))

@@ -17,7 +17,7 @@ from dbern.cli.metrics import metrics
 from dbern.cli.output import JsonLines, let_go, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.scheduled import catch_up
-from dbern.cli.starting import doctor, init, inspect, target
+from dbern.cli.starting import doctor, init, target
 from dbern.cli.synopses import export, query, show, sign, verify, write_report
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
@@ -40,7 +40,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, inspect, plan, release, catch_up, query, ask, show, write_report, export, verify),
+    *(init, plan, release, catch_up, query, ask, show, write_report, export, verify),
     *(sign, ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)

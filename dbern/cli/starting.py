@@ -1,4 +1,4 @@
-"""``dbern init``, ``inspect``, ``target`` and ``doctor``: what comes before a first release.
+"""``dbern init``, ``target`` and ``doctor``: what comes before a first release.
 
 `init` asks for what a spec needs, checks each answer, and writes the spec. Answers come from
 options or a terminal. Until all are given placeholders stand for the rest of the spec, so each
@@ -376,8 +376,15 @@ _HEAD = """\
 @click.option("--delta", default="0", show_default=True, help="Above 0 for Gaussian noise.")
 @click.option("--ledger", default="sqlite:///ledger.db", show_default=True, metavar="URL")
 @click.option("--dataset", metavar="NAME", help="The account that pays.")
+@click.option(
+    "--show",
+    metavar="SOURCE",
+    help="Show columns and types of Parquet files instead. It never shows a value or a statistic.",
+)
 @common
-def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> tuple[Any, str]:
+def init(
+    spec_path: Path, show: str | None, as_json: bool, quiet: bool, **given: Any
+) -> tuple[Any, str]:
     """Write a commented spec, asking for what no option gives.
 
     On a terminal it asks again for an answer that is wrong. Reads no data and overwrites no file.
@@ -385,8 +392,12 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> tuple[Any
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
     """
+    from dbern.data.inspection import inspect_source
     from dbern.planning.planner import counts_rows
 
+    if show is not None:
+        source = inspect_source(show)
+        return source.to_dict(), source.explain()
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
@@ -426,8 +437,12 @@ def _pair(limits: list[Bound]) -> str:
     return f"[{', '.join(texts)}]"
 
 
+def _toml_key(name: str) -> str:
+    bare = re.fullmatch("[A-Za-z0-9_-]+", name)
+    return name if bare else json.dumps(name, ensure_ascii=False)
+
+
 def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
-    from dbern.data.inspection import toml_key
     from dbern.targets import kinds, learner_of
 
     name = answers("release", "name", "Name of the release", path.stem)
@@ -462,7 +477,7 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
         '# outside = "drop"  # a value outside its bounds: the row counts nothing; or "clamp"',
         "",
         "[data.bounds]  # one line per axis; public limits, never the data's own extremes",
-        *(f"{toml_key(column)} = {_pair(limits)}" for column, limits in axes.items()),
+        *(f"{_toml_key(column)} = {_pair(limits)}" for column, limits in axes.items()),
         "",
         *(_role(role, data[role]) for role in ROLES if role in data),
         *_target(learner, kind, settings),
@@ -520,32 +535,6 @@ def _target(learner: type[Learner], kind: str, settings: dict[str, str]) -> list
         if key not in settings and isinstance(field.default, str | float | int):
             lines.append(f"# {key} = {json.dumps(field.default)}")
     return [*lines, ""]
-
-
-# --- dbern inspect: the schema of a source, and a spec begun from it
-
-
-@click.command()
-@click.argument("source", metavar="SOURCE")
-@click.option("--rows", is_flag=True, help="Show row counts: n is public under replace-one.")
-@click.option(
-    "--spec",
-    "spec_path",
-    metavar="OUT.toml",
-    type=click.Path(dir_okay=False),
-    help="Write a spec in which you fill in every public choice.",
-)
-@common
-def inspect(source: str, rows: bool, spec_path: str | None) -> tuple[Any, str]:
-    """Show columns and types of Parquet files. It never shows a value or a statistic."""
-    from dbern.data.inspection import inspect_source, write_skeleton
-
-    found = inspect_source(source)
-    text = found.explain(rows=rows)
-    if spec_path is not None:
-        write_skeleton(found, Path(spec_path))
-        text += f"\nbegan {spec_path}: choose what its TODOs name, then dbern plan {spec_path}"
-    return found.to_dict(rows=rows), text
 
 
 # --- dbern target: which functions of the data there are

@@ -440,7 +440,7 @@ def test_a_short_step_back_into_a_period_that_is_over_is_found(history):
      ("tcp://0.0.0.0:8786", "warn")],
 )  # fmt: skip
 def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
-    assert clusters._scheduler_transport(address).state == state
+    assert clusters._scheduler_transport(address)[0] == state
 
 
 def test_doctor_on_a_cluster(client, monkeypatch):
@@ -452,7 +452,8 @@ def test_doctor_on_a_cluster(client, monkeypatch):
         monkeypatch.setattr(client.cluster.scheduler, "worker_ttl", seconds)
         found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
         assert found["frozen workers"].state == state
-    monkeypatch.setattr("dbern.cli.diagnosis._memory_settings", lambda: spilling)
+    of_scheduler, _ = diagnosis._questions()
+    monkeypatch.setattr("dbern.cli.diagnosis._questions", lambda: (of_scheduler, spilling))
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["worker memory"].state == "mend"
     assert found["worker clocks"].state == "warn"
@@ -479,7 +480,7 @@ class client_of:  # noqa: N801 -- a context manager that keeps the session's cli
 
 
 def spilling(dask_worker):
-    return b'{"spills": true, "limit": 1, "now": 0.0}'
+    return b'{"spills": true, "limit": 1, "now": 0.0, "dashboard": "127.0.0.1"}'
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):

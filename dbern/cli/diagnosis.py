@@ -197,11 +197,11 @@ def ledger(url: str) -> list[Finding]:
 
 
 def _private(path: Path, mode: int) -> Verdict:
-    facts = path.lstat()
-    if path.is_symlink() or facts.st_uid != os.geteuid():
+    status = path.lstat()
+    if path.is_symlink() or status.st_uid != os.geteuid():
         return "mend", f"{path} {'is a link' if path.is_symlink() else 'belongs to another user'}"
-    text = f"mode {facts.st_mode & 0o777:o}"
-    if facts.st_mode & 0o077:
+    text = f"mode {status.st_mode & 0o777:o}"
+    if status.st_mode & 0o077:
         return "mend", f"{path} is open to others ({text})", f"run: chmod {mode:o} {path}"
     return "good", f"{path}, {text}"
 
@@ -512,13 +512,13 @@ def _cluster(client: Client) -> list[Finding]:
         scheduler = answer(opened(client.run_on_scheduler(of_scheduler)))
         check_workers(client)
         workers = answers(client, of_worker)
-        for worker, facts in workers.items():
-            _check_facts(worker, facts)
+        for worker, report in workers.items():
+            _check_report(worker, report)
     except DbernError as error:
         return [Finding("workers", "mend", str(error), "see above")]
     dashboards = {"scheduler": str(scheduler.get("dashboard", ""))}
-    dashboards |= {where: facts["dashboard"] for where, facts in workers.items()}
-    off = max((facts["now"] - time.time() for facts in workers.values()), key=abs)
+    dashboards |= {where: report["dashboard"] for where, report in workers.items()}
+    off = max((report["now"] - time.time() for report in workers.values()), key=abs)
     alike = f"{len(workers)}, of the same versions as here"
     loopback = "start with --dashboard-address 127.0.0.1:0"
     return _run(
@@ -549,15 +549,15 @@ def _questions() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
         manager = dask_worker.memory_manager
         spills = bool(manager.memory_target_fraction) or bool(manager.memory_spill_fraction)
         limit = manager.memory_limit or 0
-        facts = {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
-        return dumps(facts | {"dashboard": address(dask_worker)}).encode()
+        report = {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
+        return dumps(report | {"dashboard": address(dask_worker)}).encode()
 
     return of_scheduler, of_worker
 
 
-def _check_facts(worker: str, facts: dict[str, Any]) -> None:
+def _check_report(worker: str, report: dict[str, Any]) -> None:
     types = {"spills": bool, "limit": int | float, "now": int | float, "dashboard": str}
-    if not all(isinstance(facts.get(name), kind) for name, kind in types.items()):
+    if not all(isinstance(report.get(name), kind) for name, kind in types.items()):
         raise unlike(worker)
 
 
@@ -571,11 +571,11 @@ def _dashboards(hosts: Mapping[str, str]) -> Verdict:
 
 
 def _worker_memory(workers: Mapping[str, dict[str, Any]]) -> Verdict:
-    spilling = [shown(worker) for worker, facts in workers.items() if facts["spills"]]
+    spilling = [shown(worker) for worker, report in workers.items() if report["spills"]]
     if spilling:
         text = f"{len(spilling)} of {len(workers)} would spill private sums to their disks"
         return "mend", f"{text} (the first: {spilling[0]})"
-    least = min(facts["limit"] for facts in workers.values())
+    least = min(report["limit"] for report in workers.values())
     if not least:
         return "warn", "has no limit", "start workers with --memory-limit"
     return "good", f"never spilled, {least / 2**30:.1f} GiB or more"

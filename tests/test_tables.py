@@ -184,7 +184,7 @@ def test_dates_of_toml_and_texts_are_one_spec(project):
         project.spec(data__bounds={"y": [0, 1]}, data__filter={"column": "x", "values": [1]})
 
 
-# --- inspect ---------------------------------------------------------------------------------
+# --- init --show -----------------------------------------------------------------------------
 
 
 def parts(project, table, **extra):
@@ -197,8 +197,8 @@ def parts(project, table, **extra):
         pq.write_table(pa.table(columns), folder / "part.parquet", row_group_size=40)
 
 
-def inspected(run, *options):
-    texts = [run("inspect", "data", *options, *more) for more in ([], ["--json"])]
+def inspected(run):
+    texts = [run("init", "--show", "data", *more) for more in ([], ["--json"])]
     return [(ran.code, ran.out, ran.err) for ran in texts]
 
 
@@ -211,27 +211,22 @@ TABLES = {
 
 
 def blind(project, run):
-    """Names of the tables whose values show in what inspect says."""
+    """Names of the tables whose values show in what init --show says."""
     parts(project, rich())
-    base = inspected(run), inspected(run, "--rows")
-    said = run("inspect", "data", "--spec", "base.toml").out
-    skeleton = said, (project.folder / "base.toml").read_text()
-    found = []
-    for number, (name, table) in enumerate(TABLES.items()):
+    base = inspected(run)
+    names = []
+    for name, table in TABLES.items():
         parts(project, table)
-        same = (inspected(run), inspected(run, "--rows")) == base
-        path = f"{number}.toml"
-        said = run("inspect", "data", "--spec", path).out.replace(path, "base.toml")
-        if not same or (said, (project.folder / path).read_text()) != skeleton:
-            found.append(name)
-    return found
+        if inspected(run) != base:
+            names.append(name)
+    return names
 
 
-def test_inspect_says_the_same_whatever_the_values(project, run):
+def test_show_says_the_same_whatever_the_values(project, run):
     assert blind(project, run) == []
 
 
-def test_a_statistic_in_inspect_is_caught(project, run, monkeypatch):
+def test_a_statistic_in_show_is_caught(project, run, monkeypatch):
     original = schemas.opened
 
     def leaking(path):
@@ -244,7 +239,7 @@ def test_a_statistic_in_inspect_is_caught(project, run, monkeypatch):
     assert blind(project, run) == list(TABLES)
 
 
-def test_inspect_reads_no_value_and_no_statistic(project, run, monkeypatch):
+def test_show_reads_no_value_and_no_statistic(project, run, monkeypatch):
     parts(project, rich())
 
     def refuse(*_, **__):
@@ -254,12 +249,14 @@ def test_inspect_reads_no_value_and_no_statistic(project, run, monkeypatch):
         monkeypatch.setattr(pq.ParquetFile, name, refuse)
     for name in ("as_floats", "numbers"):
         monkeypatch.setattr(rules, name, refuse)
-    assert [code for code, *_ in inspected(run, "--rows")] == [0, 0]
+    before = sorted(project.folder.iterdir())
+    assert [code for code, *_ in inspected(run)] == [0, 0]
+    assert sorted(project.folder.iterdir()) == before
 
 
-def test_inspect_shows_types_uses_and_what_differs(project, run):
+def test_show_has_types_uses_and_what_differs(project, run):
     parts(project, rich(), extra=[1] * ROWS)
-    ran = run("inspect", "data", "--json")
+    ran = run("init", "--show", "data", "--json")
     found = json.loads(ran.out)
     columns = {column.pop("name"): column for column in found["columns"]}
     numeric, listed = "axis, response", "category, label, group, filter"
@@ -273,39 +270,12 @@ def test_inspect_shows_types_uses_and_what_differs(project, run):
     }  # fmt: skip
     assert [file["row_groups"] for file in found["files"]] == [2, 2]
     assert "rows" not in found["files"][0]
-    assert "120 rows" in run("inspect", "data", "--rows").out
-    assert run("inspect", "data/day=2026-01-01/part.parquet").out.startswith(
+    assert run("init", "--show", "data/day=2026-01-01/part.parquet").out.startswith(
         "data/day=2026-01-01/part.parquet: 1 file, 2 row groups\n"
     )
-    assert " rows" not in run("inspect", "data").out
+    assert " rows" not in run("init", "--show", "data").out
     (project.folder / "data" / "bad.parquet").write_bytes(b"37.4219983")
-    ran = run("inspect", "data")
+    ran = run("init", "--show", "data")
     assert (ran.code, ran.out) == (2, "")
     assert "bad.parquet cannot be read as Parquet" in ran.err
     assert "37.42" not in ran.err
-
-
-def test_a_skeleton_loads_once_its_choices_are_made(project, run):
-    parts(project, rich())
-    assert run("inspect", "data", "--spec", "new.toml").code == 0
-    path = project.folder / "new.toml"
-    ran = run("plan", "new.toml")
-    assert ran.code == 2
-    for key in ("release.name", "release.output", "data.bounds", "target.kind", "budget.epsilon",
-                "budget.ledger", "budget.dataset"):  # fmt: skip
-        assert f"{key}: " in ran.err
-    text = path.read_text().replace("# TODO ", "")
-    for template, choice in {
-        '"trip.start.x" = [low, high]': '"trip.start.x" = [0, 10]',
-        "when = [low, high]": "when = [2026-01-01, 2027-01-01]",
-        "day = [low, high]": "",
-        "[width]": "[2.0, 80.0]",
-        'epsilon = "epsilon"': 'epsilon = "1"',
-    }.items():
-        assert template in text
-        text = text.replace(template, choice)
-    path.write_text(text)
-    assert run("plan", "new.toml").code == 0
-    assert run("inspect", "data", "--spec", "new.toml").code == 2
-    assert path.read_text() == text
-    assert str(project.folder) not in text

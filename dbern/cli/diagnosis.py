@@ -1,26 +1,28 @@
-"""What ``dbern doctor`` looks at: each finding says what is there and, where wrong, what mends it.
+"""Tables of the checks of ``dbern doctor``: what is looked at, a check, and what mends it.
 
-Nothing here reads a record, spends budget or leaves anything behind.
+No check reads a record, spends budget or leaves anything behind.
 """
 
 from __future__ import annotations
 
 import fcntl
 import ipaddress
+import math
 import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from dbern.cluster.connection import (
@@ -44,14 +46,9 @@ from dbern.system import counted, is_url, memory_limit
 if TYPE_CHECKING:
     from distributed import Client
 
-
-# --- What a look at one thing found
-
-
 SKEW_SECONDS = 60
 """How far two clocks may be apart."""
 
-Where = TypeVar("Where", Path, str)
 State = Literal["good", "warn", "mend"]
 """``warn``: works, and should be changed; ``mend``: must be changed before a release."""
 
@@ -66,6 +63,24 @@ class Finding:
     mend: str = ""
 
 
+Verdict: TypeAlias = tuple[State, str] | tuple[State, str, str]
+"""What a check returns: a state, what is there, and what mends it if not what the table says."""
+
+
+def _run(*table: tuple[str, Callable[[], Verdict], str]) -> list[Finding]:
+    """Look at one thing after another; one that cannot be looked at is to be mended."""
+    findings = []
+    for what, check, remedy in table:
+        verdict: Verdict
+        try:
+            verdict = check()
+        except (OSError, DbernError) as error:
+            verdict = "mend", f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        state, text, *other = verdict
+        findings.append(Finding(what, state, text, "" if state == "good" else [*other, remedy][0]))
+    return findings
+
+
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -75,19 +90,15 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def tried(what: str, path: Where, attempt: Callable[[Where], bool], advice: str) -> Finding:
-    """Whether an exclusion holds that a release relies on."""
-    try:
-        holds = attempt(path)
-    except (OSError, DbernError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return Finding(what, "mend", f"cannot be tried at {path}: {reason}", advice)
-    if not holds:
-        return Finding(what, "mend", f"do not exclude anyone at {path}", advice)
-    return Finding(what, "good", "work")
+def _exclusion(holds: bool) -> Verdict:
+    return ("good", "work") if holds else ("mend", "do not exclude anyone")
 
 
-# --- Versions, the clock, and memory
+def _skew(off: float, whose: str) -> Verdict:
+    if abs(off) > SKEW_SECONDS:
+        return "warn", f"{whose} off by {off:.0f} s"
+    return "good", "agrees with this machine's"
+
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)$")
 _BUILT = 1_700_000_000  # seconds since 1970: this package is younger
@@ -101,104 +112,122 @@ def installation() -> list[Finding]:
     >>> installation()[0].what
     'python'
     """
-    python = platform.python_version()
     needed = [line for line in requires("dbern") or () if ";" not in line]
-    old = sys.version_info < (3, 11)
-    return [
-        Finding("python", "mend", python, "install Python 3.11 or newer")
-        if old
-        else Finding("python", "good", python),
-        Finding("dbern", "good", version("dbern")),
-        *(_package(*one.groups()) for one in map(_REQUIREMENT.match, needed) if one),
-        _clock(),
-        Finding("memory", "good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"),
-    ]
+    packages = [match.groups() for match in map(_REQUIREMENT.match, needed) if match]
+    return _run(
+        ("python", lambda: ("good", platform.python_version()), ""),
+        ("dbern", lambda: ("good", version("dbern")), ""),
+        *(
+            (name, partial(_package, name, least), f'run: python -m pip install "{name}>={least}"')
+            for name, least in packages
+        ),
+        ("clock", _clock, "set the system's clock"),
+        ("memory", _memory, ""),
+    )
 
 
-def _package(name: str, least: str) -> Finding:
-    mend = f'run: python -m pip install "{name}>={least}"'
+def _package(name: str, least: str) -> Verdict:
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
-        return Finding(name, "mend", "is not installed", mend)
-    if _numbers(found) < _numbers(least):
-        return Finding(name, "mend", f"{found} is older than {least}", mend)
-    return Finding(name, "good", found)
+        return "mend", "is not installed"
+    if _numbers(installed) < _numbers(least):
+        return "mend", f"{installed} is older than {least}"
+    return "good", installed
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-def _clock() -> Finding:
+def _clock() -> Verdict:
     now = time.time()
-    shown = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    if now < _BUILT:
-        return Finding(
-            "clock", "mend", f"{shown}, before this package was written", "set the system's clock"
-        )
-    return Finding("clock", "good", shown)
+    text = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    return ("good", text) if now >= _BUILT else ("mend", f"{text}, before this package was written")
 
 
-# --- A shared ledger, from where a client stands
-
-_VERIFIED = "verify-full"
-_ENCRYPTED = ("require", "verify-ca", _VERIFIED)
+def _memory() -> Verdict:
+    return "good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"
 
 
-def database(url: str) -> list[Finding]:
-    """Check how a client reaches a PostgreSQL ledger, and what it needs to release."""
-    return [_database_transport(url), _secret(), _staging()]
+_BESIDE = ("keys", "staging", "locks", "runs")
+_OWN = "put the ledger's own file or folder there, owned by the user who releases"
+_LOCAL = "keep the ledger on a local disk of the machine that releases"
+_OUTSIDE = (
+    "keep ledger and keys out of every repository and backup: the keys of unfinished releases are "
+    "as secret as the records"
+)
+_COMPARE = (
+    "synchronize the clock; compare what dbern ledger status --log says of these periods with the "
+    "grant"
+)
 
 
-def _database_transport(url: str) -> Finding:
-    """By what libpq reads: the URL, then the environment."""
-    parts = urlsplit(url)
-    asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    host = asked.get("host") or parts.hostname or os.environ.get("PGHOST", "")
-    if not {"service"} & asked.keys() and (not host or host.startswith("/") or _is_loopback(host)):
-        return Finding("ledger's transport", "good", "is local")
-    mode = asked.get("sslmode") or os.environ.get("PGSSLMODE") or "prefer"
-    if mode == _VERIFIED:
-        return Finding("ledger's transport", "good", "is encrypted, and the server is verified")
-    mend = f"write ?sslmode={_VERIFIED} into the URL and name the authority in PGSSLROOTCERT"
-    if mode in _ENCRYPTED:
-        found = f"sslmode {mode}: encrypted, but another server may pass for the ledger's"
-        return Finding("ledger's transport", "warn", found, mend)
-    found = f"sslmode {mode} goes on without TLS where the server, or whoever is between, says so"
-    return Finding("ledger's transport", "mend", found, mend)
+def ledger(url: str) -> list[Finding]:
+    """Check the ledger's file, its folders of keys and staging, its locks and its place.
+
+    Of one in PostgreSQL, what this client needs: a verified way to it, its secret, its staging.
+
+    Raises
+    ------
+    SpecError
+        When `url` names no ledger that this version can use.
+    """
+    backend = backend_of(url, read_only=True)
+    backend.close()
+    if not backend.exists():
+        remedy = f"run: dbern ledger init --ledger {url}"
+        return [Finding("ledger", "mend", f"there is none at {backend.url}", remedy)]
+    path = backend.path
+    if path is None:  # its server keeps permissions, locks and disk
+        return [*_content(url), *database(url)]
+    folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
+    private = [("ledger file", path, 0o600)]
+    private += [(folder.suffix[1:], folder, 0o700) for folder in folders if os.path.lexists(folder)]
+    return [
+        *_run(*((what, partial(_private, file, mode), _OWN) for what, file, mode in private)),
+        *_content(url),
+        *_run(
+            ("file locks", lambda: _exclusion(_second_flock_refused(path.parent)), _LOCAL),
+            ("ledger locks", lambda: _exclusion(_second_writer_refused(path)), _LOCAL),
+            ("ledger's disk", lambda: _disk(path), _LOCAL),
+            ("ledger's folder", lambda: _repository(path), _OUTSIDE),
+        ),
+    ]
 
 
-def _secret() -> Finding:
-    file = os.environ.get(SECRET_FILE)
-    if not file and not os.environ.get(SECRET):
-        found = f"neither {SECRET} nor {SECRET_FILE} is set"
-        return Finding("ledger's secret", "warn", found, "set one where releases are made")
+def _private(path: Path, mode: int) -> Verdict:
+    status = path.lstat()
+    if path.is_symlink() or status.st_uid != os.geteuid():
+        return "mend", f"{path} {'is a link' if path.is_symlink() else 'belongs to another user'}"
+    text = f"mode {status.st_mode & 0o777:o}"
+    if status.st_mode & 0o077:
+        return "mend", f"{path} is open to others ({text})", f"run: chmod {mode:o} {path}"
+    return "good", f"{path}, {text}"
+
+
+def _content(url: str) -> list[Finding]:
     try:
-        secret_of(os.environ)
-    except EnvironmentRefusedError as error:
-        return Finding("ledger's secret", "mend", str(error), "see above")
-    if file and Path(file).stat().st_mode & 0o007:
-        found = f"{file} is open to everybody (mode {Path(file).stat().st_mode & 0o777:o})"
-        return Finding("ledger's secret", "mend", found, f"run: chmod o= {file}")
-    return Finding("ledger's secret", "good", "is set")
+        with BudgetLedger.open(url, read_only=True) as ledger:
+            accounts, log = ledger.status(None), ledger.log(None)
+    except DbernError as error:
+        return [Finding("ledger content", "mend", str(error), "see above; else restore a backup")]
+    return _run(
+        ("ledger content", lambda: _newest_entry(log, accounts), "set the system's clock"),
+        ("ledger's clock", lambda: _clock_of_log(log, accounts), _COMPARE),
+    )
 
 
-def _staging() -> Finding:
-    named = os.environ.get(STAGING)
-    if not named:
-        return Finding(
-            "ledger's staging", "warn", f"{STAGING} is not set", "set it where releases are made, "
-            "to a folder that is in no backup and that all hosts which may continue them share",
-        )  # fmt: skip
-    folder = Path(named)
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        found = f"{folder} {'cannot be written' if folder.is_dir() else 'is no folder'}"
-        return Finding("ledger's staging", "mend", found, "make one that this user may write to")
-    return Finding("ledger's staging", "good", str(folder))
+def _newest_entry(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Verdict:
+    newest = datetime.fromisoformat(log[-1].at).timestamp() if log else 0.0
+    if newest > time.time() + SKEW_SECONDS:
+        return "mend", f"its last entry is of the future ({log[-1].at})"
+    return "good", f"{counted(len(accounts), 'account')}, {_entries(log)}"
 
 
-# --- Whether a ledger's clock ever went back
+def _entries(log: Sequence[AuditLine]) -> str:
+    return counted(len(log), "log entry", "log entries")
+
 
 _MOST_SHOWN = 5
 
@@ -220,7 +249,7 @@ class _Step:
         return f"entry {self.entry} by {self.seconds:.0f} s ({self.before} to {self.after})"
 
 
-def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Finding:
+def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Verdict:
     """Find every place of the log where time steps back, and the periods it could reopen.
 
     A budget by period is paid from in the period that the clock says. Clocks of several hosts
@@ -229,23 +258,15 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     pairs = enumerate(pairwise(line.at for line in log), 2)
     steps = [step for step in (_Step(entry, *pair) for entry, pair in pairs) if step.seconds > 0]
     if not steps:
-        return Finding("ledger's clock", "good", f"never set back in {_entries(log)}")
+        return "good", f"never set back in {_entries(log)}"
     longest = max(step.seconds for step in steps)
-    again = list(dict.fromkeys(one for step in steps for one in _reopened(step, accounts)))
-    told = f"set back at {counted(len(steps), 'place')} of the log"
-    if not again and longest <= SKEW_SECONDS:
-        found = f"{told}, by at most {longest:.0f} s, within the same periods"
-        return Finding("ledger's clock", "good", found)
-    periods = f"could be spent again: {_listed(again)}" if again else "no budget by period reopened"
-    return Finding(
-        "ledger's clock", "warn", f"{told}: {_listed([str(step) for step in steps])}; {periods}",
-        "synchronize the clock; compare what dbern ledger status --log says of these periods with "
-        "the grant",
-    )  # fmt: skip
-
-
-def _entries(log: Sequence[AuditLine]) -> str:
-    return counted(len(log), "log entry", "log entries")
+    reopened = list(dict.fromkeys(text for step in steps for text in _reopened(step, accounts)))
+    text = f"set back at {counted(len(steps), 'place')} of the log"
+    if not reopened and longest <= SKEW_SECONDS:
+        return "good", f"{text}, by at most {longest:.0f} s, within the same periods"
+    periods = f"could be spent again: {_listed(reopened)}" if reopened else ""
+    listed = _listed([str(step) for step in steps])
+    return "warn", f"{text}: {listed}; {periods or 'no budget by period reopened'}"
 
 
 def _reopened(step: _Step, accounts: Sequence[DatasetStatus]) -> Iterator[str]:
@@ -262,74 +283,7 @@ def _listed(parts: Sequence[str]) -> str:
     return ", ".join(parts[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-# --- A ledger's file, its folders, its locks and its place
-
-_NETWORK = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "lustre", "ceph", "glusterfs", "afs")
-_BESIDE = ("keys", "staging", "locks", "runs")
 _WAIT_SECONDS = 0.05
-
-
-def ledger(url: str) -> list[Finding]:
-    """Check the ledger's file, its folders of keys and staging, its locks and its place.
-
-    Of one in PostgreSQL, what this client needs: a verified way to it, its secret, its staging.
-
-    Raises
-    ------
-    SpecError
-        When `url` names no ledger that this version can use.
-    """
-    backend = backend_of(url, read_only=True)
-    backend.close()
-    if not backend.exists():
-        mend = f"run: dbern ledger init --ledger {url}"
-        return [Finding("ledger", "mend", f"there is none at {backend.url}", mend)]
-    path = backend.path
-    if path is None:  # its server keeps permissions, locks and disk
-        return [*_content(url), *database(url)]
-    folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
-    return [
-        _private("ledger file", path, 0o600),
-        *(_private(one.suffix[1:], one, 0o700) for one in folders if os.path.lexists(one)),
-        *_content(url),
-        *_locks(path),
-        _place(path),
-        _repository(path),
-    ]
-
-
-def _private(what: str, path: Path, mode: int) -> Finding:
-    facts = path.lstat()
-    if path.is_symlink() or facts.st_uid != os.geteuid():
-        found = "is a link" if path.is_symlink() else "belongs to another user"
-        mend = "put the ledger's own file or folder there, owned by the user who releases"
-        return Finding(what, "mend", f"{path} {found}", mend)
-    if facts.st_mode & 0o077:
-        found = f"{path} is open to others (mode {facts.st_mode & 0o777:o})"
-        return Finding(what, "mend", found, f"run: chmod {mode:o} {path}")
-    return Finding(what, "good", f"{path}, mode {facts.st_mode & 0o777:o}")
-
-
-def _content(url: str) -> list[Finding]:
-    try:
-        with BudgetLedger.open(url, read_only=True) as opened:
-            accounts, log = opened.status(None), opened.log(None)
-    except DbernError as error:
-        return [Finding("ledger content", "mend", str(error), "see above; else restore a backup")]
-    last = datetime.fromisoformat(log[-1].at).timestamp() if log else 0.0
-    if last > time.time() + SKEW_SECONDS:
-        found = f"its last entry is of the future ({log[-1].at})"
-        content = Finding("ledger content", "mend", found, "set the system's clock")
-    else:
-        found = f"{counted(len(accounts), 'account')}, {_entries(log)}"
-        content = Finding("ledger content", "good", found)
-    return [content, _clock_of_log(log, accounts)]
-
-
-def _locks(path: Path) -> Iterator[Finding]:
-    advice = "keep the ledger on a local disk of the machine that releases"
-    yield tried("file locks", path.parent, _second_flock_refused, advice)
-    yield tried("ledger locks", path, _second_writer_refused, advice)
 
 
 def _second_flock_refused(folder: Path) -> bool:
@@ -344,62 +298,109 @@ def _second_flock_refused(folder: Path) -> bool:
 
 
 def _second_writer_refused(path: Path) -> bool:
-    one = SqliteBackend(path)
-    two = SqliteBackend(path, busy_timeout=_WAIT_SECONDS)
-    try:
-        with one.write():
-            try:
-                with two.write():
-                    return False
-            except EnvironmentRefusedError:
-                return True
-    finally:
-        one.close()
-        two.close()
+    first, second = SqliteBackend(path), SqliteBackend(path, busy_timeout=_WAIT_SECONDS)
+    with closing(first), closing(second), first.write():
+        try:
+            with second.write():
+                return False
+        except EnvironmentRefusedError:
+            return True
 
 
-def _place(path: Path) -> Finding:
+_NETWORK = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "lustre", "ceph", "glusterfs", "afs")
+
+
+def _disk(path: Path) -> Verdict:
     kind = _file_system(path)
     if kind.startswith(_NETWORK):
-        return Finding(
-            "ledger's disk", "warn", f"{path} is on {kind}, a network file system",
-            "keep the ledger on a local disk: locks and durable writes are only as good as the "
-            "server's",
-        )  # fmt: skip
-    return Finding("ledger's disk", "good", kind)
+        return "warn", f"{path} is on {kind}, whose locks and durable writes are its server's"
+    return "good", kind
 
 
 def _file_system(path: Path) -> str:
     mounts = Path("/proc/mounts")
     if not mounts.exists():
         return "unknown file system"
-    found = (Path("/"), "unknown file system")
+    deepest = (Path("/"), "unknown file system")
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         where, kind = line.split()[1:3]
         at = Path(where.replace("\\040", " "))
-        if path.is_relative_to(at) and len(at.parts) >= len(found[0].parts):
-            found = (at, kind)
-    return found[1]
+        if path.is_relative_to(at) and len(at.parts) >= len(deepest[0].parts):
+            deepest = (at, kind)
+    return deepest[1]
 
 
-def _repository(path: Path) -> Finding:
+def _repository(path: Path) -> Verdict:
     inside = next((folder for folder in path.parents if (folder / ".git").exists()), None)
     if inside is not None:
-        return Finding(
-            "ledger's folder", "warn", f"{path} is inside the git repository {inside}",
-            "keep ledger and keys out of every repository and backup: the keys of unfinished "
-            "releases are as secret as the records",
-        )  # fmt: skip
-    return Finding("ledger's folder", "good", "in no git repository")
+        return "warn", f"{path} is inside the git repository {inside}"
+    return "good", "in no git repository"
 
 
-# --- Where a synopsis goes
+_VERIFIED = "verify-full"
+_ENCRYPTED = ("require", "verify-ca", _VERIFIED)
+_VERIFY = f"write ?sslmode={_VERIFIED} into the URL and name the authority in PGSSLROOTCERT"
+_STAGING = (
+    "set it where releases are made, to a folder that this user may write to, that is in no backup "
+    "and that all hosts which may continue them share"
+)
+
+
+def database(url: str) -> list[Finding]:
+    """Check how a client reaches a PostgreSQL ledger, and what it needs to release."""
+    return _run(
+        ("ledger's transport", lambda: _database_transport(url), _VERIFY),
+        ("ledger's secret", _secret, "set one where releases are made"),
+        ("ledger's staging", _staging, _STAGING),
+    )
+
+
+def _database_transport(url: str) -> Verdict:
+    """By what libpq reads: the URL, then the environment."""
+    parts = urlsplit(url)
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    host = query.get("host") or parts.hostname or os.environ.get("PGHOST", "")
+    if "service" not in query and (not host or host.startswith("/") or _is_loopback(host)):
+        return "good", "is local"
+    mode = query.get("sslmode") or os.environ.get("PGSSLMODE") or "prefer"
+    if mode == _VERIFIED:
+        return "good", "is encrypted, and the server is verified"
+    if mode in _ENCRYPTED:
+        return "warn", f"sslmode {mode}: encrypted, but another server may pass for the ledger's"
+    return "mend", f"sslmode {mode} goes on without TLS where whoever is between says so"
+
+
+def _secret() -> Verdict:
+    file = os.environ.get(SECRET_FILE)
+    if not file and not os.environ.get(SECRET):
+        return "warn", f"neither {SECRET} nor {SECRET_FILE} is set"
+    secret_of(os.environ)
+    if file and (mode := Path(file).stat().st_mode & 0o777) & 0o007:
+        return "mend", f"{file} is open to everybody (mode {mode:o})", f"run: chmod o= {file}"
+    return "good", "is set"
+
+
+def _staging() -> Verdict:
+    named = os.environ.get(STAGING)
+    if not named:
+        return "warn", f"{STAGING} is not set"
+    if not Path(named).is_dir():
+        return "mend", f"{named} is no folder"
+    writable = os.access(named, os.W_OK | os.X_OK)
+    return ("good", named) if writable else ("mend", f"{named} cannot be written")
+
 
 _FREE_BYTES = 1 << 30
+_SYNCHRONIZE = "synchronize both clocks"
+_HARD_LINKS = "choose an output on a file system with hard links, writable by this user"
+_CONDITIONS = (
+    "name a bucket of a store that heeds If-None-Match; credentials and AWS_ENDPOINT_URL come from "
+    "the environment"
+)
 
 
 def output(where: str | Path) -> list[Finding]:
-    """Whether the file system or object store of a synopsis creates a name once only, and has room.
+    """Check whether a synopsis's file system or store creates a name once only, and has room.
 
     Raises
     ------
@@ -410,15 +411,12 @@ def output(where: str | Path) -> list[Finding]:
         return _bucket(check_url(where, "--output"))
     path = Path(where).resolve()
     folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
-    advice = "choose an output on a file system with hard links, writable by this user"
-    findings = [
-        tried("create-if-absent", folder, _second_link_refused, advice),
-        _skew(folder),
-        _room(folder),
-    ]
-    if path.exists():
-        findings.append(_taken(str(path)))
-    return findings
+    findings = _run(
+        ("create-if-absent", lambda: _exclusion(_second_link_refused(folder)), _HARD_LINKS),
+        ("output's clock", lambda: _folder_clock(folder), _SYNCHRONIZE),
+        ("room", lambda: _room(folder), "free some: a release that finds none waits for it"),
+    )
+    return findings + ([_taken(str(path))] if path.exists() else [])
 
 
 def _taken(where: str) -> Finding:
@@ -426,30 +424,27 @@ def _taken(where: str) -> Finding:
 
 
 def _bucket(url: str) -> list[Finding]:
-    """Puts objects beside it and removes them: what is published holds nothing else."""
-    place = Objects(f"{url}.dbern-doctor")
-    advice = "name a bucket of a store that heeds If-None-Match; credentials and AWS_ENDPOINT_URL"
-    advice += " come from the environment"
-    findings = [
-        tried("create-if-absent", url, lambda _: place.excludes(), advice),
-        _store_transport(),
-    ]
+    """Put objects beside it and remove them: what is published holds nothing else."""
+    probe = Objects(f"{url}.dbern-doctor")
+    findings = _run(
+        ("create-if-absent", lambda: _exclusion(probe.excludes()), _CONDITIONS),
+        ("transport", _store_transport, "write https:// in AWS_ENDPOINT_URL"),
+    )
     if findings[0].state == "good":
-        findings.append(_told_skew(place.skew(), "the object store's"))
+        findings += _run(("output's clock", partial(_store_clock, probe), _SYNCHRONIZE))
         findings += [_taken(url)] if Objects(url).sizes() else []
     return findings
 
 
-def _store_transport() -> Finding:
+def _store_transport() -> Verdict:
     server = urlsplit(settings().server)
     if server.scheme == "http" and not _is_loopback(server.hostname or ""):
-        found = "the object store is reached without TLS"
-        return Finding("transport", "mend", found, "write https:// in AWS_ENDPOINT_URL")
-    return Finding("transport", "good", "is encrypted" if server.scheme != "http" else "is local")
+        return "mend", "the object store is reached without TLS"
+    return "good", "is encrypted" if server.scheme != "http" else "is local"
 
 
 def _second_link_refused(folder: Path) -> bool:
-    """As `dbern.data.storage.Folder.create` does: the second creation of a name must fail."""
+    """Create a name twice as `dbern.data.storage.Folder.create` does: the second must fail."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".dbern-doctor-") as scratch:
         draft, target = Path(scratch, "draft"), Path(scratch, "manifest")
         draft.write_bytes(b"{}")
@@ -461,164 +456,135 @@ def _second_link_refused(folder: Path) -> bool:
     return False
 
 
-def _skew(folder: Path) -> Finding:
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dbern-doctor-") as file:
-            off = os.fstat(file.fileno()).st_mtime - time.time()
-    except OSError as error:
-        return Finding("output's clock", "warn", f"cannot be read: {error.strerror}", "see above")
-    return _told_skew(off, "the file server's")
+def _store_clock(probe: Objects) -> Verdict:
+    return _skew(probe.skew(), "the object store's is")
 
 
-def _told_skew(off: float, whose: str) -> Finding:
-    if abs(off) > SKEW_SECONDS:
-        found = f"{whose} is off by {off:.0f} s"
-        return Finding("output's clock", "warn", found, "synchronize both clocks")
-    return Finding("output's clock", "good", "agrees with this machine's")
+def _folder_clock(folder: Path) -> Verdict:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".dbern-doctor-") as file:
+        return _skew(os.fstat(file.fileno()).st_mtime - time.time(), "the file server's is")
 
 
-def _room(folder: Path) -> Finding:
+def _room(folder: Path) -> Verdict:
     free = shutil.disk_usage(folder).free
-    shown = f"{free / 2**30:.1f} GiB free at {folder}"
-    if free < _FREE_BYTES:
-        return Finding("room", "warn", shown, "free some: a release that finds none waits for it")
-    return Finding("room", "good", shown)
+    return "warn" if free < _FREE_BYTES else "good", f"{free / 2**30:.1f} GiB free at {folder}"
 
-
-# --- A Dask cluster: transport, dashboards, versions, memory and clocks
 
 _CONNECT_SECONDS = 5
 _LONGEST_TTL = 120  # seconds that a release may wait for a worker that does not answer
+_START = (
+    "start one with `dask scheduler`, or check its address, as tls://host:8786, the network and "
+    "certificates"
+)
+_CLOSE = "use tls:// with certificates of your own authority, or keep the network closed"
+_NEVER_SPILL = (
+    "set distributed.worker.memory.target and distributed.worker.memory.spill to false for the "
+    "workers"
+)
+_GIVE_UP = "set distributed.scheduler.worker-ttl to 60s for the scheduler, as deploy/dask.yaml"
 
 
 def scheduler(address: str) -> list[Finding]:
-    """Check a Dask cluster: transport, dashboard, versions, memory settings and clocks."""
+    """Check a Dask cluster: transport, dashboards, versions, memory settings and clocks."""
     require_address(address)
     try:
         with connect(address, _CONNECT_SECONDS) as client:
-            findings = [_scheduler_transport(address), *_dashboards(client), *_workers(client)]
-            return [*findings, *_frozen_workers(client)]
+            reached = _run(("scheduler", lambda: _scheduler_transport(address), _CLOSE))
+            return [*reached, *_cluster(client)]
     except EnvironmentRefusedError as error:
         return [Finding("scheduler", "mend", str(error), "see above")]
     except UNREACHABLE as error:
-        return [
-            Finding(
-                "scheduler", "mend", f"none answers at {address} ({type(error).__name__})",
-                "start one with `dask scheduler`, or check its address, as tls://host:8786, the "
-                "network and certificates",
-            )
-        ]  # fmt: skip
+        text = f"none answers at {address} ({type(error).__name__})"
+        return [Finding("scheduler", "mend", text, _START)]
 
 
-def _scheduler_transport(address: str) -> Finding:
+def _scheduler_transport(address: str) -> Verdict:
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     if parts.scheme == "tls" or _is_loopback(parts.hostname or ""):
-        return Finding("scheduler", "good", address)
-    return Finding(
-        "scheduler", "warn", f"{address} is plain TCP: whoever reaches it reads records and runs "
-        "code on the workers",
-        "use tls:// with certificates of your own authority, or keep the network closed",
-    )  # fmt: skip
+        return "good", address
+    return "warn", f"{address} is plain TCP: whoever reaches it reads records and runs code there"
 
 
-def _dashboards(client: Client) -> Iterator[Finding]:
-    def address(node: Any) -> bytes:  # nested: sent whole, not by its module's name
-        from json import dumps
+def _cluster(client: Client) -> list[Finding]:
+    """Check what the scheduler and its workers say of themselves."""
+    of_scheduler, of_worker = _questions()
+    try:
+        scheduler = answer(opened(client.run_on_scheduler(of_scheduler)))
+        check_workers(client)
+        workers = answers(client, of_worker)
+        for worker, report in workers.items():
+            _check_report(worker, report)
+    except DbernError as error:
+        return [Finding("workers", "mend", str(error), "see above")]
+    dashboards = {"scheduler": str(scheduler.get("dashboard", ""))}
+    dashboards |= {where: report["dashboard"] for where, report in workers.items()}
+    off = max((report["now"] - time.time() for report in workers.values()), key=abs)
+    alike = f"{len(workers)}, of the same versions as here"
+    loopback = "start with --dashboard-address 127.0.0.1:0"
+    return _run(
+        ("dashboards", lambda: _dashboards(dashboards), loopback),
+        ("workers", lambda: ("good", alike), ""),
+        ("worker memory", lambda: _worker_memory(workers), _NEVER_SPILL),
+        ("worker clocks", lambda: _skew(off, "a worker's is"), "synchronize them"),
+        ("frozen workers", lambda: _frozen_workers(scheduler.get("ttl")), _GIVE_UP),
+    )
 
-        server = getattr(node, "http_server", None)
-        return dumps({"address": str(getattr(server, "address", ""))}).encode()
+
+def _questions() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
+    """Return the questions to a scheduler and a worker: nested, so that they are sent whole."""
+
+    def address(node: Any) -> str:
+        return str(getattr(getattr(node, "http_server", None), "address", ""))
 
     def of_scheduler(dask_scheduler: Any) -> bytes:  # distributed goes by the argument's name
-        return address(dask_scheduler)
+        from json import dumps
+
+        ttl = getattr(dask_scheduler, "worker_ttl", None) or 0
+        return dumps({"dashboard": address(dask_scheduler), "ttl": ttl}).encode()
 
     def of_worker(dask_worker: Any) -> bytes:
-        return address(dask_worker)
-
-    try:
-        told = {"scheduler": answer(opened(client.run_on_scheduler(of_scheduler)))}
-        told |= answers(client, of_worker)
-    except DbernError as error:
-        yield Finding("dashboards", "mend", str(error), "see above")
-        return
-    hosts = {where: str(one.get("address", "")) for where, one in told.items()}
-    open_to = {where: host for where, host in hosts.items() if host and not _is_loopback(host)}
-    if not open_to:
-        yield Finding("dashboards", "good", "on loopback only")
-        return
-    where, host = next(iter(open_to.items()))
-    yield Finding(
-        "dashboards", "warn", f"open HTTP without a password beyond loopback at {len(open_to)} of "
-        f"{len(hosts)} (the first: {shown(where)}, on {shown(host)})",
-        "start with --dashboard-address 127.0.0.1:0",
-    )  # fmt: skip
-
-
-def _frozen_workers(client: Client) -> Iterator[Finding]:
-    def of_scheduler(dask_scheduler: Any) -> bytes:  # distributed goes by the argument's name
-        from json import dumps
-
-        return dumps({"ttl": getattr(dask_scheduler, "worker_ttl", None) or 0}).encode()
-
-    try:
-        seconds = answer(opened(client.run_on_scheduler(of_scheduler))).get("ttl")
-    except DbernError as error:
-        yield Finding("frozen workers", "mend", str(error), "see above")
-        return
-    if not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST_TTL:
-        waits = f"after {seconds:g} s" if isinstance(seconds, int | float) and seconds else "never"
-        yield Finding(
-            "frozen workers", "warn", f"are given up {waits}, and a release waits so long",
-            "set distributed.scheduler.worker-ttl to 60s for the scheduler, as deploy/dask.yaml",
-        )  # fmt: skip
-    else:
-        yield Finding("frozen workers", "good", f"given up after {seconds:g} s")
-
-
-def _workers(client: Client) -> Iterator[Finding]:
-    try:
-        check_workers(client)
-        facts = answers(client, _memory_settings())
-        for worker, one in facts.items():
-            _check_settings(worker, one)
-    except DbernError as error:
-        yield Finding("workers", "mend", str(error), "see above")
-        return
-    now = time.time()
-    yield Finding("workers", "good", f"{len(facts)}, of the same versions as here")
-    spilling = [name for name, one in facts.items() if one["spills"]]
-    if spilling:
-        yield Finding(
-            "worker memory", "mend", f"{len(spilling)} of {len(facts)} would spill private sums to "
-            f"their disks (the first: {shown(spilling[0])})",
-            "set distributed.worker.memory.target and distributed.worker.memory.spill to false "
-            "for the workers",
-        )  # fmt: skip
-    elif any(not one["limit"] for one in facts.values()):
-        yield Finding("worker memory", "warn", "has no limit", "start workers with --memory-limit")
-    else:
-        least = min(one["limit"] for one in facts.values())
-        yield Finding("worker memory", "good", f"never spilled, {least / 2**30:.1f} GiB or more")
-    off = max(abs(one["now"] - now) for one in facts.values())
-    if off > SKEW_SECONDS:
-        yield Finding("worker clocks", "warn", f"off by up to {off:.0f} s", "synchronize them")
-
-
-def _memory_settings() -> Callable[[Any], bytes]:
-    def settings(dask_worker: Any) -> bytes:  # nested: sent whole
         from json import dumps
         from time import time as clock
 
         manager = dask_worker.memory_manager
         spills = bool(manager.memory_target_fraction) or bool(manager.memory_spill_fraction)
         limit = manager.memory_limit or 0
-        told = {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
-        return dumps(told).encode()
+        report = {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
+        return dumps(report | {"dashboard": address(dask_worker)}).encode()
 
-    return settings
+    return of_scheduler, of_worker
 
 
-def _check_settings(worker: str, told: dict[str, Any]) -> None:
-    if type(told.get("spills")) is not bool or not all(
-        isinstance(told.get(name), int | float) for name in ("limit", "now")
-    ):
+def _check_report(worker: str, report: dict[str, Any]) -> None:
+    types = {"spills": bool, "limit": int | float, "now": int | float, "dashboard": str}
+    if not all(isinstance(report.get(name), kind) for name, kind in types.items()):
         raise unlike(worker)
+
+
+def _dashboards(hosts: Mapping[str, str]) -> Verdict:
+    beyond = {where: host for where, host in hosts.items() if host and not _is_loopback(host)}
+    if not beyond:
+        return "good", "on loopback only"
+    where, host = next(iter(beyond.items()))
+    text = f"open HTTP without a password beyond loopback at {len(beyond)} of {len(hosts)}"
+    return "warn", f"{text} (the first: {shown(where)}, on {shown(host)})"
+
+
+def _worker_memory(workers: Mapping[str, dict[str, Any]]) -> Verdict:
+    spilling = [shown(worker) for worker, report in workers.items() if report["spills"]]
+    if spilling:
+        text = f"{len(spilling)} of {len(workers)} would spill private sums to their disks"
+        return "mend", f"{text} (the first: {spilling[0]})"
+    least = min(report["limit"] for report in workers.values())
+    if not least:
+        return "warn", "has no limit", "start workers with --memory-limit"
+    return "good", f"never spilled, {least / 2**30:.1f} GiB or more"
+
+
+def _frozen_workers(seconds: object) -> Verdict:
+    """Judge after how long a scheduler gives a worker up that does not answer."""
+    ttl = seconds if isinstance(seconds, int | float) and seconds > 0 else math.inf
+    if ttl <= _LONGEST_TTL:
+        return "good", f"given up after {ttl:g} s"
+    waits = f"after {ttl:g} s" if ttl < math.inf else "never"
+    return "warn", f"are given up {waits}, and a release waits so long"

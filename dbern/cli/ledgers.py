@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,6 @@ import click
 from dbern.cli.output import common, parsed, shown_progress
 
 if TYPE_CHECKING:
-    from dbern.ledger import DatasetStatus, ReleaseRow
     from dbern.privacy.budget import Budget
 
 _LEDGER = click.option(
@@ -214,24 +211,6 @@ def charge(
 
 @ledger.command()
 @_LEDGER
-@_DATASET
-@common
-def events(url: str, dataset: str) -> None:
-    """Print a dataset's charges as events of dp_accounting, in JSON.
-
-    One ComposedDpEvent of all charges that stand. Of a pure epsilon under replaced records it is a
-    randomized response, else what the rho says; a charge with a delta and no rho is unsupported,
-    and makes every accountant refuse.
-    """
-    from dbern.ledger import BudgetLedger
-
-    with BudgetLedger.open(url, read_only=True) as opened:
-        (status,) = opened.status(dataset)
-    click.echo(json.dumps(_composed_event(status), indent=1))
-
-
-@ledger.command()
-@_LEDGER
 @click.option("--dataset", callback=_TEXT, metavar="NAME", help="Only this one.")
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @click.option(
@@ -414,52 +393,3 @@ def _log_line(line: dict[str, Any]) -> str:
     what = "/".join(part for part in (line["dataset"], line["name"]) if part)
     detail = ", ".join(f"{key} {value}" for key, value in line["detail"].items() if value)
     return f"{line['at']} {line['event']}{' ' * bool(what)}{what}{': ' * bool(detail)}{detail}"
-
-
-# --- Charges in the words of other accountants: events of dp_accounting
-
-_SLACK = 1 - 2.0**-50
-_LARGEST = 700  # e^709 is the largest that a float can hold
-
-
-def _composed_event(status: DatasetStatus) -> dict[str, Any]:
-    """Return every charge that stands, as one event; each number promises at most what is so.
-
-    A refunded release charges nothing and is left out.
-    """
-    charged = [one for one in status.releases if one.state.value != "refunded"]
-    return {
-        "event": "ComposedDpEvent",
-        "events": [
-            {**_event(one, status), "name": one.name, "charge": str(one.charge), "at": one.created}
-            for one in charged
-        ],
-    }
-
-
-def _event(one: ReleaseRow, status: DatasetStatus) -> dict[str, Any]:
-    """Return the narrowest event of dp_accounting that a charge is known to satisfy.
-
-    Any epsilon-DP mechanism is a post-processing of randomized response on two buckets at epsilon
-    (Kairouz, Oh & Viswanath 2015), whose event the library admits for replaced records only.
-    Otherwise pure epsilon is zCDP of ``epsilon^2/2``. An epsilon with a delta and no rho has no
-    event: what is unsupported makes an accountant refuse, where leaving it out would not.
-    """
-    pure = not one.charge.delta and status.neighbors.value == "replace-one"
-    if pure and status.accountant == "basic":
-        noise = _noise(one.charge.epsilon)
-        return {"event": "RandomizedResponseDpEvent", "noise_parameter": noise, "num_buckets": 2}
-    if one.rho is not None:
-        return {"event": "ZCDpEvent", "rho": _rounded_up(one.rho)}
-    return {"event": "UnsupportedDpEvent"}
-
-
-def _noise(epsilon: Fraction) -> float:
-    """Return ``2 / (1 + e^epsilon)``, rounded down: with less noise it promises less."""
-    above = _rounded_up(epsilon)
-    return 2 / (1 + math.exp(above)) * _SLACK if above < _LARGEST else 0.0
-
-
-def _rounded_up(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

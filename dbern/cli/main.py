@@ -12,13 +12,15 @@ import click
 
 from dbern.cli.ask import ask
 from dbern.cli.demo import demo
+from dbern.cli.doctor import doctor
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
 from dbern.cli.output import JsonLines, let_go, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.scheduled import catch_up
-from dbern.cli.starting import doctor, init, inspect, target
+from dbern.cli.starting import init
 from dbern.cli.synopses import export, query, show, sign, verify, write_report
+from dbern.cli.targets import target
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
 
@@ -40,7 +42,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, inspect, plan, release, catch_up, query, ask, show, write_report, export, verify),
+    *(init, plan, release, catch_up, query, ask, show, write_report, export, verify),
     *(sign, ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)

@@ -109,9 +109,9 @@ def query(
 @common
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
-    from dbern.reporting.html import signed_by
     from dbern.reporting.pictures import page_picture
     from dbern.reporting.terminal import drawing
+    from dbern.reporting.wording import signed_by
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
@@ -147,7 +147,7 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
     Ends with exit code 5 where a byte differs from the manifest. Without --trusted it lists the
     keys that signed, and cannot tell whose they are.
     """
-    from dbern.reporting.html import signed_by
+    from dbern.reporting.wording import signed_by
     from dbern.synopsis.reader import open_synopsis
     from dbern.synopsis.signatures import fingerprint, public_key_of
 
@@ -164,7 +164,7 @@ def _described(facts: dict[str, Any], constant: str = "") -> str:
     """In words; `constant` as of `Promises`."""
     from dbern.certificate import printed_sum
     from dbern.data.domain import named_with
-    from dbern.reporting.pictures import parameters_of
+    from dbern.reporting.wording import parameters_of
     from dbern.synopsis.points import of_columns
 
     units = facts.get("units", {})

@@ -15,6 +15,7 @@ import numpy as np
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit, named_with
 from dbern.errors import needed, printable
+from dbern.reporting.wording import position_text
 from dbern.synopsis.maps import FAR
 from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
@@ -153,27 +154,6 @@ class Picture:
 def label(axis: Axis) -> str:
     """Return an axis's name, with its units or the zone of times."""
     return printable(axis.label)
-
-
-def range_text(axis: Axis) -> str:
-    """Return the bounds of an axis in words, or its public list."""
-    if axis.categories:
-        return f"one of {', '.join(map(str, axis.categories))}"
-    return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
-
-
-def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a released target, a long list of candidates in few words."""
-    told = {key: value for key, value in target.items() if key != "kind"}
-    if every := told.get("chosen_of"):
-        least, most = (" x ".join(f"{one:.3g}" for one in every[at]) for at in (0, -1))
-        told["chosen_of"] = f"{len(every)} bandwidths, {least} to {most}, by the released numbers"
-    return told
-
-
-def position_text(axis: Axis, value: float) -> str:
-    """Return a place on an axis in words: a number, or a date or time."""
-    return axis.unit.text(value) if axis.unit else format_number(value)
 
 
 def is_classifier(synopsis: Synopsis) -> bool:
@@ -617,22 +597,15 @@ def draw_beside(
     figure.suptitle(title)
     if released.ndim == 1:
         axes = figure.add_subplot()
-        axes.plot(private[private.dims[0]], private, color="0.6", lw=3, label="not private")
-        axes.plot(released[released.dims[0]], released, color="C0", label="released")
-        axes.set_xlabel(str(released.dims[0]))
+        private.plot.line(ax=axes, color="0.6", lw=3, label="not private")
+        released.plot.line(ax=axes, color="C0", label="released")
+        axes.set_title("")
         axes.legend()
     else:
-        top = float(private.max())
-        for place, (values, name) in enumerate(((private, "not private"), (released, "released"))):
-            image = _heat_map(figure.add_subplot(1, 2, place + 1), values, name, top)
-        figure.colorbar(image, ax=figure.axes, label="density", extend="both")
+        scale: dict[str, Any] = {"vmin": 0, "vmax": float(private.max())}
+        for number, (values, name) in enumerate(((private, "not private"), (released, "released"))):
+            axes = figure.add_subplot(1, 2, number + 1)
+            values.plot.pcolormesh(ax=axes, add_colorbar=False, **scale)
+            axes.set(title=name, aspect="equal")
+        figure.colorbar(axes.collections[0], ax=figure.axes, label="density", extend="both")
     figure.savefig(path)
-
-
-def _heat_map(axes: Axes, values: xarray.DataArray, name: str, top: float):  # type: ignore[no-untyped-def]  # matplotlib's mesh type is private
-    second, first = values.dims
-    mesh = axes.pcolormesh(
-        values[first], values[second], values, vmin=0, vmax=top, cmap="viridis", shading="gouraud"
-    )
-    axes.set(title=name, xlabel=str(first), ylabel=str(second), aspect="equal")
-    return mesh

@@ -17,8 +17,7 @@ import yaml
 from dbern.combination import Combination
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
-from dbern.reporting.html import guarantee_of
-from dbern.reporting.pictures import parameters_of, range_text
+from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:

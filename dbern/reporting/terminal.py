@@ -10,7 +10,8 @@ from textwrap import wrap
 import numpy as np
 
 from dbern.data.domain import Axis
-from dbern.reporting.pictures import Panel, Picture, picture_of, position_text
+from dbern.reporting.pictures import Panel, Picture, picture_of
+from dbern.reporting.wording import position_text
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import FloatArray

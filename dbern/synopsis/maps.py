@@ -1,181 +1,20 @@
-"""What is seen of a synopsis: grids on the earth, GeoTIFF, tables and drawings.
-
-Coordinate systems and files need rasterio, the extra ``geo``, which is imported where it is used.
-"""
+"""What a notebook shows of a synopsis: its facts as a table, and a drawing of its function."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.data.domain import Axis, Domain, TimeUnit
-from dbern.errors import ReleaseError, SpecError, needed, printable
-from dbern.synopsis.points import LOCATION, conventional, of_columns, upright
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError, printable
+from dbern.synopsis.points import of_columns
 from dbern.system import format_number, html_table
-from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     import xarray
-
-_LABELS = ("class", "group")  # dimensions that are no axes
-_EVEN = 1e-6  # of a step
-
-_Planes = Iterator[tuple[dict[str, Any], FloatArray]]
-
-
-def located(grid: xarray.DataArray, crs: Any) -> xarray.DataArray:
-    """Return an upright grid with a coordinate system of its last two axes, by the CF conventions.
-
-    Raises
-    ------
-    SpecError
-        For a coordinate system that is not known, fewer axes, or degrees beyond a pole.
-    EnvironmentRefusedError
-        Where rasterio is not installed.
-    """
-    system = _system(crs)
-    axes = [name for name in grid.dims if name not in _LABELS]
-    if len(axes) < 2:
-        raise SpecError("crs: a coordinate system is of two axes, and here is one. Leave it out")
-    north, east = axes[-2:]
-    wkt = system.to_wkt()
-    facts = {"crs_wkt": wkt, "spatial_ref": wkt}
-    if system.is_geographic:
-        if np.abs(grid[north]).max() > 90:
-            raise SpecError(
-                f"crs: {north} leaves -90 to 90, and {crs} has degrees. Write another crs, or name "
-                "the axis of latitudes latitude"
-            )
-        facts["grid_mapping_name"] = "latitude_longitude"
-        grid[east].attrs |= {"standard_name": "longitude", "units": "degrees_east"}
-        grid[north].attrs |= {"standard_name": "latitude", "units": "degrees_north"}
-        if len(axes) == 2 and grid.attrs["long_name"].startswith("density"):
-            grid.attrs["units"] = "degree-2"
-    else:
-        units = {"units": system.linear_units}
-        grid[east].attrs |= {"standard_name": "projection_x_coordinate", **units}
-        grid[north].attrs |= {"standard_name": "projection_y_coordinate", **units}
-    return conventional(grid.assign_coords({LOCATION: ((), 0, facts)}))
-
-
-def _eastward_degree(grid: xarray.DataArray) -> float | None:
-    """Return how long a degree to the east is in the middle of a map; None where it has none.
-
-    In degrees to the north: the cosine of the latitude, on a sphere.
-    """
-    north = grid[grid.dims[0]]
-    if north.attrs.get("units") != "degrees_north":
-        return None
-    return max(math.cos(math.radians(float(north.mean()))), 1e-3)
-
-
-def write_geotiff(
-    bands: Mapping[str, xarray.DataArray], path: str | Path, tags: Mapping[str, Any]
-) -> None:
-    """Write maps as bands of a GeoTIFF, the north up; those of classes or groups one after another.
-
-    Raises
-    ------
-    SpecError
-        For other than two axes, or places along them that are not evenly spaced.
-    EnvironmentRefusedError
-        Where rasterio is not installed.
-    ReleaseError
-        Where the file cannot be written.
-    """
-    first = next(iter(bands.values()))
-    facts = first.coords[LOCATION].attrs if LOCATION in first.coords else {}
-    crs = _system(facts["spatial_ref"]) if "spatial_ref" in facts else None
-    rasterio, transform = _rasterio(), _transform(first)
-    planes = [
-        (" ".join([name, *map(str, labels.values())]), plane)
-        for name, band in bands.items()
-        for labels, plane in _planes(band)
-    ]
-    height, width = planes[0][1].shape
-    truths = planes[0][1].dtype == bool
-    shape = {"height": height, "width": width, "count": len(planes)}
-    kind: dict[str, Any] = {"dtype": "uint8"} if truths else {"dtype": "float64", "nodata": np.nan}
-    where = {"crs": crs, "transform": transform, "compress": "deflate"}
-    try:
-        with rasterio.open(path, "w", driver="GTiff", **shape, **kind, **where) as file:
-            for number, (name, plane) in enumerate(planes, start=1):
-                file.write(plane.astype(kind["dtype"]), number)
-                file.set_band_description(number, name)
-            file.update_tags(**tags)
-    except OSError:
-        raise ReleaseError(
-            f"{path}: cannot be written. Check that the folder is there and has space, or write "
-            "another path"
-        ) from None
-
-
-def _rasterio() -> Any:
-    told = "coordinate systems and GeoTIFF need rasterio. Install it with: pip install "
-    with needed(told + "'dbern[geo]'"):
-        import rasterio
-    return rasterio
-
-
-def _system(crs: Any) -> Any:
-    rasterio = _rasterio()
-    try:
-        return rasterio.crs.CRS.from_user_input(crs)
-    except rasterio.errors.CRSError:
-        raise SpecError(f'crs = "{crs}": is not known. Write one such as "EPSG:4326"') from None
-
-
-def _axes(grid: xarray.DataArray) -> tuple[str, str]:
-    """The one that goes to the east, and the one that goes to the north."""
-    axes = [str(name) for name in grid.dims if name not in _LABELS]
-    if len(axes) != 2:
-        raise SpecError(f"maps are of two axes, and here are {len(axes)}. Select from a grid")
-    north, east = upright(axes[::-1])
-    return east, north
-
-
-def _planes(grid: xarray.DataArray) -> _Planes:
-    """Each class or group's labels and values, the north up."""
-    east, north = _axes(grid)
-    grid = grid.sortby(north, ascending=False).sortby(east)
-    labels = [str(name) for name in grid.dims if name in _LABELS]
-    for places in product(*(range(grid.sizes[name]) for name in labels)):
-        one = grid.isel(dict(zip(labels, places, strict=True)))
-        named = {name: one[name].item() for name in labels}
-        yield named, one.transpose(north, east).to_numpy()
-
-
-def _as_stored(coordinate: xarray.DataArray) -> np.ndarray[Any, Any]:
-    """Return a coordinate's numbers: of dates and times in the unit that they are stored in."""
-    values = coordinate.to_numpy()
-    if values.dtype.kind != "M":
-        return values
-    seconds = coordinate.encoding.get("units") == TimeUnit.SECONDS.value
-    return (TimeUnit.SECONDS if seconds else TimeUnit.DAYS).of_datetimes(values)
-
-
-def _transform(grid: xarray.DataArray) -> Any:
-    """From the corner of the first pixel, of which the first place is the middle."""
-    corner, steps = [], []
-    for name in _axes(grid):
-        places = np.sort(_as_stored(grid[name]))
-        each = np.diff(places) if places.dtype.kind in "fiu" else np.empty(0)
-        if not len(each) or np.ptp(each) > _EVEN * each[0]:
-            raise SpecError(
-                f"maps need evenly spaced numbers along {name}. Take the grid of the synopsis"
-            )
-        step = float(places[-1] - places[0]) / len(each)
-        corner += [float(places[0]) - step / 2, float(places[-1]) + step / 2]
-        steps.append(step)
-    return _rasterio().Affine(steps[0], 0.0, corner[0], 0.0, -steps[1], corner[3])
-
-
-# --- What a notebook shows of a synopsis: its facts as a table, and a drawing of its function
 
 FAR = 3.0
 """Times what values vary by: how far beyond them a band is drawn."""
@@ -277,8 +116,7 @@ def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any
     if grid.attrs["long_name"].startswith("density"):
         how = {"vmin": 0.0, **how}  # what is below is noise, and would take half of the colours
     groups: dict[str, Any] = {"col": "class"} if grid.ndim == 3 else {}
-    shown = grid.drop_vars(LOCATION, errors="ignore")  # or it would be the title
-    drawn: Any = shown.plot(x=first, y=second, ax=ax, **groups, **how)
+    drawn: Any = grid.plot(x=first, y=second, ax=ax, **groups, **how)
     panels = list(drawn.axs.flat) if groups else [drawn.axes]
     if groups:
         column = grid["class"].attrs["long_name"].replace("{", "{{").replace("}", "}}")
@@ -289,12 +127,23 @@ def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any
         panels[0].set_title(title)
     bar = drawn.cbar if groups else drawn.colorbar
     _write_plainly(*panels, *([bar.ax] if bar else []))
-    width, height = (float(np.ptp(_as_stored(grid[name]))) for name in (first, second))
+    width, height = (np.ptp(grid[name].to_numpy()) for name in (first, second))
     degree = _eastward_degree(grid)
     if degree or (alike and 1 / _LONGEST <= height / width <= _LONGEST):
         for panel in panels:
             panel.set_aspect(1 / (degree or 1.0))
     return drawn
+
+
+def _eastward_degree(grid: xarray.DataArray) -> float | None:
+    """Return how long a degree to the east is in the middle of a map; None where it has none.
+
+    In degrees to the north: the cosine of the latitude, on a sphere.
+    """
+    north = grid[grid.dims[0]]
+    if north.attrs.get("units") != "degrees_north":
+        return None
+    return max(math.cos(math.radians(float(north.mean()))), 1e-3)
 
 
 def _write_plainly(*artists: Any) -> None:

@@ -483,8 +483,7 @@ def on_grid(
     return np.broadcast_to(np.expand_dims(values, missing), shape)
 
 
-LOCATION = "spatial_ref"
-"""The coordinate that has a grid's coordinate system, by the name that rioxarray gives it."""
+_LOCATION = "spatial_ref"  # a grid's coordinate system, by the name that rioxarray gives it
 
 _NORTHWARD = ("lat", "latitude", "northing", "y")
 
@@ -509,8 +508,8 @@ def conventional(found: xarray.DataArray) -> xarray.DataArray:
     """Say how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
     if found.dtype.kind == "f":
         found.encoding["_FillValue"] = np.nan
-    if LOCATION in found.coords:
-        found.encoding["grid_mapping"] = LOCATION
+    if _LOCATION in found.coords:
+        found.encoding["grid_mapping"] = _LOCATION
     for one in found.coords.values():
         one.encoding["_FillValue"] = None
     return found

@@ -31,7 +31,7 @@ from dbern.synopsis.bands import (
     quotient_ends,
 )
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
-from dbern.synopsis.maps import described, located, plotted, write_geotiff
+from dbern.synopsis.maps import described, plotted
 from dbern.synopsis.points import (
     Order,
     Points,
@@ -566,9 +566,7 @@ class Synopsis:
         facts = self.combination, self.domain, self.metadata, axis
         return distribution_of(self.arrays, *facts, next(iter(told), None))
 
-    def grid(
-        self, shape: Shape, h: Order = None, *, window: Window = None, crs: Any = None
-    ) -> xarray.DataArray:
+    def grid(self, shape: Shape, h: Order = None, *, window: Window = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.
 
         Its last dimension is the first axis, so that ``.plot()`` draws it upright.
@@ -577,14 +575,12 @@ class Synopsis:
         ----------
         window : mapping, optional
             A box ``{"x": (2, 6)}``, of which the grid is instead; as a region of `Distribution`.
-        crs : optional
-            Of two axes on the earth, such as "EPSG:4326" (degrees). Needs the extra ``geo``.
 
         Raises
         ------
         SpecError
             For a shape that is not one count of at least 2 for each axis, or needs more memory than
-            this process may use; for a window or a coordinate system that cannot be.
+            this process may use; for a window that cannot be.
         """
         from dbern.synopsis.questions.regions import part_of
 
@@ -592,39 +588,14 @@ class Synopsis:
         smoothings, combination = self._smoothings(h), self.combination
         values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, part)
         facts = self.metadata["name"], self._attributes
-        grid = self._labelled(labelled(values, part or self.domain, self.classes, *facts))
-        return grid if crs is None else located(grid, crs)
+        grid = labelled(values, part or self.domain, self.classes, *facts)
+        labelled_grid: xarray.DataArray = self._labelled(grid)
+        return labelled_grid
 
-    def plot(self, ax: Any = None, *, window: Window = None, crs: Any = None, **how: Any) -> Any:
+    def plot(self, ax: Any = None, *, window: Window = None, **how: Any) -> Any:
         """Draw a function of one or two axes with matplotlib: `dbern.synopsis.maps.plotted`."""
-        grid = partial(self.grid, window=window, crs=crs)
+        grid = partial(self.grid, window=window)
         return plotted(self.domain, grid, self.interval, ax, **how)
-
-    def to_geotiff(
-        self,
-        path: str | Path,
-        shape: Shape,
-        h: Order = None,
-        *,
-        beta: float | str = 0.05,
-        window: Window = None,
-        crs: Any = None,
-    ) -> None:
-        """Write a grid of two axes as a GeoTIFF: bands of values, and of the ends of `interval`.
-
-        Parameters
-        ----------
-        shape, h, beta, window, crs
-            As for `grid` and `interval`; each point is the middle of a pixel.
-
-        Raises
-        ------
-        SpecError, EnvironmentRefusedError
-            As of these; for other than two axes; without the extra ``geo``.
-        """
-        grid = self.grid(shape, h, window=window, crs=crs)
-        low, high = self.interval(grid, beta, h)
-        write_geotiff({"value": grid, "low": low, "high": high}, path, {**grid.attrs, "beta": beta})
 
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.

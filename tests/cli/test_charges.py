@@ -1,14 +1,6 @@
-"""``dbern ledger charge`` and ``events``: one budget for this and other tools."""
+"""``dbern ledger charge``: one budget for this and other tools."""
 
 from __future__ import annotations
-
-import json
-import math
-from fractions import Fraction
-
-from dbern.cli.ledgers import _composed_event
-from dbern.ledger import BudgetLedger, Request
-from dbern.privacy.budget import Budget, Neighbors
 
 LEDGER = ("--ledger", "sqlite:///ledger.db", "--dataset", "trips")
 CHARGE = ("ledger", "charge", *LEDGER, "--epsilon", ".2", "--note", "table by opendp")
@@ -65,52 +57,3 @@ def test_what_does_not_fit_is_refused_and_charges_nothing(project, run):
 def test_a_restored_ledger_charges_nothing_for_others_either(project, run):
     assert run("ledger", "reconcile", *LEDGER[:2], "--restored").code == 0
     assert run(*CHARGE).code == 3
-
-
-def events(run):
-    ran = run("ledger", "events", *LEDGER)
-    assert ran.code == 0
-    told = json.loads(ran.out)
-    assert told["event"] == "ComposedDpEvent"
-    return told["events"]
-
-
-def promised(event):
-    """The epsilon of randomized response on two buckets."""
-    p = Fraction(event["noise_parameter"])
-    return math.log((1 - p / 2) / (p / 2))
-
-
-def test_a_pure_charge_is_a_randomized_response_of_at_least_its_epsilon(project, run):
-    amounts = "0.0001", "1/3", "0.2", "1.9"
-    for epsilon in amounts:
-        assert run(*CHARGE, "--epsilon", epsilon).code == 0
-    for epsilon, event in zip(map(Fraction, amounts), events(run), strict=True):
-        assert (event["event"], event["num_buckets"]) == ("RandomizedResponseDpEvent", 2)
-        assert epsilon <= promised(event) < epsilon + Fraction(1, 10**12)
-
-
-def test_what_has_no_narrower_event_is_its_rho_or_refused(project, run):
-    assert run(*CHARGE, "--name", "refunded").code == 0
-    assert run("ledger", "grant", *LEDGER, "--epsilon", "1", "--delta", "1e-3").code == 0
-    gaussian = ("--epsilon", "0.5", "--delta", "1e-6", "--note", "histogram")
-    assert run(*CHARGE, *gaussian, "--rho", "1/300").code == 0
-    assert run(*CHARGE, *gaussian).code == 0
-    _, with_rho, without = events(run)
-    assert with_rho["event"] == "ZCDpEvent"
-    assert 0 <= Fraction(with_rho["rho"]) - Fraction(1, 300) < Fraction(1, 10**15)
-    assert without["event"] == "UnsupportedDpEvent"
-
-
-def test_a_refund_is_no_event_and_added_records_are_in_zcdp(tmp_path):
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    BudgetLedger.create(url)
-    added = Neighbors.ADD_OR_REMOVE_ONE
-    with BudgetLedger.open(url) as ledger:
-        ledger.grant("d", Budget.parse("3"), neighbors=added)
-        ledger.charge(Request("d", "a", Budget.parse("0.2"), added), "x")
-        ledger.reserve(Request("d", "b", Budget.parse("0.5"), added))
-        ledger.abandon("d", "b")
-        (status,) = ledger.status("d")
-    (event,) = _composed_event(status)["events"]
-    assert (event["name"], event["event"], event["rho"]) == ("a", "ZCDpEvent", 0.02)

@@ -34,7 +34,7 @@ def queries(project):
 
 
 COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "export", "verify",
-            "sign", "inspect", "ledger", "ledger init", "ledger grant", "ledger status",
+            "sign", "ledger", "ledger init", "ledger grant", "ledger status",
             "ledger abandon", "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
 

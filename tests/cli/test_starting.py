@@ -15,8 +15,6 @@ import pytest
 from click.testing import CliRunner
 
 from dbern.cli import diagnosis, starting
-from dbern.cli import diagnosis as clusters
-from dbern.cli import diagnosis as databases
 from dbern.cli.main import cli
 from dbern.data.domain import TimeUnit, moment_of
 from dbern.errors import SpecError
@@ -440,7 +438,7 @@ def test_a_short_step_back_into_a_period_that_is_over_is_found(history):
      ("tcp://0.0.0.0:8786", "warn")],
 )  # fmt: skip
 def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
-    assert clusters._scheduler_transport(address).state == state
+    assert diagnosis._scheduler_transport(address)[0] == state
 
 
 def test_doctor_on_a_cluster(client, monkeypatch):
@@ -452,7 +450,8 @@ def test_doctor_on_a_cluster(client, monkeypatch):
         monkeypatch.setattr(client.cluster.scheduler, "worker_ttl", seconds)
         found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
         assert found["frozen workers"].state == state
-    monkeypatch.setattr("dbern.cli.diagnosis._memory_settings", lambda: spilling)
+    of_scheduler, _ = diagnosis._questions()
+    monkeypatch.setattr("dbern.cli.diagnosis._questions", lambda: (of_scheduler, spilling))
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["worker memory"].state == "mend"
     assert found["worker clocks"].state == "warn"
@@ -479,7 +478,7 @@ class client_of:  # noqa: N801 -- a context manager that keeps the session's cli
 
 
 def spilling(dask_worker):
-    return b'{"spills": true, "limit": 1, "now": 0.0}'
+    return b'{"spills": true, "limit": 1, "now": 0.0, "dashboard": "127.0.0.1"}'
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
@@ -519,14 +518,14 @@ WAYS = [
 def test_doctor_looks_at_the_way_to_a_database(monkeypatch, url, mode, state):
     monkeypatch.delenv("PGHOST", raising=False)
     monkeypatch.setenv("PGSSLMODE", mode)
-    found = next(one for one in databases.database(url) if one.what == "ledger's transport")
+    found = next(one for one in diagnosis.database(url) if one.what == "ledger's transport")
     assert found.state == state
     assert (found.mend == "") is (state == "good")
 
 
 def test_doctor_looks_at_what_a_client_needs_of_its_own(monkeypatch, tmp_path):
     def found():
-        return {one.what: one.state for one in databases.database(HOST)}
+        return {one.what: one.state for one in diagnosis.database(HOST)}
 
     for name in ("DBERN_LEDGER_SECRET", "DBERN_LEDGER_SECRET_FILE", "DBERN_LEDGER_STAGING"):
         monkeypatch.delenv(name, raising=False)
@@ -541,7 +540,7 @@ def test_doctor_looks_at_what_a_client_needs_of_its_own(monkeypatch, tmp_path):
     assert (found()["ledger's secret"], found()["ledger's staging"]) == ("mend", "good")
     secret.chmod(0o440)  # as a cluster mounts it
     assert found()["ledger's secret"] == "good"
-    assert "00" * 32 not in str(databases.database(HOST))
+    assert "00" * 32 not in str(diagnosis.database(HOST))
     secret.chmod(0o600)  # or nobody but root could write it
     secret.write_text("short")
     assert found()["ledger's secret"] == "mend"

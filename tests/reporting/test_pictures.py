@@ -11,9 +11,10 @@ import pytest
 from dbern.certificate import Promises
 from dbern.cli.synopses import _described
 from dbern.data.domain import Axis, TimeUnit
-from dbern.reporting.pictures import Panel, Picture, draw, parameters_of
+from dbern.reporting.pictures import Panel, Picture, draw
 from dbern.reporting.registry import _unprotected
 from dbern.reporting.terminal import _curve, _upright
+from dbern.reporting.wording import parameters_of
 
 pytestmark = pytest.mark.slow  # matplotlib
 

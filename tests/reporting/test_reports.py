@@ -25,7 +25,7 @@ from samples import EVIL, KINDS, make
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.reporting.html import _recipes, guarantee_of, synopsis_page
+from dbern.reporting.html import _recipes, synopsis_page
 from dbern.reporting.live import live
 from dbern.reporting.pictures import (
     CLASSES,
@@ -37,6 +37,7 @@ from dbern.reporting.pictures import (
 )
 from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
+from dbern.reporting.wording import guarantee_of
 
 pytestmark = pytest.mark.slow
 

@@ -1,27 +1,25 @@
-"""Grids as others take them: upright, a window of them, on the earth, in files."""
+"""Grids as others take them: upright, a window of them, on the earth."""
 
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
-import rasterio
 import xarray
 from banding import centers, synopsis_of
 from matplotlib.figure import Figure
 
 import dbern
-from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
-from dbern.synopsis.maps import located
 from dbern.synopsis.points import upright
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
 EAST, NORTH = [-120.0, -60.0], [20.0, 50.0]
-CRS = "EPSG:4326"
+LOCATION = {"spatial_ref": ((), 0, {"grid_mapping_name": "latitude_longitude"})}
+"""A coordinate system as rioxarray's write_crs puts it on a grid."""
 
 
 def made(bounds, bandwidth, columns, noise=True, **data):
@@ -48,6 +46,13 @@ def rows():
 @pytest.fixture(scope="module")
 def land():
     return made({"longitude": EAST, "latitude": NORTH}, [5.0, 3.0], rows())
+
+
+@pytest.fixture(scope="module")
+def degrees():
+    """The same, whose spec states units."""
+    units = {"longitude": "degrees_east", "latitude": "degrees_north"}
+    return made({"longitude": EAST, "latitude": NORTH}, [5.0, 3.0], rows(), units=units)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +128,7 @@ def test_a_window_that_is_none_is_refused(land, window, said):
 
 
 def test_a_grid_in_comes_back_with_all_that_it_had(land, days):
-    given = land.grid((6, 4), crs=CRS).assign_coords(run=7).rename(None).transpose()
+    given = land.grid((6, 4)).assign_coords(run=7, **LOCATION).rename(None).transpose()
     before = {name: dict(one.encoding) for name, one in given.coords.items()}
     found = land(given)
     assert found.dims == given.dims == ("longitude", "latitude")
@@ -141,7 +146,7 @@ def test_a_grid_in_comes_back_with_all_that_it_had(land, days):
 
 
 def test_a_distribution_answers_on_the_grid_too(land, sides):
-    grid = land.grid((5, 4), crs=CRS)
+    grid = land.grid((5, 4)).assign_coords(LOCATION)
     asked = land.distribution()
     found = asked.density(grid)
     at = points_of(grid, land)
@@ -161,11 +166,12 @@ def test_a_distribution_answers_on_the_grid_too(land, sides):
 
 
 @pytest.mark.slow
-def test_what_leaves_is_the_same_after_a_file(land, sides, days, tmp_path):
-    grid = land.grid((6, 4), crs=CRS)
+def test_what_leaves_is_the_same_after_a_file(land, degrees, sides, days, tmp_path):
+    grid = land.grid((6, 4)).assign_coords(LOCATION)
     asked, dated = land.distribution(), days.distribution()
     leaving = {
-        "grid": grid.to_dataset(),
+        "grid": land(grid).to_dataset(),
+        "degrees": degrees.grid(4).to_dataset(),
         "shaped": land.shaped("nonnegative").grid(3).to_dataset(),
         "classes": sides.grid(3).to_dataset(),
         "interval": land.interval(grid)[0].to_dataset(),
@@ -193,77 +199,18 @@ def test_what_leaves_is_the_same_after_a_file(land, sides, days, tmp_path):
     assert decoded.when.dtype.kind == "M"
 
 
-def test_degrees_are_said_as_the_conventions_say(land):
-    grid = land.grid(3, crs=CRS)
+def test_degrees_are_said_as_the_conventions_say(land, degrees):
+    grid = degrees.grid(3)
     assert grid.latitude.attrs["units"] == "degrees_north"
-    assert grid.longitude.attrs["standard_name"] == "longitude"
-    assert grid.attrs["units"] == "degree-2"
-    assert grid.spatial_ref.attrs["grid_mapping_name"] == "latitude_longitude"
-    assert rasterio.crs.CRS.from_user_input(grid.spatial_ref.attrs["crs_wkt"]).to_epsg() == 4326
-    assert land.grid(3, crs=3857).longitude.attrs["units"] == "metre"
+    assert grid.longitude.attrs["units"] == "degrees_east"
     assert "units" not in land.grid(3).longitude.attrs
     axes = Figure().add_subplot()
-    land.plot(axes, crs=CRS)
+    degrees.plot(axes)
     assert axes.get_aspect() == pytest.approx(1 / math.cos(math.radians(35)))
     assert axes.get_title() == ""
     axes = Figure().add_subplot()
     land.plot(axes)
     assert axes.get_aspect() == 1.0
-
-
-def test_a_coordinate_system_that_cannot_be_is_refused(land, days, monkeypatch):
-    with pytest.raises(SpecError, match='crs = "earth": is not known'):
-        land.grid(3, crs="earth")
-    with pytest.raises(SpecError, match="a coordinate system is of two axes"):
-        days.grid(3, crs=CRS)
-    swapped = land.grid(3).rename({"longitude": "b", "latitude": "a"}).transpose()
-    with pytest.raises(SpecError, match="crs: b leaves -90 to 90"):
-        located(swapped, CRS)
-    monkeypatch.setitem(sys.modules, "rasterio", None)
-    with pytest.raises(EnvironmentRefusedError, match=r"pip install 'dbern\[geo\]'"):
-        land.grid(3, crs=CRS)
-    with pytest.raises(EnvironmentRefusedError, match=r"pip install 'dbern\[geo\]'"):
-        land.to_geotiff("a.tif", 3)
-    land.grid(3)
-
-
-# --- Files of maps
-
-
-@pytest.mark.parametrize("kind", ["land", "turned"])
-def test_a_geotiff_has_each_value_at_its_place(kind, request, tmp_path):
-    synopsis = request.getfixturevalue(kind)
-    shape = (13, 7) if kind == "land" else (7, 13)
-    synopsis.to_geotiff(tmp_path / "a.tif", shape, crs=CRS)
-    grid = synopsis.grid(shape)
-    low, high = synopsis.interval(grid)
-    at = np.array([[x, y] for x in grid.longitude.values for y in grid.latitude.values])
-    with rasterio.open(tmp_path / "a.tif") as file:
-        assert file.crs.to_epsg() == 4326
-        assert file.descriptions == ("value", "low", "high")
-        assert file.tags()["beta"] == "0.05"
-        found = np.array(list(file.sample(at)))
-    for band, one in enumerate((grid, low, high)):
-        np.testing.assert_array_equal(
-            found[:, band], one.transpose("longitude", ...).values.ravel()
-        )
-
-
-@pytest.mark.slow
-def test_groups_are_bands_and_uneven_places_are_refused(sides, land, tmp_path):
-    sides.to_geotiff(tmp_path / "g.tif", 4, window={"latitude": (25, 35)})
-    with rasterio.open(tmp_path / "g.tif") as file:
-        assert file.descriptions[:3] == ("value east", "value west", "low east")
-        east = sides.grid(4, window={"latitude": (25, 35)}).sel({"class": "east"})
-        np.testing.assert_array_equal(file.read(1)[::-1], east)
-        assert file.crs is None
-    uneven = xarray.Dataset(coords={"longitude": [-90.0, -80.0, -79.0], "latitude": [30.0, 31.0]})
-    asked = land.distribution()
-    for answer in (asked.density(uneven), asked.density(np.array([[-80.0, 30.0]]))):
-        with pytest.raises(SpecError, match=r"maps need evenly spaced|maps are of two axes"):
-            answer.to_geotiff(tmp_path / "u.tif")
-    with pytest.raises(ReleaseError, match="cannot be written"):
-        land.to_geotiff(tmp_path / "none" / "a.tif", 3)
 
 
 def test_a_table_of_a_map_is_short(land):

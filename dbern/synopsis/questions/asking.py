@@ -21,8 +21,6 @@ from dbern.system import format_number, html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import xarray
 
 Target: TypeAlias = Literal["records", "smoothed"]
@@ -129,36 +127,17 @@ class Answer:
         """Return value, low and high, and the likely error where it is known, as one dataset."""
         import xarray
 
-        error = {} if self.likely_error is None else {"likely_error": self.likely_error}
-        return xarray.Dataset(self._numbers | error, attrs=self._facts)
-
-    def to_geotiff(self, path: str | Path) -> None:
-        """Write value, low and high on a grid of two axes as bands of a GeoTIFF.
-
-        Raises
-        ------
-        SpecError
-            For an answer that is not on a grid of two axes, evenly spaced.
-        EnvironmentRefusedError
-            Where the extra ``geo`` is not installed.
-        """
-        from dbern.synopsis.maps import write_geotiff
-
-        write_geotiff(self._numbers, path, self._facts)
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        if self.likely_error is not None:
+            numbers["likely_error"] = self.likely_error
+        facts = {"question": self.question, "target": self.target, "interval": self.interval}
+        law = {"law": self.law} if self.law else {}
+        return xarray.Dataset(numbers, attrs={**facts, **law, "beta": self.beta})
 
     @property
     def _how(self) -> dict[str, Any]:
         lengths = {"likely_error": self._length}
         return {"max_rows": _SHOWN, "float_format": self._written, "formatters": lengths}
-
-    @property
-    def _numbers(self) -> dict[str, Any]:
-        return {"value": self.value, "low": self.low, "high": self.high}
-
-    @property
-    def _facts(self) -> dict[str, Any]:
-        facts = {"question": self.question, "target": self.target, "interval": self.interval}
-        return {**facts, **({"law": self.law} if self.law else {}), "beta": self.beta}
 
 
 def labelled(

@@ -1,0 +1,134 @@
+"""Words for what a release states: its guarantee, its signer, its axes and its parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dbern.data.domain import Axis
+from dbern.system import format_number
+
+_REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Promise of a release, under the name of its definition, and in words without symbols."""
+
+    name: str
+    epsilon: str  # exact, as delta
+    delta: str
+    rho: str | None  # of zCDP, rounded up to three digits; None where none is proved
+    words: list[str]
+
+
+def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
+    """Return the guarantee that a synopsis states.
+
+    The second sentence of a pure guarantee is Bayes' rule: odds change by a factor of at most
+    ``exp(epsilon)``, so even odds become at most ``exp(epsilon) : 1``.
+
+    Examples
+    --------
+    >>> metadata = {"epsilon": "1", "delta": "0", "rho": "0.5", "neighbors": "replace-one",
+    ...          "unit": "row"}
+    >>> promise = guarantee_of(metadata)
+    >>> print(promise.name, promise.rho)
+    pure differential privacy 0.5
+    >>> "a factor of 2.72" in promise.words[0], "73.2 %" in promise.words[1]
+    (True, True)
+    """
+    epsilon, delta = float(Fraction(metadata["epsilon"])), Fraction(metadata["delta"])
+    factor = _up(math.exp(epsilon)) if epsilon < 300 else f"exp({metadata['epsilon']})"
+    noun = "row" if metadata["unit"] == "row" else "unit"
+    unit = noun if noun == "row" else f"unit ({metadata['unit']})"
+    change = f"one {unit} of the data {_REPLACED.get(metadata['neighbors'], metadata['neighbors'])}"
+    slack = f", plus {metadata['delta']}" if delta else ""
+    words = [
+        f"Whatever is computed from this release, when {change}, no result becomes more probable "
+        f"by more than a factor of {factor}{slack}."
+    ]
+    if not (delta or "random_dp" in metadata) and metadata["neighbors"] == "replace-one":
+        certainty = _up(100 / (1 + math.exp(-epsilon)))
+        words.append(
+            f"Somebody who knows every other {noun}, and holds two contents of one {noun} for "
+            f"equally likely, can be at most {certainty} % sure of either after seeing the release."
+        )
+    words.append(
+        "Queries are computed from the release alone: asking more of them reveals nothing more."
+    )
+    rho = metadata.get("rho")
+    if "random_dp" in metadata:
+        missed = metadata["random_dp"]["gamma"]
+        words.insert(
+            0,
+            "This is random differential privacy only, which is weaker than differential privacy. "
+            f"What follows holds for all but a share of {missed} of the neighbours drawn from an "
+            "assumed distribution, and promises nothing to whoever's data is unlike it.",
+        )
+    return Guarantee(
+        "random differential privacy only"
+        if "random_dp" in metadata
+        else "approximate differential privacy"
+        if delta
+        else "pure differential privacy",
+        metadata["epsilon"],
+        metadata["delta"],
+        None if rho is None else _up(float(Fraction(rho))),
+        words,
+    )
+
+
+def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
+    """Say who vouches for a synopsis, and what is known of that key (None: nothing).
+
+    Examples
+    --------
+    >>> signed_by("5f1e", trusted=True), signed_by("5f1e")
+    ('signed by 5f1e, a trusted key', 'signed by 5f1e, not checked against a trusted key')
+    >>> signed_by(None)
+    'unsigned: nothing says whose it is'
+    """
+    if fingerprint is None:
+        return "unsigned: nothing says whose it is"
+    if trusted is None:
+        return f"signed by {fingerprint}, not checked against a trusted key"
+    return f"signed by {fingerprint}, {'a' if trusted else 'not a'} trusted key"
+
+
+def _up(value: float) -> str:
+    """Round up to three digits: a promise is not made smaller by rounding.
+
+    Examples
+    --------
+    >>> _up(2.7182), _up(0.5), _up(73.1059), _up(1234.2), _up(100.0)
+    ('2.72', '0.5', '73.2', '1240', '100')
+    """
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    count = math.ceil(value / step * (1 - 1e-12))
+    return f"{float(f'{count * step:.3g}'):.10g}"
+
+
+def range_text(axis: Axis) -> str:
+    """Return the bounds of an axis in words, or its public list."""
+    if axis.categories:
+        return f"one of {', '.join(map(str, axis.categories))}"
+    return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
+
+
+def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a released target, a long list of candidates in few words."""
+    parameters = {key: value for key, value in target.items() if key != "kind"}
+    if candidates := parameters.get("chosen_of"):
+        first, last = (" x ".join(f"{width:.3g}" for width in candidates[at]) for at in (0, -1))
+        text = f"{len(candidates)} bandwidths, {first} to {last}, by the released numbers"
+        parameters["chosen_of"] = text
+    return parameters
+
+
+def position_text(axis: Axis, value: float) -> str:
+    """Return a place on an axis in words: a number, or a date or time."""
+    return axis.unit.text(value) if axis.unit else format_number(value)

@@ -16,7 +16,7 @@ from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, w
 from dbern.combination import Combination
 from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, Domain
+from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, OTHER_UNITS, Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
@@ -199,10 +199,7 @@ def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasuremen
         numbers = planned.unit, planned.noise.granularity, planned.noise.scale
         largest = max(*numbers, planned.certificate.total) * 2**63
         if not (min(numbers) >= MIN_NUMBER and largest <= MAX_NUMBER):
-            raise SpecError(
-                "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not "
-                "compute with. Count the columns in other units"
-            )
+            raise SpecError(OTHER_UNITS)
         axes = len(planned.k)
         slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
         objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)

@@ -395,6 +395,17 @@ def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(a
     assert size > 0.02 or both < bound(beta / among, (law, factor))
 
 
+@pytest.mark.parametrize("among", [2, 64])
+def test_each_number_that_chose_the_bins_may_fall_far(among):
+    """The chance that any of them falls below the bound is that of one, so many times."""
+    law, beta = bins_of(1, "binned-laplace").noise.law, Fraction(1, 10)
+    _, below = certificate.chosen_noise(lambda *_: 0.0, beta, (law, 1.0), among)
+    ratio = math.exp(-1 / law.scale)
+    steps = math.floor(below / math.ldexp(1, law.granularity_exponent)) + 1
+    each = ratio**steps / (1 + ratio)
+    assert beta / 40 < 1 - (1 - each) ** among <= beta * certificate._HARDLY
+
+
 @pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
     plan, given, real = bins_of(1, "binned-laplace"), [], certificate._largest_draw

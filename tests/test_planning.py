@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 
@@ -139,15 +140,49 @@ def test_no_rows_at_all_are_refused():
             plan_files(spec, empty)
 
 
-@pytest.mark.parametrize("width", [1e-100, 1e-75, 1e90])
-def test_numbers_that_no_reader_takes_are_refused_before_the_charge(width):
+@pytest.mark.parametrize(
+    ("axes", "width"), [("xy", 1e-100), ("xy", 1e-75), ("xy", 1e90), ("xyzu", 1e-100)]
+)
+def test_numbers_that_no_reader_takes_are_refused_before_the_charge(axes, width):
     """Before, such a release was charged and published, and no reader opened it."""
-    bounds = {axis: [0.0, width] for axis in "xy"}
-    spec = ReleaseSpec(
-        **sections(data={"n": 1000, "bounds": bounds}, target={"bandwidth": [width / 3] * 2})
-    )
+    bounds = {axis: [0.0, width] for axis in axes}
+    target = {"bandwidth": [width / 3] * len(axes)}
+    content = sections(data={"n": 1000, "bounds": bounds}, target=target)
     with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
-        plan_files(spec, facts((1000,)))
+        plan_files(ReleaseSpec(**content), facts((1000,)))
+
+
+@pytest.mark.parametrize("width", [1e-100, 1e-38, 1e38, 1e100])
+@pytest.mark.parametrize("axes", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("target", "data"),
+    [({"kind": "kernel-density", "bandwidth": 0.3}, {}),
+     ({"kind": "kernel-density", "covariance": 0.09}, {}),
+     ({"kind": "nadaraya-watson", "bandwidth": 0.3}, {"response": True}),
+     ({"kind": "naive-bayes", "bandwidth": 0.3, "release": "joint"}, {"label": True}),
+     ({"kind": "naive-bayes", "bandwidth": 0.3}, {"label": True}),
+     ({"kind": "gaussian-naive-bayes"}, {"label": True}),
+     ({"kind": "support-vector-machine", "length_scale": 0.3}, {"label": True}),
+     ({"kind": "ridge-regression"}, {"response": True}),
+     ({"kind": "logistic-regression"}, {"label": True})],
+)  # fmt: skip
+def test_bounds_of_any_size_are_planned_or_refused(target, data, axes, width):
+    """On four axes a volume of 1e-400 is 0 in floats."""
+    names, target = "xyzu"[:axes], dict(target)
+    for key in {"bandwidth", "length_scale"} & set(target):
+        target[key] = [target[key] * width] * axes
+    if "covariance" in target:
+        share = target["covariance"] * width * width
+        target["covariance"] = [[share if i == j else 0.0 for j in names] for i in names]
+    roles = {"response": {"column": "r", "bounds": [0.0, width]},
+             "label": {"column": "l", "classes": ["a", "b"]}}  # fmt: skip
+    content = sections(
+        data={"n": 1000, "bounds": {name: [0.0, width] for name in names},
+              **{role: roles[role] for role in data}},
+        mechanism={"k": None, "h": None},
+    )  # fmt: skip
+    with suppress(SpecError):
+        plan_files(ReleaseSpec(**{**content, "target": target}), ())
 
 
 def test_too_many_coefficients_are_refused():

@@ -139,6 +139,26 @@ def test_no_replaced_record_moves_the_number_by_more_than_is_charged(one):
         assert 0.6 * bound < largest <= bound, number.name
 
 
+@pytest.mark.parametrize("axes", [1, 2])
+def test_what_floats_move_of_a_number_is_that_of_its_parts(axes):
+    """As shares of W: of its bins, of sums over all of them, and as much in every norm."""
+    part, finer = parts_of(*planned(axes))
+    inner, found = part.inner.errors, part.errors
+    size = inner.value_bound  # of bins together
+    largest = sum(
+        math.prod(float(np.abs(pair[side]).max()) for pair in finer.bases) for side in (0, 1)
+    )
+    share = largest / finer.bound
+    terms = sum(ours.shape[1] for ours, _ in finer.bases)
+    sums = terms * 2.0**-53 * largest * size / finer.bound  # of so many products, each rounded
+    assert share > 1.5
+    assert found.floats >= share * inner.float_norms[0] + sums
+    assert found.position >= share * inner.position
+    assert found.kernel >= share * inner.kernel_norms[0]
+    assert min(found.float_norms) >= found.floats  # it is one number
+    assert found.value_bound >= share * size
+
+
 def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
     """Without the rest it does not: what finer bins miss counts."""
     spec, plan = one

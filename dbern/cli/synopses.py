@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbern.cli.output import common, parsed, shown_progress
+from dbern.data.drafts import draft_of
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.system import counted
 
@@ -347,17 +348,14 @@ def write_whole(target: Path, text: str, option: str, mode: int | None = None) -
     EnvironmentRefusedError
         Where it cannot be written; `option` is what named it.
     """
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        draft.write_text(text, encoding="utf-8")
-        if mode is not None:
-            draft.chmod(mode)
-        draft.replace(target)
+        with draft_of(target) as draft:
+            if mode is not None:
+                draft.chmod(mode)
+            draft.write_text(text, encoding="utf-8")
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise EnvironmentRefusedError(
             f"{option}: {target} cannot be written ({why}). Write a path in a folder that exists "
             "and is writable"
         ) from None
-    finally:
-        draft.unlink(missing_ok=True)

@@ -91,7 +91,7 @@ _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 def _scheduler_there(client: Any) -> Iterator[None]:
     """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
     try:
-        if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
+        if client.status in ("closing", "closed"):  # it lost its connection
             raise ConnectionError
         yield
     except (CancelledError, OSError, TimeoutError) as error:

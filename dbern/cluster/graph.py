@@ -397,7 +397,8 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
                 active.add(future)
                 continue
             if status != "finished":
-                raise _given_up(future, status)
+                with workers.there():
+                    raise _given_up(future, status)
             yield future
             last_seen = told_at = time.monotonic()  # whoever took it may have taken its time
             continue

@@ -13,6 +13,7 @@ What is sent is pickled as ever: workers and scheduler run what the releasing pr
 
 from __future__ import annotations
 
+import logging
 import ssl
 import struct
 from collections import defaultdict
@@ -183,6 +184,14 @@ registry.backends[f"{_PREFIX}tcp"] = _TCPBackend()
 registry.backends[f"{_PREFIX}tls"] = _TLSBackend()
 
 
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Return whether a record tells of another connection: how ours ended is told by its client."""
+    return not any(isinstance(value, _Reading) for value in record.args or ())
+
+
+logging.getLogger("distributed.batched").addFilter(_is_of_others)
+
+
 class PlainClient(Client):  # type: ignore[misc]  # has no types
     """A client whose every connection reads as above, to a scheduler of tcp:// or tls://.
 
@@ -218,6 +227,10 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             await super()._handle_report()
         except Exception:  # noqa: BLE001 -- its text is its sender's, and asyncio would log it
             await self._close()  # nobody listens any more: what waits is told
+
+    async def _reconnect(self) -> None:
+        """Close: the tasks of a lost connection are cancelled, and without them nothing goes on."""
+        await self._close()
 
     def _handle_error(self, exception: object = None) -> None:
         """Do nothing: distributed logs the text."""

@@ -33,6 +33,12 @@ MOST_VALUES = 1000
 MIN_NUMBER, MAX_NUMBER = 1e-150, 1e150
 """Of the numbers of a release that readers compute with: their squares are floats."""
 
+OTHER_UNITS = (
+    "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not compute "
+    "with. Count the columns in other units"
+)
+"""What is said where such numbers would be released."""
+
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 _LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
@@ -238,6 +244,19 @@ class Domain:
     def volume(self) -> float:
         """Volume of the box in data units: a density there is the unit-cube density over this."""
         return math.prod(axis.width for axis in self.axes)
+
+    @property
+    def density_unit(self) -> float:
+        """One over the volume: what the unit-cube density is multiplied by.
+
+        Raises
+        ------
+        SpecError
+            Where readers cannot compute with it.
+        """
+        if not MIN_NUMBER <= self.volume <= MAX_NUMBER:
+            raise SpecError(OTHER_UNITS)
+        return 1 / self.volume
 
     def to_unit(self, points: FloatArray) -> FloatArray:
         """Map points (m, l) affinely to the unit cube; what lies outside stays outside."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from dbern.data.drafts import lock_draft, remove_abandoned
 from dbern.data.objects import Objects, check_url
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, printable
 from dbern.system import is_url
@@ -212,23 +213,24 @@ class Folder:
                 raise _no_plain_file(self.path, name, "link")
         try:
             with draft.open("wb") as file:
+                lock_draft(file.fileno())
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            try:
-                os.link(draft, target)  # fails where the target exists: create-if-absent
-            except FileExistsError:
-                if self.read(name) != data:
-                    raise
+                try:
+                    os.link(draft, target)  # fails where the target exists: create-if-absent
+                except FileExistsError:
+                    if self.read(name) != data:
+                        raise
         finally:
             draft.unlink(missing_ok=True)
         for folder in {target.parent, self.path}:
             _sync(folder)
 
     def tidy(self) -> None:
-        """Remove drafts of the manifest that a process left when it was killed."""
-        for draft in self.path.glob(f"{MANIFEST}.*.tmp"):
-            draft.unlink(missing_ok=True)
+        """Remove drafts of manifest and signatures that processes left when they were killed."""
+        for names in (f"{MANIFEST}.*.tmp", "signatures/*.json.*.tmp"):
+            remove_abandoned(self.path.glob(names))
 
     def discard(self, release_id: str) -> None:
         """Remove what an interrupted attempt of this release left, and nothing else."""

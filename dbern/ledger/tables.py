@@ -41,6 +41,7 @@ from dbern.ledger.values import (
     State,
     Terms,
     rho_of_charge,
+    stored_amount,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
@@ -437,11 +438,13 @@ def _text(amount: Fraction | None) -> str | None:
 
 
 def _amount(row: RowMapping) -> Budget:
-    return Budget(Fraction(row["epsilon"]), Fraction(row["delta"]))
+    return Budget(*(stored_amount(row[name], name) for name in ("epsilon", "delta")))
 
 
 def _release_row(row: RowMapping) -> ReleaseRow:
-    rho, gamma = (None if row[one] is None else Fraction(row[one]) for one in ("rho", "gamma"))
+    rho, gamma = (
+        None if row[name] is None else stored_amount(row[name], name) for name in ("rho", "gamma")
+    )
     state, charge = State(row["state"]), _amount(row)
     note = None if row["output"] else json.loads(row["identity"]).get("note")
     whose = row["release_id"], row["created"]

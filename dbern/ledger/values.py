@@ -10,8 +10,8 @@ from datetime import date
 from fractions import Fraction
 from typing import Any, Final, Protocol, Self
 
-from dbern.errors import SpecError
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
+from dbern.errors import IntegrityError, SpecError
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text, exact
 from dbern.privacy.zcdp import epsilon_of, pure_rho, rho_for
 
 # --- How charges compose: by basic composition or in zCDP
@@ -411,6 +411,28 @@ class DatasetStatus:
     def used(self) -> Amount:
         """Spent and reserved together."""
         return self.spent + self.reserved
+
+
+def stored_amount(text: object, column: str) -> Fraction:
+    """Read an amount of a ledger's row or log, as one of a spec is read.
+
+    Raises
+    ------
+    IntegrityError
+        Where it is none: ``"1e-400000000"`` would be a number of 400 million digits.
+
+    Examples
+    --------
+    >>> stored_amount("1/3", "epsilon")
+    Fraction(1, 3)
+    """
+    try:
+        return exact(text, column)
+    except SpecError:
+        raise IntegrityError(
+            f"The ledger is damaged: the {column} of a row is not an exact number. Restore it from "
+            "a backup."
+        ) from None
 
 
 def require_positive(budget: Budget, rho: Fraction | None = None) -> None:

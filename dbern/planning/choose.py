@@ -164,13 +164,13 @@ class Problem:
             finer = map(self._resolved, _KINKED_RESOLUTIONS)
             each += [k for k in finer if max(k) <= _LARGEST_KINKED_K]
         lattices = [Lattice(k) for k in dict.fromkeys(each)]
-        fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+        fitting = [one for one in lattices if self.cells(one) <= self.largest_lattice]
         steps = resolutions[0]
         # Cells that kinks make necessary are the limit, or points where there are many axes.
         while (self.kinked or self.many_axes) and not fitting:
             steps /= 1.25
             lattices = [Lattice(self._resolved(steps))]
-            fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+            fitting = [one for one in lattices if self.cells(one) <= self.largest_lattice]
             if self.many_axes and not self.kinked and steps < _COARSEST and not fitting:
                 least = f"{lattices[0].size} lattice points"
                 raise self.too_narrow(least, self.largest_lattice)
@@ -219,7 +219,7 @@ class Problem:
         most = self.largest_k
         return tuple(min(most, max(1, math.ceil(steps / g.deviation))) for g in self.kernels)
 
-    def _size(self, lattice: Lattice) -> int:
+    def cells(self, lattice: Lattice) -> int:
         """Lattice points, or the cells that kinks make necessary and the moments they hold."""
         axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
         moments = 1 << (len(self.kernels) - 1)

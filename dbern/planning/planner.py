@@ -16,7 +16,7 @@ from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, w
 from dbern.combination import Combination
 from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, Domain
+from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, OTHER_UNITS, Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
@@ -199,10 +199,7 @@ def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasuremen
         numbers = planned.unit, planned.noise.granularity, planned.noise.scale
         largest = max(*numbers, planned.certificate.total) * 2**63
         if not (min(numbers) >= MIN_NUMBER and largest <= MAX_NUMBER):
-            raise SpecError(
-                "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not "
-                "compute with. Count the columns in other units"
-            )
+            raise SpecError(OTHER_UNITS)
         axes = len(planned.k)
         slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
         objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)
@@ -374,14 +371,7 @@ def plan_measurement(
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
     fraction, measurement = measurement.fraction, for_lattice(measurement, strategy)
-    exact = _exact_sensitivity(measurement, strategy, n, family)
-    allowed = 0.0
-    if not measurement.entries:
-        ratio = family.ratio(charge.part(fraction))
-        if family.norm == math.inf:  # over the root of the number of values, all of which move
-            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
-        allowed = tolerance(exact, strategy, n, ratio)
-    accumulator = measurement.accumulator(strategy, n, allowed)
+    exact, accumulator = _accumulated(measurement, settings, strategy, family)
     promised = exact.of_each() if family.norm == math.inf else exact
     contract = _contract_of(promised, measurement.outputs, accumulator, n, fraction)
     law = family.calibrate(contract, charge)
@@ -515,18 +505,58 @@ def choose(
     if noise == noise_names(family).get("spectral"):
         require_positive_definite(measurement.kernels)
     best: Candidate | None = None
+    uncounted: SpecError | None = None
     for one in settings.families:
         to_beat = math.inf if best is None else best.error / (1 + _WORTH)
         problem = problem_of(measurement, settings, one)
         kinds = [""] if plain_only else released_kinds(one, measurement, settings)
-        found = chosen(kinds, replace(problem, k=k, h=h, to_beat=to_beat))
+        found, refusal = _countable(kinds, replace(problem, k=k, h=h, to_beat=to_beat), settings)
         best, family = (best, family) if found is None else (found, one)
+        uncounted = uncounted or refusal
+    if best is None and uncounted is not None:
+        raise uncounted
     if best is None:
         raise SpecError(
             f'mechanism.noise: "{noise}" is not for what target.kind = "{settings.kind}" releases. '
             f'Write noise = "{family.plain}" or "auto"'
         )
     return best.strategy, best.h, family
+
+
+def _countable(
+    kinds: Sequence[str], problem: Problem, settings: Settings
+) -> tuple[Candidate | None, SpecError | None]:
+    """Return the least predicted error of what can be counted, and why less of it cannot.
+
+    Bins always can. Of lattices that are too fine, coarser ones are tried, where k is open.
+    """
+    best, refusal = chosen(kinds, problem), None
+    bins = [kind for kind in kinds if kind == "binned"]
+    coarsest = Lattice((1,) * problem.measurement.domain.dimensions)
+    while best is not None and (why := _uncounted(best.strategy, problem, settings)):
+        refusal = refusal or why
+        finest = problem.cells(best.strategy.lattice) - 1
+        best = None
+        if problem.k is None and problem.cells(coarsest) <= finest:
+            coarser = [kind for kind in kinds if kind not in bins]
+            best = chosen(coarser, replace(problem, largest_lattice=finest))
+        if best is not None and problem.cells(best.strategy.lattice) > finest:
+            best = None  # the coarsest that is worth a look
+        to_beat = problem.to_beat if best is None else best.error
+        best = chosen(bins, replace(problem, to_beat=to_beat)) or best
+    return best, refusal
+
+
+def _uncounted(strategy: Strategy, problem: Problem, settings: Settings) -> SpecError | None:
+    """Return why a sum of kernels over records cannot be counted for a strategy, if it cannot."""
+    measurement = problem.measurement
+    if strategy.kind == "binned" or not measurement.kernels:
+        return None
+    try:
+        _accumulated(for_lattice(measurement, strategy), settings, strategy, problem.family)
+    except SpecError as error:
+        return error
+    return None
 
 
 def _refuse_bins(measurement: Measurement, settings: Settings) -> None:
@@ -587,7 +617,8 @@ def _without_delta(
     pure, to_beat = replace(settings, charge=Budget(settings.charge.epsilon)), ours.error
     for noise in named("auto", STRATEGY_KINDS, with_delta=False):
         problem = replace(problem_of(one, pure, noise), h=settings.per_axis("h", one.domain))
-        found = chosen(list(noise_names(noise)), replace(problem, to_beat=to_beat / (1 + _WORTH)))
+        problem = replace(problem, to_beat=to_beat / (1 + _WORTH))
+        found, _ = _countable(list(noise_names(noise)), problem, pure)
         best, to_beat = (best, to_beat) if found is None else (found, found.error)
     if best is ours:
         return ()
@@ -699,6 +730,21 @@ def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
 # --- From what a record can do to the exact function to the noise that is planned for it
 
 _SHARE = 0.01  # of the noise that the effective kernel may cost
+
+
+def _accumulated(
+    measurement: Measurement, settings: Settings, strategy: Strategy, family: NoiseFamily
+) -> tuple[Sensitivity, Accumulator]:
+    """Return the sensitivities of the exact function, and how records become integers."""
+    n = settings.n
+    exact = _exact_sensitivity(measurement, strategy, n, family)
+    allowed = 0.0
+    if not measurement.entries:
+        ratio = family.ratio(settings.charge.part(measurement.fraction))
+        if family.norm == math.inf:  # over the root of the number of values, all of which move
+            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
+        allowed = tolerance(exact, strategy, n, ratio)
+    return exact, measurement.accumulator(strategy, n, allowed)
 
 
 def _exact_sensitivity(

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dbern.ledger import AuditLine, DatasetStatus, ReleaseRow, State
-from dbern.ledger.values import ZCDP, granted_amount, period_of
+from dbern.ledger.values import ZCDP, granted_amount, period_of, stored_amount
 from dbern.privacy.budget import Budget
 from dbern.reporting.html import render
 from dbern.reporting.pictures import VARIABLES, WIDTHS, drawn
@@ -38,6 +38,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
     With a period, what is used is that of the event's own period.
     """
     zcdp = status.accountant == ZCDP
+    unit = "rho" if zcdp else "epsilon"
     granted = Budget(Fraction(0))
     charges: dict[str, tuple[Fraction, str | None]] = {}
     states: dict[str, str] = {}
@@ -46,10 +47,12 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
         if line.dataset != status.dataset:
             continue
         if line.event == "grant":
-            granted += Budget(Fraction(line.detail["epsilon"]), Fraction(line.detail["delta"]))
+            granted += Budget(
+                *(stored_amount(line.detail[name], name) for name in ("epsilon", "delta"))
+            )
         elif line.release_id is not None:
             if "epsilon" in line.detail:
-                cost = Fraction(line.detail["rho" if zcdp else "epsilon"] or 0)
+                cost = stored_amount(line.detail[unit] or "0", unit)
                 charges.setdefault(line.release_id, (cost, period_of(line.at, status.terms.period)))
             known = states.get(line.release_id)
             states[line.release_id] = "spent" if line.event == "reconciled" else line.event

@@ -656,6 +656,7 @@ class ReleasedStore:
         """Sign the manifest, once all is as it says; returns the key's fingerprint."""
         from dbern.synopsis.signatures import sign
 
+        self.place.tidy()  # a signer that was killed left what is not part of the release
         self.verify()
         return sign(self.place, self.manifest, key)
 

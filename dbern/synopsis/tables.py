@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import glob
 import io
 import json
-import os
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +17,7 @@ import pyarrow.parquet as pq
 
 from dbern.combination import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
+from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
@@ -89,7 +86,9 @@ def answer(
 
 
 def is_there(answers: str | Path) -> bool:
-    """Whether there are answers at a path or URL: they are whole, for they appear at once.
+    """Return whether there are answers at a path or URL: they are whole, for they appear at once.
+
+    Then drafts beside them, of processes that are gone, are of no more use, and are removed.
 
     Raises
     ------
@@ -100,11 +99,14 @@ def is_there(answers: str | Path) -> bool:
         if is_url(answers):
             identity(check_url(answers, "--out"))
             return True
-        return Path(answers).exists()
+        there = Path(answers).exists()
     except FileNotFoundError:
         return False
     except OSError as error:
         raise _unwritable(answers, error) from None
+    if there:
+        remove_drafts(Path(answers))
+    return there
 
 
 @contextmanager
@@ -112,65 +114,18 @@ def _written(answers: str | Path) -> Iterator[Any]:
     """What to write the answers to; they appear after the block, unless it fails."""
     if is_there(answers):
         raise SpecError(f"--out: {answers} already exists. Remove it or write another path")
+    target = Path(answers)
+    if not (is_url(answers) or target.parent.is_dir()):
+        raise SpecError(f"--out: there is no folder {target.parent}. Create it or write another")
     try:
         if is_url(answers):
             with creating(answers) as file:
                 yield _Sink(file)
             return
-        with _draft(Path(answers)) as path:
+        with draft_of(target) as path:
             yield path
     except OSError as error:
         raise _unwritable(answers, error) from None
-
-
-@contextmanager
-def _draft(answers: Path) -> Iterator[Path]:
-    """A file beside the answers, durable and then renamed after the block.
-
-    Its name is random: process ids repeat in containers that share a folder. It is locked as long
-    as this process lives, which tells the drafts of killed ones, and those are removed.
-    """
-    if not answers.parent.is_dir():
-        raise SpecError(f"--out: there is no folder {answers.parent}. Create it or write another")
-    draft = answers.with_name(f".{answers.name}.{secrets.token_hex(8)}.tmp")
-    with ExitStack() as held:
-        folder = held.enter_context(_handle(answers.parent, os.O_RDONLY | os.O_DIRECTORY))
-        _lock(folder, fcntl.LOCK_EX)  # nobody sees a draft before it is locked
-        handle = held.enter_context(_handle(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-        held.callback(draft.unlink, missing_ok=True)
-        _lock(handle, fcntl.LOCK_EX)
-        for other in answers.parent.glob(f".{glob.escape(answers.name)}.*.tmp"):
-            if other != draft:
-                _remove_abandoned(other)
-        _lock(folder, fcntl.LOCK_UN)
-        yield draft
-        os.fsync(handle)  # before it has its name: answers that are there are whole for good
-        draft.rename(answers)
-        os.fsync(folder)
-
-
-@contextmanager
-def _handle(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, how: int) -> bool:
-    """Whether that could be done: another may hold it, or the file system have no locks."""
-    try:
-        fcntl.flock(descriptor, how)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_abandoned(draft: Path) -> None:
-    with suppress(OSError), _handle(draft, os.O_RDONLY) as descriptor:
-        if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            draft.unlink()
 
 
 class _Sink(io.RawIOBase):

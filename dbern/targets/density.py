@@ -192,7 +192,7 @@ class Smoother(Learner):
             )
         if not self.covariance:
             kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
-            unit = 1 / domain.volume
+            unit = domain.density_unit
             return KernelSum(
                 name, domain, kernels, record_weights, unit, fraction, counted_in=counted_in
             )
@@ -203,7 +203,7 @@ class Smoother(Learner):
                 for axis, low, width in zip(domain.axes, oblique.low, oblique.width, strict=True)
             )
         )
-        unit = 1 / (domain.volume * math.prod(oblique.width))
+        unit = domain.density_unit / math.prod(oblique.width)
         return KernelSum(
             name, box, kernels, record_weights, unit, fraction, domain, oblique, counted_in
         )

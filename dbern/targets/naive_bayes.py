@@ -550,9 +550,8 @@ class NaiveBayes(Learner):
                 raise SpecError(
                     'target.release: "joint" is for two classes. Write release = "factored"'
                 )
-            return (
-                NaiveBayesProduct(domain, kernels, label).measurement("score", 1 / domain.volume),
-            )
+            product = NaiveBayesProduct(domain, kernels, label)
+            return (product.measurement("score", domain.density_unit),)
         fraction = (1 - _COUNTS) / domain.dimensions
         sums = (
             KernelSum(

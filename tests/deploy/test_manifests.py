@@ -147,7 +147,7 @@ def test_every_pod_is_confined_and_holds_no_secret():
         assert spec["securityContext"]["runAsNonRoot"], name
         assert spec["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", name
         for one in spec["containers"]:
-            assert one["image"] == "dbern:0.1.0", name
+            assert one["image"] == OURS, name
             assert one["securityContext"] == {
                 "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
@@ -407,7 +407,7 @@ def test_the_compose_file_fits_the_specification_and_confines_all():
         assert one["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in one["security_opt"], name
         assert "ports" not in one, f"{name} is open to the host's network"
-        assert re.fullmatch(r"[a-z/]+:\d[\w.]*", one["image"]), f"{name}: no version is pinned"
+        assert re.match(r"[a-z/]+:\d[\w.]*(@|$)", one["image"]), f"{name}: no version is named"
         assert set(one["networks"]) <= set(content["networks"]), name
         given = [secret["source"] if isinstance(secret, dict) else secret
                  for secret in one.get("secrets", [])]  # fmt: skip
@@ -450,9 +450,9 @@ def test_the_composed_store_speaks_tls_and_whoever_uses_it_is_told_how():
 def test_the_image_has_two_stages_no_root_and_nothing_but_the_project():
     text = (DEPLOY / "Containerfile").read_text()
     stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
-    assert [stage.splitlines()[0] for stage in stages] == [
-        "python:3.11-slim AS build", "python:3.11-slim"
-    ]  # fmt: skip
+    bases = [stage.splitlines()[0] for stage in stages]
+    assert bases == [f"{bases[-1]} AS build", bases[-1]]
+    assert bases[-1].startswith("python:3.11-slim@")
     last = stages[-1]
     assert f"USER {USER}:{USER}" in last
     assert last.index("USER ") > last.rindex("COPY")
@@ -470,6 +470,38 @@ def test_the_image_has_two_stages_no_root_and_nothing_but_the_project():
     project = (ROOT / "pyproject.toml").read_text()
     for extra in extras.split(","):
         assert f"\n{extra} = [" in project, extra
+
+
+OURS = "dbern:0.1.0"
+"""The one image without a digest, which is known where it is built."""
+
+PINNED_ACTION = re.compile(r"[\w.-]+(?:/[\w.-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+PINNED_IMAGE = re.compile(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}")
+
+
+def unpinned(path):
+    """Actions without a commit and a version, and images of others without tag and digest."""
+    text = path.read_text(encoding="utf-8")
+    actions = re.findall(r"^[ -]*uses: *(.+?)$", text, re.MULTILINE)
+    images = re.findall(r"^[ -]*(?:image:|FROM) *(\S+)", text, re.MULTILINE)
+    loose = [one for one in actions if not PINNED_ACTION.fullmatch(one)]
+    loose += [one for one in images if not PINNED_IMAGE.fullmatch(one)]
+    return [one for one in loose if one != OURS and not one.startswith("./")]
+
+
+def test_actions_and_images_of_others_are_pinned_by_commit_and_digest(tmp_path):
+    workflows = list((ROOT / ".github" / "workflows").iterdir())
+    every = [path for path in DEPLOY.rglob("*") if path.suffix in {".yaml", ".yml"}]
+    assert len(workflows) >= 2 <= len(every)
+    for path in [*workflows, *every, DEPLOY / "Containerfile"]:
+        assert unpinned(path) == [], path
+    loose = ["actions/checkout@v4", "actions/checkout@" + 40 * "0", "pypa/x@release/v1 # v1.0.0"]
+    loose_images = ["postgres:17", "postgres@sha256:" + 64 * "0", "dbern:0.2.0", "a/b:1@sha256:00"]
+    planted = tmp_path / "planted.yaml"
+    planted.write_text("".join(f"      - uses: {one}\n" for one in loose)
+                       + "".join(f"    image: {one}\n" for one in loose_images)
+                       + "FROM python:3.11-slim AS build\n")  # fmt: skip
+    assert unpinned(planted) == [*loose, *loose_images, "python:3.11-slim"]
 
 
 def test_dask_settings_fit_dasks_schema_and_name_settings_that_exist():

@@ -11,6 +11,7 @@ every call whose arguments contain the text ``call``), before or after it, do wh
 - ``stall``: sleep for a moment;
 - ``locked``, ``failing``: raise what SQLite's driver does for a locked file, or a failing disk;
 - ``disconnect``: let the PostgreSQL server end every connection of this process's user;
+- ``kill:PID``: SIGKILL to another process, and go on when it is gone;
 - ``wait:PATH``: say so by creating PATH, then sleep until it is killed;
 - ``tear``: of the first call with a folder that has a ``zarr.json``, remove that file, as a torn
   `rmtree` may, then SIGKILL.
@@ -76,6 +77,9 @@ def happen(what: str) -> None:
         error.sqlite_errorcode = SQLITE_ERRORS[what]
         raise error
     elif what == "stall":
+        time.sleep(STALL_SECONDS)
+    elif what.startswith("kill:"):
+        os.kill(int(what.partition(":")[2]), signal.SIGKILL)
         time.sleep(STALL_SECONDS)
     else:
         Path(what.partition(":")[2]).touch()

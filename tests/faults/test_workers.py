@@ -8,6 +8,7 @@ import os
 import signal
 import time
 
+import points
 import processes
 import psutil
 import pytest
@@ -87,9 +88,9 @@ def cluster(tmp_path, request):
         made.close()
 
 
-def start(project, cluster, rows_a_task=30, wait=60):
+def start(project, cluster, rows_a_task=30, wait=60, faults=()):
     arguments = [*RELEASE, "--scheduler", cluster.address, "--wait-for-workers", str(wait)]
-    output, settings = cluster.output(), {"rows_a_task": rows_a_task}
+    output, settings = cluster.output(), {"rows_a_task": rows_a_task, "faults": faults}
     process = processes.fork(runner.client, project.folder, output, settings, arguments)
     return Client(process, output)
 
@@ -173,15 +174,50 @@ def test_all_workers_gone_is_a_clear_error_not_an_endless_wait(project, cluster)
     assert "workers" in err
 
 
-def test_a_scheduler_that_dies_is_a_clear_error_and_it_goes_on_later(project, cluster):
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
+def test_a_scheduler_that_ends_is_a_clear_error(project, cluster, blow):
     cluster.worker(seconds=1)
     cluster.wait_for_workers(1)
     release = start(project, cluster)
     wait(lambda: list(cluster.marks.iterdir()))
-    cluster.scheduler.kill()
+    os.kill(cluster.scheduler.pid, blow)
     code, out, err = outcome(release)
     assert (code, out) == (1, ""), err
-    assert "run the same command again" in err.splitlines()[-1].lower()
+    require_no_other(err)
+    require_our_sentence(err)
+
+
+def require_no_other(err):
+    assert "Traceback" not in err
+    assert "distributed" not in err
+
+
+def require_our_sentence(err):
+    *_, last = err.splitlines()
+    assert last.startswith("dbern: The scheduler is gone ("), err
+    assert last.endswith("). Start it again and run the same command again.")
+
+
+@pytest.mark.parametrize(
+    ("place", "call", "when", "code"),
+    [("dbern.cluster.connection:check_workers", 1, "after", 1),
+     (f"{points.RELEASING}:add_up", 1, "before", 1),
+     ("dbern.cluster.connection:DaskWorkers.submit", 4, "after", 1),
+     (f"{points.RELEASING}:add_up", 1, "after", 1),
+     (f"{points.RELEASING}:centers", 1, "before", 1),
+     (f"{points.STAGING}.put", 1, "after", 0),  # of one slab, which has come
+     (f"{points.LEDGER}.spend", 1, "before", 0)],
+)  # fmt: skip
+def test_no_traceback_tells_of_a_scheduler_that_dies(project, cluster, place, call, when, code):
+    """Whatever the release does just then, nor as the process ends: one sentence of ours."""
+    cluster.worker(seconds=0)
+    cluster.wait_for_workers(1)
+    release = start(project, cluster, faults=[(place, call, when, f"kill:{cluster.scheduler.pid}")])
+    ended, _, err = outcome(release)
+    assert ended == code, err
+    require_no_other(err)
+    if code:
+        require_our_sentence(err)
 
 
 def test_a_cluster_without_workers_or_scheduler_is_refused(project, cluster):

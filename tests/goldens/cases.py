@@ -198,6 +198,12 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
             **vector}) for link in ("linear", "sigmoid")},
         "logistics": (("laplace",), {"target": {"kind": "logistic-regression"}, **plane, **three,
                                      **vector}),
+        "logistic-objective": (("laplace",), {
+            "target": {"kind": "logistic-regression", "method": "objective"}, **plane, **label,
+            **vector}),
+        "erm-objective": (("laplace",), {
+            "target": {"kind": "kernel-erm", "loss": "huber", "kernel": "linear",
+                       "method": "objective"}, **response, **vector}),
         "ridge": (VECTOR, {"target": {"kind": "ridge-regression", "C": 30.0}, **plane, **response,
                            **vector}),
         "ridge-lists": (VECTOR, {
@@ -240,6 +246,8 @@ def _private_rows() -> dict[str, Case]:
         "erm": ("laplace", "spectral-laplace"),
         "erm-polynomial": ("discrete-gaussian",),
         "logistic-sigmoid": ("laplace",),
+        "logistic-objective": ("laplace",),
+        "erm-objective": ("laplace",),
         "ridge": ("discrete-gaussian",),
     }
     unit = {**_UNIT, "neighbors": "replace-one"}

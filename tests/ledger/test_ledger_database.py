@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import hashlib
 import os
@@ -20,6 +21,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, Sp
 from dbern.ledger import BudgetLedger, resolve_url, sqlite
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.privacy.budget import Budget
+from dbern.reporting.budgets import history
 
 
 @pytest.fixture
@@ -297,6 +299,31 @@ def test_amounts_are_stored_as_exact_text(ledger, path, ask):
     ledger.reserve(ask(epsilon="1/3"))
     rows = execute(path, "SELECT epsilon, typeof(epsilon), typeof(delta) FROM releases")
     assert rows == [("1/3", "text", "text")]
+
+
+@pytest.mark.parametrize("text", ["1e-400000000", "1e400000000", "1/0", "nan", "-1", "0x1", ""])
+@pytest.mark.parametrize("column", ["epsilon", "delta", "rho", "gamma"])
+def test_amounts_of_rows_are_read_as_those_of_specs(ledger, held, path, column, text):
+    """`Fraction` itself would compute ten to the four hundred million."""
+    execute(path, f"UPDATE releases SET {column} = '{text}'")
+    with pytest.raises(IntegrityError, match=f"the {column} of a row is not an exact number"):
+        ledger.status("trips")
+
+
+def test_amounts_of_grants_are_read_as_those_of_specs(ledger, held, path):
+    columns = "dataset, delta, created, epsilon"
+    execute(path, f"INSERT INTO grants ({columns}) SELECT dataset, delta, created, '1e-400000000' "
+                  "FROM grants")  # fmt: skip
+    with pytest.raises(IntegrityError, match="the epsilon of a row is not an exact number"):
+        ledger.status("trips")
+
+
+def test_amounts_of_the_audit_log_are_read_as_those_of_specs(ledger, held, path):
+    status = ledger.status("trips")
+    grant, *_ = ledger.log("trips")
+    damaged = dataclasses.replace(grant, detail={**grant.detail, "epsilon": "1e-400000000"})
+    with pytest.raises(IntegrityError, match="the epsilon of a row is not an exact number"):
+        history([damaged], status[0])
 
 
 PRAGMAS = sqlite._PRAGMAS  # before conftest.py has the tests wait for no disk

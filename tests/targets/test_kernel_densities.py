@@ -178,6 +178,35 @@ def test_auto_chooses_no_lattice_too_fine_for_its_cells():
     assert plan.counters(ReleaseSpec(**content)).state_bytes <= 1 << 28
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("axes", "n", "width", "mechanism"),
+    [(3, 80_000, 0.0185, {}), (3, 90_000_000, 0.0282, {"h": 2}), (4, 50_000_000, 0.083, {"h": 2}),
+     (5, 10_000, 0.3, {"k": "auto"})],
+)  # fmt: skip
+def test_auto_chooses_what_can_be_counted(kernel, axes, n, width, mechanism):
+    content = sections(
+        data={"bounds": {name: [0.0, 1.0] for name in "xyzuv"[:axes]}, "n": n},
+        target={"kernel": kernel, "bandwidth": [width] * axes},
+        mechanism={"noise": "auto", "k": None, "h": None, **mechanism},
+        budget={"epsilon": "100", "delta": "1e-6"},
+    )
+    plan = plan_files(ReleaseSpec(**content), ())
+    assert plan.counters(ReleaseSpec(**content)).state_bytes <= 1 << 32
+
+
+def test_a_lattice_too_fine_for_its_noise_gives_way_to_a_coarser_one():
+    """Where the noise is of lattice values; the finest that can be counted is taken."""
+    content = sections(
+        data={"bounds": {name: [0.0, 1.0] for name in "xyz"}, "n": 2000},
+        target={"kernel": "triweight", "bandwidth": [0.1, 0.1, 0.1]},
+        mechanism={"k": "auto", "h": None, "noise": "laplace"},
+        budget={"epsilon": "1"},
+    )
+    assert plan_files(ReleaseSpec(**content), ()).k == (16, 16, 16)
+
+
 def test_a_lattice_too_fine_for_cut_cells_is_refused_with_its_key():
     with pytest.raises(SpecError, match=r"^mechanism\.k: too fine .*Write a smaller k"):
         density_plan((0.3, 0.3, 0.3), (150, 150, 150), kernel="triangle")

@@ -1,0 +1,92 @@
+"""Files that appear whole, under their name, or not at all: drafts beside them, then renamed.
+
+A draft is locked as long as its process lives. So what a killed process left is known, and goes
+when the same file is written, or asked for, again. Its name is random: process ids repeat in
+containers that share a folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def draft_of(target: Path) -> Iterator[Path]:
+    """Yield an empty file to write to; after the block it is durable and has the target's name.
+
+    Where the block fails it is gone, and what was there stays.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with draft_of(Path(folder, "a.txt")) as draft:
+    ...         draft.write_text("whole")
+    ...     [path.name for path in Path(folder).iterdir()]
+    5
+    ['a.txt']
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(_handle(target.parent, os.O_RDONLY | os.O_DIRECTORY))
+        draft, handle = _locked_draft(target, stack)
+        remove_abandoned(other for other in _drafts(target) if other != draft)
+        yield draft
+        os.fsync(handle)  # before it has its name: what is there is whole for good
+        draft.rename(target)
+        os.fsync(folder)
+
+
+def remove_drafts(target: Path) -> None:
+    """Remove the drafts of a file whose processes are gone."""
+    remove_abandoned(_drafts(target))
+
+
+def remove_abandoned(drafts: Iterable[Path]) -> None:
+    """Remove those that no living process has locked."""
+    for draft in drafts:
+        with suppress(OSError), _handle(draft, os.O_RDONLY | os.O_NOFOLLOW) as handle:
+            if _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                draft.unlink()
+
+
+def lock_draft(descriptor: int) -> None:
+    """Lock an open file as long as it is open, where the file system has locks."""
+    _lock(descriptor, fcntl.LOCK_EX)
+
+
+def _locked_draft(target: Path, stack: ExitStack) -> tuple[Path, int]:
+    while True:
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        handle = stack.enter_context(_handle(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        stack.callback(draft.unlink, missing_ok=True)
+        lock_draft(handle)
+        if os.fstat(handle).st_nlink:  # nobody took it for a dead one's before it was locked
+            return draft, handle
+
+
+def _drafts(target: Path) -> Iterator[Path]:
+    return target.parent.glob(f".{glob.escape(target.name)}.*.tmp")
+
+
+@contextmanager
+def _handle(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    """Return whether that could be done: another may hold it, or the file system have no locks."""
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:
+        return False
+    return True

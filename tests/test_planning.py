@@ -335,9 +335,9 @@ def test_what_is_not_simulated_could_not_have_won(bandwidth, kernel, epsilon):
     (measurement,) = spec.components
     problem = problem_of(measurement, Settings.of(spec, 10**4, 1))
     problem = dataclasses.replace(problem, k=None, h=None)
-    every = [one for kind in ("", "spectral", "binned") for one in candidates(kind, problem)]
+    every = [one for kind in ("", "binned") for one in candidates(kind, problem)]
     least = min(every, key=lambda one: one.error)
-    best = chosen(("", "spectral", "binned"), problem)
+    best = chosen(("", "binned"), problem)
     assert (best.strategy, best.h, best.error) == (least.strategy, least.h, least.error)
     for one in every:
         assert problem.least_noise(one.strategy, one.h) <= one.noise

@@ -22,7 +22,7 @@ from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions
-from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
+from dbern.planning.choose import Candidate, Problem, chosen
 from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
@@ -512,8 +512,6 @@ def choose(
     plain_only = noise == family.plain or not family.others
     if k is not None and h is not None and plain_only:
         return LatticeStrategy(Lattice(k)), h, family
-    if noise == noise_names(family).get("spectral"):
-        require_positive_definite(measurement.kernels)
     best: Candidate | None = None
     for one in settings.families:
         to_beat = math.inf if best is None else best.error / (1 + _WORTH)
@@ -708,7 +706,7 @@ def _exact_sensitivity(
     function, norm = measurement.function_sensitivity, int(family.values_norm)
     if family.by_function:
         return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
-    bound = measurement.sensitivity(strategy, norm, False)
+    bound = measurement.sensitivity(strategy, norm)
     exact = Sensitivity.over(n, function, bound.value, bound.derivation, norm)
     return replace(exact, sides=family.sides and bound.sides)
 

@@ -667,11 +667,9 @@ class BinnedStrategy(AxisStrategy):
         """Errors of single bins add up: ones."""
         return np.ones(self.bins[axis].rank)
 
-    def l1_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
-    ) -> Bound:
+    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
         """Two, for any kernel and any number of axes."""
-        del kernels, signed, loose
+        del kernels, signed
         return Bound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
     def l2_sensitivity(

@@ -23,8 +23,8 @@ from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.planning import planner, predicted
 from dbern.planning.choose import (
+    _FINE_RESOLUTIONS,
     _PLAIN_RESOLUTIONS,
-    _SPECTRAL_RESOLUTIONS,
     _fitting_bins,
     candidates,
     chosen,
@@ -203,7 +203,7 @@ def _refused(bandwidths, kernel):
     spec = ReleaseSpec(**content)
     problem = problem_of(spec.components[0], Settings.of(spec, 10**6, 1))
     try:
-        for resolutions in (_PLAIN_RESOLUTIONS[:3], _SPECTRAL_RESOLUTIONS):
+        for resolutions in (_PLAIN_RESOLUTIONS[:3], _FINE_RESOLUTIONS):
             problem.lattices(resolutions)
         _fitting_bins(problem)
     except SpecError as error:

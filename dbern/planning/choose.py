@@ -391,8 +391,8 @@ def _stated_candidates(problem: Problem) -> Iterator[Candidate]:
 
 _PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
 _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
-_SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
-_SPECTRAL_ORDERS = (8, 48)
+_FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_FINE_ORDERS = (8, 48)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
@@ -433,8 +433,8 @@ def _spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     """
     if not problem.measurement.spectral:
         return
-    orders = problem.orders(_SPECTRAL_ORDERS)
-    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
+    orders = problem.orders(_FINE_ORDERS)
+    lattices = problem.lattices(_FINE_RESOLUTIONS)
     if problem.beaten(lattices[-1], orders[-1]):
         return
     for lattice in lattices:
@@ -459,8 +459,8 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """
     if not problem.measurement.binned:
         return
-    order = problem.orders(_SPECTRAL_ORDERS)[-1]
-    lattices, fitting = problem.lattices(_SPECTRAL_RESOLUTIONS), _fitting_bins(problem)
+    order = problem.orders(_FINE_ORDERS)[-1]
+    lattices, fitting = problem.lattices(_FINE_RESOLUTIONS), _fitting_bins(problem)
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
     noise = problem.estimate(_planned(usual), itself, order, 0.0).noise

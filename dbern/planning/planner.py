@@ -715,8 +715,8 @@ def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
     """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
     axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
     rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
-    bound, gain = float(exact.bound), float(strategy.lattice_gain)
-    return _SHARE * min(bound * n / (2 * rows), bound * ratio * gain)
+    bound = float(exact.bound)
+    return _SHARE * min(bound * n / (2 * rows), bound * ratio)
 
 
 def _contract_of(

@@ -167,11 +167,6 @@ class Strategy(ABC):
         """The maps; None for each axis of lattice values."""
         return self.maps or (None,) * len(self.lattice.k)
 
-    @property
-    @abstractmethod
-    def lattice_gain(self) -> float:
-        """Root mean square noise of a lattice value for noise of unit size on released values."""
-
     @abstractmethod
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
@@ -258,11 +253,6 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
     def layout(self) -> Layout:
         """The lattice's own."""
         return self.lattice
-
-    @property
-    def lattice_gain(self) -> float:
-        """One."""
-        return 1.0
 
     def matrix(self, axis: int) -> FloatArray | None:
         """The identity."""

@@ -46,12 +46,6 @@ class SpectralStrategy(LatticeMapStrategy):
         """One integer for each combination of the axes' eigenvectors."""
         return Box(tuple(spectrum.rank for spectrum in self.spectra))
 
-    @cached_property
-    def lattice_gain(self) -> float:
-        """``(sum_j mu_j^{2a} / N)^{1/2}``: the columns of A have squared norms mu^{2a}."""
-        energy = math.prod(float(spectrum.energies.sum()) for spectrum in self.spectra)
-        return math.sqrt(energy / self.lattice.size)
-
     def matrix(self, axis: int) -> FloatArray | None:
         """The stored T of the axis."""
         return self.spectra[axis].analysis

@@ -38,11 +38,9 @@ from rivals.tasks import RBF
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix
-from dbern.bernstein.kernels import kernel_of
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
-from dbern.strategies.base import LatticeMapStrategy
 from dbern.strategies.bins import BinnedStrategy
 from dbern.synopsis.arrays import quieted, silenced
 from dbern.types import FloatArray
@@ -318,18 +316,11 @@ class Cell:
         )
         plan = plan_files(spec, ())
         strategy, (component,) = plan.strategy, plan.components
-        binned = isinstance(strategy, BinnedStrategy)
-        if not binned and not isinstance(strategy, LatticeMapStrategy):
+        if not isinstance(strategy, BinnedStrategy):
             return math.nan, math.nan, plan.certificate.total, component.noise.kind
-        if binned:
-            axis = strategy.bins[0]
-            exact = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
-            choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
-        else:  # spectra, the same on every axis
-            kernel = kernel_of(self.kernel, self.bandwidth)
-            nodes, analysis = np.arange(plan.k[0] + 1) / plan.k[0], strategy.matrix(0)
-            exact = summed(self.records, lambda t: analysis @ kernel(nodes[:, None] - t))
-            choice = f"rank {len(exact)}, {component.noise.kind}"
+        axis = strategy.bins[0]
+        exact = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
+        choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
         matrices = [
             bernstein_basis(self.y, k) @ matrix
             for k, matrix in zip(plan.k, strategy.matrices(plan.h), strict=True)
@@ -349,8 +340,7 @@ class Cell:
         def quiet(seed: int) -> FloatArray:
             return quieted(noisy(seed), known)
 
-        errors = [self.mean_error(answered, matrices)]
-        errors.append(self.mean_error(quiet, matrices) if binned else math.nan)
+        errors = self.mean_error(answered, matrices), self.mean_error(quiet, matrices)
         return *errors, plan.certificate.total, choice
 
 

@@ -99,14 +99,6 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None, 
         for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):
             facts = {"cells": one.cells, "degree": one.degree}
             store.arrays[f"{path}/binned/synthesis_{axis}"] = (one.synthesis, facts)
-    if family == "spectral":
-        store.arrays[f"{path}/spectral/released"] = (noisy * planned.noise.granularity, {})
-        for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):
-            facts = {"exponent": one.exponent, "weighting": one.weighting}
-            analysis = np.frombuffer(one.packed, dtype="<i8").reshape(one.rank, -1)
-            store.arrays[f"{path}/spectral/analysis_{axis}"] = (analysis, facts)
-            levels = np.array(one.levels)
-            store.arrays[f"{path}/spectral/eigenvalues_{axis}"] = (levels, {})
     if family:
         slabs = strategy.lattice.slabs()
         lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])

@@ -183,6 +183,22 @@ def records(rows: int = 240, seed: int = 7) -> dict[str, Any]:
     return {"x": x, "y": y, "note": [f"private-{i}" for i in range(rows)]}
 
 
+SOLVED: dict[str, dict[str, Any]] = {
+    "target": {
+        "kind": "kernel-erm", "loss": "logistic", "bandwidth": None,
+        "length_scale": [3.0, 0.6], "C": 5.0, "shards": 3,
+    },
+    "data__label": {"column": "late", "classes": [False, True]},
+}  # fmt: skip
+"""Sections of a release that a solver finds, of `labelled` records."""
+
+
+def labelled() -> dict[str, Any]:
+    """The records, with a label."""
+    columns = records()
+    return {**columns, "late": [value is not None and value > 4 for value in columns["x"]]}
+
+
 def objects(store: Path) -> dict[str, bytes]:
     """Every file of a store by its relative path."""
     found = (path for path in store.rglob("*") if path.is_file())

@@ -207,7 +207,6 @@ class Reversal(LinearMap):
 
 class ReversedStrategy(LatticeMapStrategy):
     kind = "reversed"
-    lattice_gain = 1.0
 
     def __init__(self, lattice, maps):
         self.lattice, self._maps, self._plain = lattice, maps, LatticeStrategy(lattice)

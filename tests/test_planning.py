@@ -24,8 +24,8 @@ from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.planning import planner, predicted
 from dbern.planning.choose import (
+    _FINE_RESOLUTIONS,
     _PLAIN_RESOLUTIONS,
-    _SPECTRAL_RESOLUTIONS,
     _fitting_bins,
     candidates,
     chosen,
@@ -238,7 +238,7 @@ def _refused(bandwidths, kernel):
     spec = ReleaseSpec(**content)
     problem = problem_of(spec.components[0], Settings.of(spec, 10**6, 1))
     try:
-        for resolutions in (_PLAIN_RESOLUTIONS[:3], _SPECTRAL_RESOLUTIONS):
+        for resolutions in (_PLAIN_RESOLUTIONS[:3], _FINE_RESOLUTIONS):
             problem.lattices(resolutions)
         _fitting_bins(problem)
     except SpecError as error:
@@ -370,9 +370,9 @@ def test_what_is_not_simulated_could_not_have_won(bandwidth, kernel, epsilon):
     (measurement,) = spec.components
     problem = problem_of(measurement, Settings.of(spec, 10**4, 1))
     problem = dataclasses.replace(problem, k=None, h=None)
-    every = [one for kind in ("", "spectral", "binned") for one in candidates(kind, problem)]
+    every = [one for kind in ("", "binned") for one in candidates(kind, problem)]
     least = min(every, key=lambda one: one.error)
-    best = chosen(("", "spectral", "binned"), problem)
+    best = chosen(("", "binned"), problem)
     assert (best.strategy, best.h, best.error) == (least.strategy, least.h, least.error)
     for one in every:
         assert problem.least_noise(one.strategy, one.h) <= one.noise

@@ -68,8 +68,6 @@ class Kernel(ABC):
         In unit-cube units: standard deviation, length scale or half-width, as the kernel says.
     name : str
         What a spec calls it.
-    positive_definite : bool
-        Whether its transform is nonnegative, so that Gram matrices are covariances.
     ulps : int
         Error of a computed value at an exact argument, in units of ``peak * 2^-53``.
     """
@@ -77,7 +75,6 @@ class Kernel(ABC):
     bandwidth: float
 
     name: ClassVar[str]
-    positive_definite: ClassVar[bool]
     ulps: ClassVar[int]
 
     @property
@@ -382,7 +379,6 @@ class Triangle(CompactKernel):
     """``(1 - |x| / b) / b``."""
 
     name = "triangle"
-    positive_definite = True
     inner, power = 1, 1
 
 
@@ -397,7 +393,6 @@ class Epanechnikov(CompactKernel):
     """
 
     name = "epanechnikov"
-    positive_definite = False
     inner, power = 2, 1
 
 
@@ -406,7 +401,6 @@ class Biweight(CompactKernel):
     """``15 (1 - z^2)^2 / (16 b)``."""
 
     name = "biweight"
-    positive_definite = False
     inner, power = 2, 2
 
 
@@ -415,7 +409,6 @@ class Triweight(CompactKernel):
     """``35 (1 - z^2)^3 / (32 b)``."""
 
     name = "triweight"
-    positive_definite = False
     inner, power = 2, 3
 
 
@@ -428,7 +421,6 @@ _FAR = 700.0  # exp beyond is subnormal or zero: 1e-304, far below every stated 
 class ExponentialKernel(PiecewiseKernel):
     """``f(z) = p(z) e^-z`` with ``z = sqrt(2 nu) |x| / b``; the bandwidth b is the length scale."""
 
-    positive_definite = True
     coefficients: ClassVar[tuple[float, ...]]
     twice_nu: ClassVar[int]
 
@@ -546,7 +538,6 @@ class Gaussian(Kernel):
     """
 
     name = "gaussian"
-    positive_definite = True  # its transform is a Gaussian
     # exp, the exponent's five roundings times ``|z| e^z < 0.37``, two products
     ulps = EXP_ULPS + 12
 

@@ -457,7 +457,6 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
         unit=unit,
         oblique=oblique,
         binned=True,
-        spectral=True,
         additive=True,
         counted_in=counted_in if record_weights.signed else name,
         added_sensitivity=weighted.added_sensitivity,
@@ -488,12 +487,12 @@ class WeightedSum:
             2 * self.added_function_sensitivity if self._signed else self.added_function_sensitivity
         )
 
-    def sensitivity(self, strategy: AxisStrategy, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
         """See the proof at the top of this module."""
         signed, multi_output = self._signed, self.outputs > 1
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
-        found = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output, loose=loose)
+        found = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
         return replace(found, sides=strategy.kind == "binned" and not signed)
 
     @property
@@ -501,11 +500,11 @@ class WeightedSum:
         """``sup K``."""
         return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
 
-    def added_sensitivity(self, strategy: AxisStrategy, norm: int, loose: bool = False) -> Bound:
+    def added_sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
         """See the proof at the top of this module."""
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=True).half
-        return strategy.l1_sensitivity(self.kernels, signed=True, loose=loose).half
+        return strategy.l1_sensitivity(self.kernels, signed=True).half
 
     def accumulator(self, strategy: Any, n: int, tolerance: float) -> SumAccumulator:
         """Return the bins, or the cheapest sketch whose kernel error is at most `tolerance`.

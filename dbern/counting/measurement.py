@@ -49,7 +49,7 @@ from dbern.types import FloatArray, Int64Array
 WHOLE = Fraction(1)
 """The budget fraction of a measurement that is released alone."""
 
-Moved: TypeAlias = Callable[[Any, int, bool], Bound]
+Moved: TypeAlias = Callable[[Any, int], Bound]
 Counted: TypeAlias = Callable[[Any, int, float], Accumulator]
 Restored: TypeAlias = Callable[[Any, int, Mapping[str, Any]], Accumulator]
 
@@ -65,8 +65,8 @@ class Measurement:
     domain : Domain
         The axes it is a function of; of a vector, those in which a record must be valid.
     sensitivity : callable
-        Of (strategy, norm, loose): bounds n times the l1 or l2 distance that one replaced record
-        moves all outputs, in exact arithmetic; a loose bound may leave out what takes long.
+        Of (strategy, norm): bounds n times the l1 or l2 distance that one replaced record moves all
+        outputs, in exact arithmetic.
     accumulator : callable
         Of (strategy, n, tolerance): integer sums whose error against the exact values is at most
         the tolerance, or nearly; raises `SpecError` where no sum of reasonable size is.
@@ -98,7 +98,7 @@ class Measurement:
     binned : bool
         Whether bins may be released: for sums over records, weights in [-1, 1].
     spectral : bool
-        Whether spectral coordinates may be released: `sensitivity` bounds them.
+        Whether spectral coordinates may be released: of functions that a solver finds.
     additive : bool
         Whether F adds up over records and some attain S(F): then `lower_bound` is one.
     counted_in : str, optional
@@ -271,8 +271,7 @@ def protect(
 ) -> Measurement:
     """Return the measurement for these neighbours; itself where rows are replaced.
 
-    See the top of the module. Spectral coordinates are left out: floats for the most rows would
-    cost more than these save.
+    See the top of the module.
 
     Raises
     ------
@@ -294,8 +293,8 @@ def protect(
     if protection.added:
         moved, function = measurement.added_sensitivity, measurement.added_function_sensitivity
 
-    def sensitivity(strategy: Any, norm: int, loose: bool) -> Bound:
-        return _rows(moved(strategy, norm, loose), protection)
+    def sensitivity(strategy: Any, norm: int) -> Bound:
+        return _rows(moved(strategy, norm), protection)
 
     def accumulator(strategy: Any, n: int, tolerance: float) -> Accumulator:
         one = measurement.accumulator(strategy, most_rows(n), tolerance)
@@ -319,7 +318,6 @@ def protect(
         function_sensitivity=OUTWARD * protection.unit.max_contributions * function,
         accumulator=accumulator,
         restore=restore,
-        spectral=False,
         added_sensitivity=None,
         added_function_sensitivity=math.nan,
         for_rows=resolved if measurement.for_rows else None,

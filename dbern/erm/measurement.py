@@ -120,7 +120,7 @@ class _Released(RiskModel, ABC):
         """n times a function's sensitivity at one point."""
 
     @abstractmethod
-    def sensitivity(self, strategy: Any, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Any, norm: int) -> Bound:
         """Bound n times the sensitivity of all outputs."""
 
     def accumulator(self, strategy: Any, n: int, tolerance: float) -> Accumulator:
@@ -177,9 +177,8 @@ class RiskMinimizer(_Released):
         """``n (r + instability) sup |phi|``."""
         return OUTWARD * self._sensitivity * self.space.bound
 
-    def sensitivity(self, strategy: Any, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Any, norm: int) -> Bound:
         """Bound the sensitivity: see the proof in `dbern.erm.models`."""
-        del loose
         bound = self.space.operator_norm(strategy, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
@@ -234,9 +233,9 @@ class LinearFunctions(_Released):
         """n times a function's sensitivity, which exceeds that of its weights."""
         return OUTWARD * self._sensitivity * max(1.0, self.space.bound)
 
-    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound the sensitivity: see the module."""
-        del strategy, loose
+        del strategy
         outputs, size = self.outputs, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{_times(outputs, norm)} x r"

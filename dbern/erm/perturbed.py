@@ -270,9 +270,9 @@ class PerturbedFunctions:
         """n times what two databases with one minimizer part by, in the Euclidean norm."""
         return OUTWARD * 2 * self.model.n * self.gain * (self.risk.distance + self.step)
 
-    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound how far two databases with the same minimizer are apart: see the module."""
-        del strategy, loose
+        del strategy
         times = math.sqrt(self.size) if norm == 1 else 1.0
         text = f"2 sqrt({self.size}) T gamma" if norm == 1 else "2 T gamma"
         return Bound(OUTWARD * times * self._moved, f"{text}, given the perturbed minimizer")

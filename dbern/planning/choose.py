@@ -54,7 +54,6 @@ from dbern.types import FloatArray
 
 # --- What is known before choosing, and one candidate with its predicted errors
 
-_PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
 _WORST_SHARE = 0.12  # of what the worst database misses counts: promises grow with it
@@ -229,7 +228,7 @@ class Problem:
         """Whether the noise is for such bins."""
         if self._values(strategy) > self.family.most_values:
             return False
-        return not self.family.sides or self.measurement.sensitivity(strategy, 1, True).sides
+        return not self.family.sides or self.measurement.sensitivity(strategy, 1).sides
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
@@ -313,16 +312,13 @@ class Problem:
 
     def _scale(self, strategy: Strategy) -> float:
         """Scale of the noise of a released value."""
-        bound = self.moved(strategy)
-        if strategy.kind == "spectral" and len(self.kernels) == self.family.norm == 1:
-            bound *= 1 if self.kinked else _PAIRWISE_GAIN
-        return bound / self.n * self.noise_ratio
+        return self.moved(strategy) / self.n * self.noise_ratio
 
     def moved(self, strategy: Strategy) -> float:
         """n times what the noise's scale is in proportion to."""
         if self.family.norm == math.inf:
             return self.measurement.function_sensitivity * math.sqrt(self._values(strategy))
-        return self.measurement.sensitivity(strategy, int(self.family.norm), True).value
+        return self.measurement.sensitivity(strategy, int(self.family.norm)).value
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """What the lattice alone misses, as the objective counts it."""
@@ -395,8 +391,8 @@ def _stated_candidates(problem: Problem) -> Iterator[Candidate]:
 
 _PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
 _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
-_SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
-_SPECTRAL_ORDERS = (8, 48)
+_FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_FINE_ORDERS = (8, 48)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
@@ -433,14 +429,12 @@ def _plain_candidates(problem: Problem) -> Iterator[Candidate]:
 def _spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of spectral coordinates: noise does not grow with k, so one fine lattice will do.
 
-    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths. There
-    are none for a kernel that is not positive definite; see `require_positive_definite`.
+    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths.
     """
-    positive = all(kernel.positive_definite for kernel in problem.kernels)
-    if not (problem.measurement.spectral and positive):
+    if not problem.measurement.spectral:
         return
-    orders = problem.orders(_SPECTRAL_ORDERS)
-    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
+    orders = problem.orders(_FINE_ORDERS)
+    lattices = problem.lattices(_FINE_RESOLUTIONS)
     if problem.beaten(lattices[-1], orders[-1]):
         return
     for lattice in lattices:
@@ -465,8 +459,8 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """
     if not problem.measurement.binned:
         return
-    order = problem.orders(_SPECTRAL_ORDERS)[-1]
-    lattices, fitting = problem.lattices(_SPECTRAL_RESOLUTIONS), _fitting_bins(problem)
+    order = problem.orders(_FINE_ORDERS)[-1]
+    lattices, fitting = problem.lattices(_FINE_RESOLUTIONS), _fitting_bins(problem)
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
     noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
@@ -531,28 +525,6 @@ def _grids(problem: Problem) -> list[_Grid]:
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))
                 grids[degree, grid.cells] = grid
     return list(grids.values())
-
-
-def require_positive_definite(kernels: Sequence[Kernel]) -> None:
-    """Refuse spectral noise where Gram matrices are no covariances.
-
-    Raises
-    ------
-    SpecError
-        For a kernel that is not positive definite.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import kernel_of
-    >>> require_positive_definite([kernel_of("triangle", 0.1), kernel_of("laplace", 0.1)])
-    """
-    for kernel in kernels:
-        if not kernel.positive_definite:
-            raise SpecError(
-                f'target.kernel: "{kernel.name}" is not positive definite, so there is no spectral '
-                'noise for it. Write kernel = "triangle" or "gaussian", or noise = "auto" in '
-                "[mechanism]"
-            )
 
 
 def _bins(

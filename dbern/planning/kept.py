@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
-from dbern.planning.choose import Problem, require_positive_definite
+from dbern.planning.choose import Problem
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
@@ -86,15 +86,14 @@ class Choice(BaseModel):
             return LatticeStrategy(lattice)
         if self.kind == "binned":
             return self._bins(problem, lattice)
-        if self.kind != "spectral":  # of a strategy that is not known here
-            return None
+        if self.kind != "spectral" or not asked.spectral:
+            return None  # none of its strategies, or one that is not known here
         if asked.cube is not None:
             whole = lattice_spectrum(asked.cube, lattice, lattice.size, weighting)
             return GramStrategy(lattice, whole.cut(*self.ranks))
-        require_positive_definite(problem.kernels)
         axes = zip(problem.kernels, self.k, self.ranks, strict=True)
         cut = tuple(axis_spectrum(one, k, k + 1, weighting).cut(rank) for one, k, rank in axes)
-        return SpectralStrategy(lattice, cut) if asked.spectral else None
+        return SpectralStrategy(lattice, cut)
 
     def _bins(self, problem: Problem, lattice: Lattice) -> Strategy | None:
         cells = [rank - self.degree for rank in self.ranks]

@@ -22,7 +22,7 @@ from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions
-from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
+from dbern.planning.choose import Candidate, Problem, chosen
 from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
@@ -502,8 +502,6 @@ def choose(
     plain_only = noise == family.plain or not family.others
     if k is not None and h is not None and plain_only:
         return LatticeStrategy(Lattice(k)), h, family
-    if noise == noise_names(family).get("spectral"):
-        require_positive_definite(measurement.kernels)
     best: Candidate | None = None
     uncounted: SpecError | None = None
     for one in settings.families:
@@ -754,7 +752,7 @@ def _exact_sensitivity(
     function, norm = measurement.function_sensitivity, int(family.values_norm)
     if family.by_function:
         return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
-    bound = measurement.sensitivity(strategy, norm, False)
+    bound = measurement.sensitivity(strategy, norm)
     exact = Sensitivity.over(n, function, bound.value, bound.derivation, norm)
     return replace(exact, sides=family.sides and bound.sides)
 
@@ -763,8 +761,8 @@ def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
     """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
     axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
     rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
-    bound, gain = float(exact.bound), float(strategy.lattice_gain)
-    return _SHARE * min(bound * n / (2 * rows), bound * ratio * gain)
+    bound = float(exact.bound)
+    return _SHARE * min(bound * n / (2 * rows), bound * ratio)
 
 
 def _contract_of(

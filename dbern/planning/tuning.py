@@ -419,9 +419,9 @@ def promised(one: Measurement, finer: Finer, share: Fraction, name: str = NAME) 
         inner = one.restore(finer.finer, n, counting)
         return MissedAccumulator(inner, one.outputs, finer, strategy)
 
-    def sensitivity(strategy: Any, norm: int, loose: bool) -> Bound:
+    def sensitivity(strategy: Any, norm: int) -> Bound:
         del strategy, norm
-        return Bound(one.sensitivity(finer.finer, 1, loose).value, "as the bins, over W")
+        return Bound(one.sensitivity(finer.finer, 1).value, "as the bins, over W")
 
     return Measurement(
         name,
@@ -429,7 +429,7 @@ def promised(one: Measurement, finer: Finer, share: Fraction, name: str = NAME) 
         sensitivity=sensitivity,
         accumulator=accumulator,
         restore=restore,
-        function_sensitivity=one.sensitivity(finer.finer, 1, False).value,
+        function_sensitivity=one.sensitivity(finer.finer, 1).value,
         entries=("what these data make the bins miss, as a share of the most",),
         fraction=share,
     )
@@ -506,7 +506,7 @@ def offers(
         for name, crowd in _CROWDS.items():
             other = _renamed(one, f"{one.name}_{name}")
             bins.append(plan(other, settings, *choose(other, replace(settings, crowd=crowd))))
-    moved = one.sensitivity(own[0].strategy, 1, True).value / settings.n
+    moved = one.sensitivity(own[0].strategy, 1).value / settings.n
     scale = moved / float(settings.charge.epsilon * settings.tune)
     made: list[Offer] = []
     for each, _ in bins:

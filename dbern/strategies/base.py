@@ -1,10 +1,9 @@
 """What every strategy has in common: the lattice, its slabs, and the bounds on one record's move.
 
-What is released of the lattice values psi: themselves, or spectral coordinates ``T psi``.
-
-Either way the released integers carry independent noise of one scale, so what matters is how far
-one record can move them in the l1 norm (Laplace) or the l2 norm (Kernel); and either way lattice
-coefficients follow by a public linear map.
+Of the lattice values psi of a solved function they themselves are released, or spectral coordinates
+``T psi``; of a sum over records they themselves, or bins. Released integers carry noise of one
+scale, so what matters is how far one record can move them in the l1 norm (Laplace) or the l2 norm
+(Gaussian); and lattice coefficients follow by a public linear map.
 """
 
 from __future__ import annotations
@@ -168,11 +167,6 @@ class Strategy(ABC):
         """The maps; None for each axis of lattice values."""
         return self.maps or (None,) * len(self.lattice.k)
 
-    @property
-    @abstractmethod
-    def lattice_gain(self) -> float:
-        """Root mean square noise of a lattice value for noise of unit size on released values."""
-
     @abstractmethod
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
@@ -208,13 +202,10 @@ class AxisStrategy(Strategy):
     """A strategy whose axes factor: one map an axis, and bounds on what kernel translates move."""
 
     @abstractmethod
-    def l1_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
-    ) -> Bound:
+    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
         """Bound the l1 distance that replacing one kernel translate by another makes.
 
         `signed`: the two may have opposite signs or go to different outputs, so nothing cancels.
-        `loose` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
     @abstractmethod
@@ -224,7 +215,7 @@ class AxisStrategy(Strategy):
         """Bound the same in the l2 norm, of opposite signs, or where they may be in two outputs."""
 
 
-class LatticeMapStrategy(AxisStrategy):
+class LatticeMapStrategy(Strategy):
     """A public linear map of lattice values, one matrix an axis."""
 
     @abstractmethod
@@ -253,7 +244,7 @@ class LatticeMapStrategy(AxisStrategy):
 
 
 @dataclass(frozen=True)
-class LatticeStrategy(LatticeMapStrategy):
+class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
     """The lattice values themselves (Algorithm 1 of the paper)."""
 
     lattice: Lattice
@@ -262,11 +253,6 @@ class LatticeStrategy(LatticeMapStrategy):
     def layout(self) -> Layout:
         """The lattice's own."""
         return self.lattice
-
-    @property
-    def lattice_gain(self) -> float:
-        """One."""
-        return 1.0
 
     def matrix(self, axis: int) -> FloatArray | None:
         """The identity."""
@@ -277,14 +263,11 @@ class LatticeStrategy(LatticeMapStrategy):
         """Ones."""
         return np.ones(self.lattice.shape[axis])
 
-    def l1_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
-    ) -> Bound:
+    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
         """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.counting.kernel_sums`.
 
         The second holds only where both translates are nonnegative and in one output.
         """
-        del loose
         sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
         twice = OUTWARD * 2 * math.prod(sums)
         printed = OUTWARD * self.lattice.size * math.prod(kernel.peak for kernel in kernels)

@@ -122,11 +122,6 @@ class AxisBins(AxisMap):
         return np.array_equal(self.synthesis, self.synthesis[::-1, ::-1])
 
     @cached_property
-    def gain(self) -> float:
-        """Mean square over the lattice of the noise of A y, for y of independent unit noise."""
-        return float(np.square(self.synthesis).sum()) / len(self.synthesis)
-
-    @cached_property
     def largest_l2(self) -> float:
         """Bound ``max_t |beta(t)|_2``: on a cell its square is a polynomial of degree 2p."""
         nodes, factor = enclosing_nodes(2 * self.degree, oversampling=64)
@@ -658,20 +653,13 @@ class BinnedStrategy(AxisStrategy):
         """One integer for each product of B-splines."""
         return Box(tuple(axis.rank for axis in self.bins))
 
-    @cached_property
-    def lattice_gain(self) -> float:
-        """Root mean square row of the synthesis, which factors over axes."""
-        return math.sqrt(math.prod(axis.gain for axis in self.bins))
-
     def row_sums(self, axis: int) -> FloatArray:
         """Errors of single bins add up: ones."""
         return np.ones(self.bins[axis].rank)
 
-    def l1_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
-    ) -> Bound:
+    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
         """Two, for any kernel and any number of axes."""
-        del kernels, signed, loose
+        del kernels, signed
         return Bound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
     def l2_sensitivity(

@@ -206,11 +206,6 @@ class GramStrategy(Strategy):
         """One integer an eigenvector."""
         return Box((self.spectrum.rank,))
 
-    @cached_property
-    def lattice_gain(self) -> float:
-        """``(sum_j mu_j^{2a} / N)^{1/2}``."""
-        return math.sqrt(float(self.spectrum.energies.sum()) / self.lattice.size)
-
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|``: all of T stands for the first axis."""
         return self.spectrum.row_sums if axis == 0 else np.ones(1)

@@ -1,4 +1,8 @@
-"""Release spectral coordinates: per-axis eigenvectors of a kernel's Gram matrix on the lattice."""
+"""Release spectral coordinates: per-axis eigenvectors of a kernel's Gram matrix on the lattice.
+
+They are for functions that a solver finds: of those, the norm in the kernel's Hilbert space is
+known, and nothing that a record adds to bins.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +15,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import Demand, LinearMap, Said, StoredArray, lebesgue_constant
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
-
-_TAIL = 1e-9
-_PAIRWISE_WORK = 2e9
 
 
 @dataclass(frozen=True)
 class SpectralStrategy(LatticeMapStrategy):
     """``y = (T_1 x .. x T_l) psi`` with the stored matrices of `AxisSpectrum`.
 
-    With the orthonormal coordinates ``x_j = w_j y_j`` of a difference of translates, ``|x|_2^2 <=
-    prod_i gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
-    K(t - t') >= 0``; a missing record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
-    |x|_2 (sum_j w_j^{-2})^{1/2}``, and the sum over the box of indices factors over axes. For the
-    l2 norm the weights are one, and ``|x|_2`` is the bound.
+    With the orthonormal coordinates ``x_j = w_j y_j`` of a function f, ``|x|_2^2 <= prod_i
+    gram_norm_i |f|^2``. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <= |x|_2 (sum_j
+    w_j^{-2})^{1/2}``, and the sum over the box of indices factors over axes. For the l2 norm the
+    weights are one, and ``|x|_2`` is the bound.
     """
 
     lattice: Lattice
@@ -47,12 +46,6 @@ class SpectralStrategy(LatticeMapStrategy):
         """One integer for each combination of the axes' eigenvectors."""
         return Box(tuple(spectrum.rank for spectrum in self.spectra))
 
-    @cached_property
-    def lattice_gain(self) -> float:
-        """``(sum_j mu_j^{2a} / N)^{1/2}``: the columns of A have squared norms mu^{2a}."""
-        energy = math.prod(float(spectrum.energies.sum()) for spectrum in self.spectra)
-        return math.sqrt(energy / self.lattice.size)
-
     def matrix(self, axis: int) -> FloatArray | None:
         """The stored T of the axis."""
         return self.spectra[axis].analysis
@@ -60,46 +53,6 @@ class SpectralStrategy(LatticeMapStrategy):
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|``."""
         return self.spectra[axis].row_sums
-
-    def l1_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
-    ) -> Bound:
-        """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum.
-
-        `signed`: ``|y(t)|_1 + |y(t')|_1``, and ``|y(t)|_1`` factors over axes.
-        """
-        size = OUTWARD * math.sqrt(math.prod(kernel.peak for kernel in kernels))
-        ball = size * self.rkhs_sensitivity(kernels, 1).value
-        if signed:
-            bound = Bound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
-        else:
-            bound = Bound(
-                OUTWARD * math.sqrt(2) * ball, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n"
-            )
-        kinked = any(kernel.kinks for kernel in kernels)
-        if loose or kinked or (len(self.spectra) > 1 and not signed):
-            return bound
-        axes = zip(self.spectra, kernels, self.lattice.k, strict=True)
-        if signed:
-            enclosed = [_enclosed_bound(*axis, pairs=False) for axis in axes]
-            twice = OUTWARD * 2 * math.prod(value or math.inf for value in enclosed)
-            found = Bound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
-        else:
-            value = _enclosed_bound(*next(axes), pairs=True)
-            found = Bound(value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed")
-        return found if found.value < bound.value else bound
-
-    def l2_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
-    ) -> Bound:
-        """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm.
-
-        In two outputs ``|x|^2 + |x'|^2`` is at most that too.
-        """
-        del multi_output
-        peak = math.prod(kernel.peak for kernel in kernels)
-        radius = math.sqrt((4 if signed else 2) * peak) * self.rkhs_sensitivity(kernels, 2).value
-        return Bound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
 
     def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
         """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
@@ -126,32 +79,6 @@ class SpectralStrategy(LatticeMapStrategy):
             rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
             result = np.tensordot(result, spectrum.synthesis[rows], axes=(0, 1))
         return result
-
-
-def _enclosed_bound(spectrum: AxisSpectrum, kernel: Kernel, k: int, *, pairs: bool) -> float | None:
-    """Enclose ``sup_t sum_j |y_j(t)|``, or with `pairs` ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``.
-
-    For kernels without kinks.
-    Up to a proved tail each ``y_j(t) = sum_v T_jv K(v/k - t)`` is a polynomial of degree D in t.
-    For fixed signs the sum is a polynomial of degree D in t and in t', so nodes enclose it
-    (`enclosing_nodes`) for the maximising signs too. None where that is too much work.
-    """
-    degree, tail = kernel.degree_for(_TAIL, radius=0.5)
-    nodes, factor = enclosing_nodes(degree, oversampling=16)
-    if len(nodes) ** 2 * spectrum.rank > _PAIRWISE_WORK:
-        return None
-    lattice = np.arange(k + 1) / k
-    features = spectrum.analysis @ kernel(lattice[:, None] - nodes)
-    best = float(np.abs(features).sum(axis=0).max())  # the missing record
-    for column in range(len(nodes) if pairs else 0):
-        apart = features[:, column + 1 :] - features[:, column, None]
-        best = max(best, float(np.abs(apart).sum(axis=0).max(initial=0.0)))
-    total = float(spectrum.row_sums.sum())
-    # Rounding of a feature: K within 16 ulps of the peak, lattice points and nodes (whose cosine
-    # has an angle up to pi) within 8 of one, and a product of k + 1 terms.
-    rounding = (k + 20) * kernel.peak + 12 * kernel.slope
-    loose = 2 * total * (tail + rounding * 2.0**-53)
-    return OUTWARD * (factor**2 * (best + loose) + loose)
 
 
 _BITS = 40  # of the largest entry of T

@@ -582,9 +582,8 @@ class BlackBox(UserFunction):
             return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
         return OUTWARD * self.n * self._twice * self.stated
 
-    def sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
         """See the proof at the top of this module, and for estimates `random_privacy`."""
-        del loose
         if self.sampling:
             moved = (self._sampled(strategy).sampled or ())[norm]
             order, samples = self.sampling.order, self.sampling.samples

@@ -124,16 +124,16 @@ class CurveSums:
         spread = math.sqrt(float(rows.max()) / self.response.points) / 2.0**_FINE
         return OUTWARD * self.response.radius * 2 * spread
 
-    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound the sensitivity: see the top of the module."""
-        del strategy, loose
+        del strategy
         found = self._absolute if norm == 1 else self._euclidean
         shown = f"({found:g}) / n: a curve from one bound to the other, by the polynomials' signs"
         return Bound(found, shown if norm == 1 else f"({found:g}) / n")
 
-    def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound what a record moves that is added: half."""
-        return self.sensitivity(strategy, norm, loose).half
+        return self.sensitivity(strategy, norm).half
 
     def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> CurveAccumulator:
         """Return one of as many bits as never overflow: an entry of a record is below 2^(s + 4)."""

@@ -112,14 +112,14 @@ class MomentSums:
             added_function_sensitivity=float(largest),
         )
 
-    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound the sensitivity: see `dbern.strategies.moments`."""
-        del strategy, loose
+        del strategy
         return self.moments.sensitivity(norm)
 
-    def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound what a record moves that is added: see `dbern.strategies.moments`."""
-        del strategy, loose
+        del strategy
         return self.moments.added_sensitivity(norm)
 
     def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> MomentAccumulator:

@@ -172,9 +172,9 @@ class ClassSums:
             added_function_sensitivity=1.0,
         )
 
-    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """See the top of the module."""
-        del strategy, loose
+        del strategy
         axes, lists = self._dimensions
         if norm == 1:
             listed = f" + 2 x {lists}" if lists else ""
@@ -183,9 +183,9 @@ class ClassSums:
         squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
-    def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """See the top of the module."""
-        del strategy, loose
+        del strategy
         axes, lists = self._dimensions
         if norm == 1:
             listed = f" + {lists}" if lists else ""
@@ -333,18 +333,17 @@ class NaiveBayesProduct:
         """``2 max(1, l - 1) prod K_i(0)``."""
         return OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
 
-    def sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
         """N or ``sqrt(N)`` times S(F); lattice values only."""
-        del loose
         size, function = strategy.layout.size, self.function_sensitivity
         if norm == 1:
             return Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
         root = OUTWARD * math.sqrt(size) * function
         return Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
 
-    def added_sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
+    def added_sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
         """N or ``sqrt(N)`` times half of what a replacement does."""
-        return self.sensitivity(strategy, norm, loose).half
+        return self.sensitivity(strategy, norm).half
 
     def accumulator(
         self, strategy: LatticeStrategy, n: int, tolerance: float

@@ -282,7 +282,6 @@ class GapSum:
             kernels=self.kernels,
             unit=self.response.radius,
             binned=True,
-            spectral=True,
             for_rows=self.measurement,
         )
 
@@ -296,12 +295,12 @@ class GapSum:
         """``n tau sup K``."""
         return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
 
-    def sensitivity(self, strategy: AxisStrategy, norm: int, loose: bool = False) -> Bound:
+    def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
         """n tau/2 times the move of a signed translate, whose variation is two."""
         bound = (
             strategy.l2_sensitivity(self.kernels, signed=True)
             if norm == 2
-            else strategy.l1_sensitivity(self.kernels, signed=True, loose=loose)
+            else strategy.l1_sensitivity(self.kernels, signed=True)
         )
         times = self.n * self.variation / 2
         return Bound(

@@ -163,14 +163,3 @@ def test_degree_for_gives_the_truncation_it_claims(name, tolerance):
     x = np.linspace(-1, 1, 501)
     gap = np.abs(chebyshev.chebval(x, fit) - reference.kernel(name, 0.125 + 0.12 * x, 0.25))
     assert gap.max() <= 2 * error + 1e-12 * kernel.peak
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_positive_definite_is_what_gram_matrices_are(name):
-    least = 0.0
-    for bandwidth in (0.1, 0.2, 0.5, 1.0):
-        nodes = np.arange(41) / 40
-        gram = reference.kernel(name, nodes[:, None] - nodes, bandwidth)
-        values = np.linalg.eigvalsh(gram)
-        least = min(least, values[0] / values[-1])
-    assert kernel_of(name, 0.1).positive_definite == (least > -1e-12)

@@ -1,4 +1,6 @@
-"""Spectral coordinates: the stored matrix, and what one record can do to the coordinates."""
+"""Spectral coordinates: the stored matrix, and what they are of functions of norm one."""
+
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -14,53 +16,36 @@ from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spect
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]
 
 
-def features(kernels, k, spectra, positions):
-    """Spectral coordinates of single records, straight from the stored matrices."""
-    rows = []
-    for position in positions:
-        value = np.ones(())
-        for kernel, each, spectrum, t in zip(kernels, k, spectra, position, strict=True):
-            bump = kernel(np.arange(each + 1) / each - t)
-            value = np.multiply.outer(value, spectrum.analysis @ bump)
-        rows.append(value.ravel())
-    return np.array(rows)
+def functions(kernels, k, spectra, norm, rng):
+    """Coordinates of functions of norm one: of random expansions, and of the worst for signs."""
+    maps = [spectrum.analysis for spectrum in spectra]
+    grams = [g(np.subtract.outer(np.arange(n + 1), np.arange(n + 1)) / n)
+             for g, n in zip(kernels, k, strict=True)]  # fmt: skip
+    analysis, gram = reduce(np.kron, maps), reduce(np.kron, grams)
+    expansions = [*rng.normal(size=(50, len(gram))), *np.eye(len(gram))[::7]]
+    largest = np.linalg.eigh(analysis @ gram @ analysis.T)[1][:, -1]
+    expansions.append(analysis.T @ (np.ones(len(analysis)) if norm == 1 else largest))
+    return [np.linalg.norm(analysis @ gram @ one, norm) / np.sqrt(one @ gram @ one)
+            for one in expansions]  # fmt: skip
 
 
-def largest_l1(rows):
-    """Brute force over all pairs, the missing record included."""
-    rows = np.vstack([rows, np.zeros_like(rows[0])])
-    return max(np.abs(rows - row).sum(axis=1).max() for row in rows)
+@pytest.mark.parametrize(("norm", "weighting"), [(1, 0.25), (1, 0.5), (2, 0.5)])
+@pytest.mark.parametrize(
+    ("bandwidths", "k", "rank"), [*(((b,), (k,), d) for b, k, d in CASES), ((0.2, 0.3), (9, 7), 5)]
+)
+def test_no_function_of_norm_one_exceeds_the_bound(bandwidths, k, rank, norm, weighting):
+    kernels = [Gaussian(b) for b in bandwidths]
+    spectra = tuple(axis_spectrum(g, n, rank, weighting) for g, n in zip(kernels, k, strict=True))
+    bound = SpectralStrategy(Lattice(k), spectra).rkhs_sensitivity(kernels, norm).value
+    largest = max(functions(kernels, k, spectra, norm, np.random.default_rng(7)))
+    assert largest <= bound <= 1.01 * largest  # it is attained
 
 
-@pytest.mark.parametrize(("bandwidth", "k", "rank"), CASES)
-def test_no_pair_of_records_exceeds_the_bound_on_one_axis(bandwidth, k, rank):
-    kernel, spectrum = Gaussian(bandwidth), axis_spectrum(Gaussian(bandwidth), k, rank)
-    bound = SpectralStrategy(Lattice((k,)), (spectrum,)).l1_sensitivity([kernel]).value
-    grid = np.linspace(0, 1, 301)[:, None]
-    found = largest_l1(features([kernel], [k], [spectrum], grid))
-    assert found <= bound
-    assert bound <= 1.2 * found  # and it is not loose: half of it would be exceeded
-
-
-@pytest.mark.parametrize(("bandwidth", "k", "rank"), CASES)
-def test_the_quick_bound_is_a_bound_too(bandwidth, k, rank):
-    kernel = Gaussian(bandwidth)
-    strategy = SpectralStrategy(Lattice((k,)), (axis_spectrum(kernel, k, rank),))
-    quick = strategy.l1_sensitivity([kernel], loose=True).value
-    assert quick >= strategy.l1_sensitivity([kernel]).value
-
-
-@pytest.mark.parametrize("dimensions", [2, 3])
-def test_no_pair_of_records_exceeds_the_bound_on_more_axes(dimensions):
-    rng = np.random.default_rng(7)
-    kernels = [Gaussian(b) for b in (0.2, 0.12, 0.3)[:dimensions]]
-    k = (9, 14, 7)[:dimensions]
-    spectra = tuple(axis_spectrum(g, each, 5) for g, each in zip(kernels, k, strict=True))
-    bound = SpectralStrategy(Lattice(k), spectra).l1_sensitivity(kernels).value
-    corners = np.array(np.meshgrid(*[[0, 0.5, 1]] * dimensions)).reshape(dimensions, -1).T
-    positions = np.vstack([rng.random((250, dimensions)), corners])
-    found = largest_l1(features(kernels, k, spectra, positions))
-    assert found <= bound <= 2 * found
+def test_weighted_coordinates_have_no_l2_bound():
+    kernel = Gaussian(0.2)
+    weighted = SpectralStrategy(Lattice((9,)), (axis_spectrum(kernel, 9, 4),))
+    with pytest.raises(ValueError, match="orthonormal"):
+        weighted.rkhs_sensitivity([kernel], 2)
 
 
 def test_the_norm_of_the_stored_matrix_is_bounded_not_assumed():
@@ -72,9 +57,8 @@ def test_the_norm_of_the_stored_matrix_is_bounded_not_assumed():
     wrong = AxisSpectrum(integers.astype("<i8").tobytes(), spectrum.exponent, spectrum.levels)
     assert spectrum.gram_norm(kernel) < 1.001
     assert wrong.gram_norm(kernel) > 8
-    bound = SpectralStrategy(Lattice((30,)), (wrong,)).l1_sensitivity([kernel]).value
-    grid = np.linspace(0, 1, 301)[:, None]
-    assert largest_l1(features([kernel], [30], [wrong], grid)) <= bound
+    bound = SpectralStrategy(Lattice((30,)), (wrong,)).rkhs_sensitivity([kernel], 1).value
+    assert max(functions([kernel], (30,), [wrong], 1, np.random.default_rng(7))) <= bound
 
 
 @given(st.floats(0.02, 3.0), st.integers(2, 60), st.integers(1, 40))

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROWS = 240
-LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
-GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
+LAPLACE = ("laplace", "binned-laplace")
+GAUSSIAN = ("discrete-gaussian", "binned-gaussian")
 ADVANCED = "laplace-advanced"
 K_NORM = "binned-k-norm"
 EVERY = (*LAPLACE, *GAUSSIAN, ADVANCED)
@@ -127,7 +127,7 @@ def points(axes: list[tuple[float, float]]) -> np.ndarray:
 
 
 def _with(noise: str, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    delta = "0" if noise in (*LAPLACE, K_NORM) else "1e-6"
+    delta = "0" if noise in (*LAPLACE, "spectral-laplace", K_NORM) else "1e-6"
     merged = {name: dict(keys) for name, keys in sections.items()}
     merged["mechanism"] = {"noise": noise, **merged.get("mechanism", {})}
     merged["budget"] = {"delta": delta, **merged.get("budget", {})}
@@ -167,7 +167,7 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
                                                "std_floor": [1.0, 0.1]},
                                     **plane, **three, **vector}),
         "machine": (EVERY, {"target": machine, **label}),
-        "machines": (("laplace", "spectral-gaussian"), {"target": machine, **three}),
+        "machines": (("laplace", "binned-gaussian"), {"target": machine, **three}),
         "machine-solved": (SOLVED, {"target": {**machine, "C": 2.0}, **label}),
         "machines-solved": (("laplace",), {"target": {**machine, "C": 1.5}, **three}),
         "erm": (SOLVED, {"target": erm, **label}),
@@ -275,10 +275,6 @@ def _others() -> dict[str, Case]:
     free = {"k": "auto", "h": "auto"}
     kernels = ("laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov", "biweight",
                "triweight")  # fmt: skip
-    spectral = ("laplace", "matern-3/2", "matern-5/2", "triangle")
-    both = dict.fromkeys(kernels, ("laplace", "binned-laplace"))
-    for kernel in spectral:
-        both[kernel] += ("spectral-laplace",)
     random = {
         "kind": "oracle", "function": "goldens.functions:share", "bounds": [0.0, 2.0],
         "smoothness": {"derivatives": 2, "bound": 9.0}, "on_failure": 0.0,
@@ -289,8 +285,8 @@ def _others() -> dict[str, Case]:
         f"kernel-{kernel.replace('/', '-')}/{noise}": Case(
             _with(noise, {"target": {**density, "kernel": kernel}})
         )
-        for kernel, noises in both.items()
-        for noise in noises
+        for kernel in kernels
+        for noise in LAPLACE
     }
     for delta, name in (("0", "pure"), ("1e-6", "delta")):
         chosen = {"target": density, "mechanism": free, "budget": {"delta": delta}}

@@ -30,8 +30,8 @@ TOLERANCE = 1e-6
 
 KERNELS = ("gaussian", "laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov",
            "biweight", "triweight")  # fmt: skip
-PURE = ("laplace", "spectral-laplace", "binned-laplace", "binned-k-norm")
-WITH_DELTA = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
+PURE = ("laplace", "binned-laplace", "binned-k-norm")
+WITH_DELTA = ("discrete-gaussian", "binned-gaussian")
 _SIZES = ((2000, 0.1, "1"), (20_000, 0.02, "1"), (20_000, 0.1, "0.1"), (200_000, 0.05, "0.3"),
           (1_000_000, 0.03, "2"))  # fmt: skip
 """Rows, bandwidth as a share of an axis, epsilon."""

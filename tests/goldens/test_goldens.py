@@ -45,7 +45,7 @@ def test_cases_have_every_learner_and_every_noise():
     made = cases.cases().values()
     assert {case.sections["target"]["kind"] for case in made} >= set(kinds())
     noises = {case.sections.get("mechanism", {}).get("noise") for case in made}
-    assert noises >= set(cases.UNSIGNED)
+    assert noises >= {*cases.UNSIGNED, *cases.SOLVED}
 
 
 def test_what_differs_is_named():

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from goldens.cases import cases, write
 from mutations import EVIL, MANIFEST, bomb, changed, extremes, in_shard, mutations, redigest
-from projects import Project, Ran, records
+from projects import SOLVED, Project, Ran, labelled
 
 import dbern
 from dbern.cli import main as command_line
@@ -40,11 +40,11 @@ MEBIBYTES = 64
 def stores(tmp_path_factory, client):
     """A release of lattice values, and one of spectral coordinates, whose matrices are read."""
     made = {}
-    for noise in ("laplace", "spectral-laplace"):
+    for noise, sections in (("laplace", {}), ("spectral-laplace", SOLVED)):
         project = Project(tmp_path_factory.mktemp(noise))
-        project.write(records())
+        project.write(labelled())
         project.grant()
-        spec = project.spec(mechanism={"noise": noise})
+        spec = project.spec(mechanism={"noise": noise}, **sections)
         made[noise] = dbern.release(spec, client=client).synopsis
     return made
 

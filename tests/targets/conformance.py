@@ -36,11 +36,7 @@ class Case:
     target: Mapping[str, Any]
     roles: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    noises: tuple[str, ...] = (
-        "laplace", "spectral-laplace", "binned-laplace",
-        "discrete-gaussian", "spectral-gaussian", "binned-gaussian",
-    )  # fmt: skip
-
+    noises: tuple[str, ...] = ("laplace", "binned-laplace", "discrete-gaussian", "binned-gaussian")
     reached: float = 0.5
     linear: bool = False
     most_axes: int = 3

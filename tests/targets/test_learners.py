@@ -91,8 +91,8 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_printed_constants_fail(name, monkeypatch):
-    def printed(self, strategy, norm, loose=False):
-        del norm, loose
+    def printed(self, strategy, norm):
+        del norm
         peak = np.prod([kernel.peak for kernel in self.kernels])
         if name == "machine":
             twice = LatticeStrategy(strategy.lattice).l1_sensitivity(self.kernels, signed=True)

@@ -158,7 +158,7 @@ def test_the_tail_of_one_value_is_above_its_exact_law():
 
 def test_lattices_that_are_too_large_are_refused_with_both_numbers():
     narrow = {"kind": "kernel-density", "bandwidth": [0.05] * 6}
-    for noise in ("auto", "laplace", "binned-laplace", "spectral-laplace"):
+    for noise in ("auto", "laplace", "binned-laplace"):
         with pytest.raises(
             dbern.SpecError, match=r"target\.bandwidth .*: .* \d{7,} .* 1000000 .*Write"
         ):

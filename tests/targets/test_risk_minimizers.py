@@ -71,8 +71,8 @@ def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
     """All models of one-against-the-rest have the record that is replaced."""
     original = RiskMinimizer.sensitivity
 
-    def of_one(self, strategy, norm, loose=False):
-        bound = original(self, strategy, norm, loose)
+    def of_one(self, strategy, norm):
+        bound = original(self, strategy, norm)
         return Bound(bound.value / self.outputs ** (1 / norm), "one output")
 
     monkeypatch.setattr(RiskMinimizer, "sensitivity", of_one)
@@ -83,8 +83,8 @@ def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
 def test_a_bound_for_one_of_several_linear_functions_fails(monkeypatch, noise):
     original = LinearFunctions.sensitivity
 
-    def of_one(self, strategy, norm, loose=False):
-        bound = original(self, strategy, norm, loose)
+    def of_one(self, strategy, norm):
+        bound = original(self, strategy, norm)
         return Bound(bound.value / self.outputs ** (1 / norm), "one")
 
     target = {**CASES["logistics"].target, "C": 0.1}
@@ -389,6 +389,11 @@ def test_what_does_not_fit_is_refused(target, roles, message):
     [
         ("logistic", {"noise": "spectral-laplace"}, r"mechanism\.noise"),
         ("kernel logistic", {"noise": "binned-laplace"}, r"mechanism\.noise"),
+        (
+            "kernel logistic",
+            {"noise": "spectral-laplace", "calibration": "paper"},
+            r'mechanism\.calibration.*calibration = "tight"',
+        ),
         ("kernel logistic", {"n": 1}, r"target\.shards"),
     ],
 )

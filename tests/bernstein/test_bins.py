@@ -127,7 +127,7 @@ def test_fitted_lattice_values_need_a_coarser_lattice(bandwidth, k):
     assert lattice_miss(kernel, k, h) == pytest.approx(errors[1], rel=0.5)
 
 
-@pytest.mark.parametrize("bandwidth", [0.1, 0.0117])  # of an odd number of places the latter
+@pytest.mark.parametrize("bandwidth", [0.1, 0.01169])  # fitted at an odd number of places
 def test_bins_and_their_errors_in_blocks_are_the_same(bandwidth, monkeypatch):
     kernel, k, h = Gaussian(bandwidth), 41, 12
     t = np.linspace(0, 1, 100)

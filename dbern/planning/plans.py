@@ -651,11 +651,15 @@ _PROCESS_BYTES = 420 << 20
 """Measured: modules, compiled loops, threads, and what planning leaves."""
 
 _MODULES_BYTES = 100 << 20
-_LATTICE_TABLES, _BIN_TABLES, _MATRICES, _TRANSLATES = 25, 34, 12, 9
+_LATTICE_TABLES, _BIN_TABLES, _MATRICES, _STRIPS = 25, 22, 12, 96
 """Measured, where bins are released: a process before it plans, and how many tables it makes, some
-of which it keeps: of all pairs of an axis's nodes, and of its bins; of nodes by bins; and of nodes
-by translates. They are more than `_PROCESS_BYTES` where there are many hundreds of either."""
+of which it keeps: of all pairs of an axis's nodes, of its bins, of nodes by bins, and of bins again
+for polynomials, of which there are no more than `_MOST_NUMBERS` at a time. They are more than
+`_PROCESS_BYTES` where there are many hundreds of either."""
+_MOST_NUMBERS = 3 << 22
 _TRANSLATES_A_BIN, _MOST_TRANSLATES = 8, 1 << 12
+_POINTS, _TRANSLATES = 16 * 210, 5
+"""Of each translate that bins are fitted to: at points of y, and of lattice values."""
 
 _FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
 """Measured: of a file and of a row group as listed, and of each of its columns in a footer."""
@@ -713,5 +717,6 @@ def _planning_bytes(strategy: Strategy | Entries) -> int:
     numbers = sum(_LATTICE_TABLES * nodes**2 for nodes in set(strategy.lattice.shape))
     for nodes, rank in zip(strategy.lattice.shape, bins, strict=True):
         translates = min(_MOST_TRANSLATES, _TRANSLATES_A_BIN * rank)
-        numbers += _BIN_TABLES * rank**2 + nodes * (_MATRICES * rank + _TRANSLATES * translates)
+        numbers += _BIN_TABLES * rank**2 + min(_MOST_NUMBERS, _STRIPS * rank**2)
+        numbers += _MATRICES * nodes * rank + (_POINTS + _TRANSLATES * nodes) * translates
     return _MODULES_BYTES + 8 * numbers

@@ -30,14 +30,15 @@ from dbern.synopsis.evaluate import Polynomial
 from dbern.system import cpu_count, memory_limit
 
 _RELEASE = """
-import json, os, re, sys
+import json, re, sys
 import dbern
+from dbern.system import cpu_count
 spec = dbern.ReleaseSpec.load(sys.argv[1])
 cost = dbern.plan(spec).cost
 dbern.release(spec)
 # Not ru_maxrss, which starts from what the process that started this one had.
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
-print(json.dumps([peak, cost.memory(os.cpu_count())]))
+print(json.dumps([peak, cost.memory(cpu_count())]))
 """
 
 
@@ -73,6 +74,52 @@ def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
         assert peak < planned
         peaks.append(peak)
     assert peaks[1] < peaks[0] + (24 << 20)  # and 160 MB of columns more
+
+
+_ON_ONE_CORE = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+
+
+@pytest.mark.slow
+def test_a_whole_release_of_a_solved_machine_takes_no_more_than_the_plan_says(project):
+    """Shards of 256 MiB of features one after the other: more than two at a time are too many."""
+    rng, rows = np.random.default_rng(3), 500_000
+    x, y = rng.uniform(0, 10, rows), rng.uniform(-1, 1, rows)
+    late = rng.random(rows) < 1 / (1 + np.exp(-3 * y))
+    project.write({"x": x, "y": y, "late": late}, files=1, row_group_size=100_000)
+    project.spec(
+        data__label={"column": "late", "classes": [False, True]},
+        target={
+            "kind": "kernel-erm", "loss": "logistic", "length_scale": [1.0, 0.25], "C": 1.0,
+            "shards": 6, "bandwidth": None,
+        },
+    )  # fmt: skip
+    peak, planned = run(_ON_ONE_CORE + _RELEASE, project.spec_path)
+    assert peak < planned < 1100 << 20
+    assert peak > 420 << 20  # or the features were small
+
+
+_PLAN = """
+import json, re, sys
+import dbern
+cost = dbern.plan(dbern.ReleaseSpec.load(sys.argv[1])).cost
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+print(json.dumps([peak, cost.client_bytes]))
+"""
+
+
+@pytest.mark.slow
+def test_planning_takes_no_more_than_the_plan_says(project, monkeypatch):
+    """A kernel far narrower than the lattice: two thousand bins, on whose pairs bounds rest."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project.folder / "cache"))  # nothing chosen before
+    project.write({"x": np.linspace(0, 10, 1000)})
+    project.spec(
+        data__bounds={"y": None},
+        target={"bandwidth": [1e-3]},
+        mechanism={"k": 300, "h": None, "noise": "auto"},
+    )
+    peak, planned = run(_PLAN, project.spec_path)
+    assert 420 << 20 < planned < 1400 << 20  # or bins were few
+    assert peak < planned
 
 
 def test_a_sum_over_blocks_leaves_nothing_to_the_collector_of_cycles():

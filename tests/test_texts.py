@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dbern
 from dbern.cluster.graph import _FAILURES, count
 from dbern.counting.passes import Counters, Portion
 from dbern.data.domain import Column
@@ -22,6 +25,7 @@ X = Column("x", "data.bounds.x")
 GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))
 USER = Column("trip.kind", "data.unit.column", ids=True)
 SALT = b"a test's salt"
+ROOT = Path(dbern.__file__).parents[1]
 
 
 def written(path, texts, group=100, **options):
@@ -205,6 +209,20 @@ def test_memory_of_reading_long_lists_is_that_of_one_of_them(tmp_path):
     lists = pa.ListArray.from_arrays(offsets, pa.array(np.zeros(10_000_003)))
     pq.write_table(pa.table({"v": lists}), tmp_path / "a.parquet", row_group_size=101)
     subprocess.run([sys.executable, "-c", code, tmp_path / "a.parquet"], check=True, timeout=300)
+
+
+@pytest.mark.parametrize("page", ["docs/threat-model.md", "docs/spec.md", "deploy/RUNBOOK.md"])
+def test_what_a_record_that_memory_cannot_hold_does_is_said_of_texts_and_lists(page):
+    text = (ROOT / page).read_text().lower()
+    paragraphs = re.split(r"\n(?:\n|\| )", text)
+    of_texts = [
+        paragraph
+        for paragraph in paragraphs
+        if re.search(r"\btexts?\b", paragraph) and "memory" in paragraph
+    ]
+    assert of_texts
+    assert [paragraph for paragraph in of_texts if not re.search(r"\blists?\b", paragraph)] == []
+    assert "texts or lists" in str(ExhaustedError("memory"))
 
 
 _READ = """

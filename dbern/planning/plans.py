@@ -31,7 +31,7 @@ from dbern.strategies import map_from_dict, map_to_dict, noise_names, strategy_o
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
 from dbern.strategies.bias import mends_of
-from dbern.strategies.bins import MOST_AXES, brackets_of, telescoped
+from dbern.strategies.bins import MOST_AXES, AxisBins, brackets_of, telescoped
 from dbern.system import counted, html_table
 
 # --- What a release takes, as planned
@@ -650,6 +650,17 @@ _RELEASED_COPIES = 5 + WRITERS
 _PROCESS_BYTES = 420 << 20
 """Measured: modules, compiled loops, threads, and what planning leaves."""
 
+_MODULES_BYTES = 100 << 20
+_LATTICE_TABLES, _BIN_TABLES, _MATRICES, _STRIPS = 25, 22, 12, 96
+"""Measured, where bins are released: a process before it plans, and how many tables it makes, some
+of which it keeps: of all pairs of an axis's nodes, of its bins, of nodes by bins, and of bins again
+for polynomials, of which there are no more than `_MOST_NUMBERS` at a time. They are more than
+`_PROCESS_BYTES` where there are many hundreds of either."""
+_MOST_NUMBERS = 3 << 22
+_TRANSLATES_A_BIN, _MOST_TRANSLATES = 8, 1 << 12
+_POINTS, _TRANSLATES = 16 * 210, 5
+"""Of each translate that bins are fitted to: at points of y, and of lattice values."""
+
 _FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
 """Measured: of a file and of a row group as listed, and of each of its columns in a footer."""
 
@@ -687,12 +698,25 @@ def cost(
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
     # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
     derived = [part.strategy.layout.size for part in counters.parts if part.strategy.maps]
+    process = max(_PROCESS_BYTES, *(_planning_bytes(part.strategy) for part in counters.parts))
     writing = WRITERS * _WRITER_SLABS * slab + _RELEASED_COPIES * 8 * max(derived, default=0)
     return Cost(
         rows=n,
         tasks=tasks,
         slabs=slabs,
-        worker_bytes=_PROCESS_BYTES + listed + waiting + working,
+        worker_bytes=process + listed + waiting + working,
         thread_bytes=working,
-        client_bytes=_PROCESS_BYTES + listed + writing,
+        client_bytes=process + listed + writing,
     )
+
+
+def _planning_bytes(strategy: Strategy | Entries) -> int:
+    bins = [axis.rank for axis in strategy.maps if isinstance(axis, AxisBins)]
+    if not bins:
+        return 0
+    numbers = sum(_LATTICE_TABLES * nodes**2 for nodes in set(strategy.lattice.shape))
+    for nodes, rank in zip(strategy.lattice.shape, bins, strict=True):
+        translates = min(_MOST_TRANSLATES, _TRANSLATES_A_BIN * rank)
+        numbers += _BIN_TABLES * rank**2 + min(_MOST_NUMBERS, _STRIPS * rank**2)
+        numbers += _MATRICES * nodes * rank + (_POINTS + _TRANSLATES * nodes) * translates
+    return _MODULES_BYTES + 8 * numbers

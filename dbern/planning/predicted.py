@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from dbern.privacy.accuracy import independent_draws, public_stream
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
-from dbern.strategies.bins import bin_fit, bump_places, lattice_bumps
+from dbern.strategies.bins import Middles, bin_fit, bump_places, lattice_bumps
 from dbern.types import FloatArray
 
 _DRAWS = 128
@@ -202,20 +202,20 @@ class Fit:
 def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
-    rows = bin_fit(_fitted(kernel, k, h), cells, degree)
+    rows = bin_fit(bump_places(kernel), partial(_fitted, kernel, k, h), cells, degree)
     own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
     return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 
-@lru_cache(maxsize=32)
-def _fitted(kernel: Kernel, k: int, h: int) -> FloatArray:
+@lru_cache(maxsize=16)
+def _fitted(kernel: Kernel, k: int, h: int, block: Middles) -> FloatArray:
     """What bins are fitted to, at points that are crowded at the ends and at `_places`."""
     _, t, half = _places(kernel)
     if k == 0:
         y = np.concatenate([(1 - np.cos(np.linspace(0, np.pi, _FIT_POINTS))) / 2, t[half]])
-        return kernel(y[:, None] - bump_places(kernel))
+        return kernel(y[:, None] - block.t)
     rows = _rows(k, h, _FIT_POINTS, crowded=True), _rows(k, h, len(t))[half]
-    return np.asarray(np.vstack(rows) @ lattice_bumps(kernel, k, h)[1])
+    return np.asarray(np.vstack(rows) @ lattice_bumps(kernel, k, h, block))
 
 
 @lru_cache(maxsize=1024)

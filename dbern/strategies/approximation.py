@@ -170,6 +170,9 @@ class LinearMap(AxisMap):
         return translate_error(kernel, k, h, self)
 
 
+_TRANSLATES_TOGETHER = 1 << 12  # 64 MiB of lattice values or bins where there are two thousand
+
+
 def _lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
     """Values (k + 1, m) of kernel translates at t (m,) on the lattice."""
     return kernel(np.arange(k + 1)[:, None] / k - t)
@@ -182,9 +185,14 @@ def released_translates(
 
     Rows (n, k + 1) of an order h; shape (n, m).
     """
-    if axis is None:
-        return rows @ _lattice_values(kernel, rows.shape[1] - 1, t)
-    return axis.translates(rows, kernel, t)
+    made = []
+    for first in range(0, len(t), _TRANSLATES_TOGETHER):
+        block = t[first : first + _TRANSLATES_TOGETHER]
+        if axis is None:
+            made.append(rows @ _lattice_values(kernel, rows.shape[1] - 1, block))
+        else:
+            made.append(axis.translates(rows, kernel, block))
+    return np.concatenate(made, axis=1)
 
 
 @lru_cache(maxsize=4)
@@ -515,6 +523,7 @@ def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
 # --- Lattice values whose polynomials are near a kernel
 
 _SPARE_NODES = 400  # beside one for each value: polynomials of order h vary less
+_BUMPS_TOGETHER = 1 << 10  # of those that a fit is tried on: 16 MiB where k is 1000
 _FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the function
 
 
@@ -524,9 +533,15 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
     bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
-    each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
-    made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
-    return float(np.abs(kernel(y[:, None] - t) - made).max())
+
+    def largest(t: FloatArray) -> float:
+        each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
+        made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
+        return float(np.abs(kernel(y[:, None] - t) - made).max())
+
+    return max(
+        largest(t[first : first + _BUMPS_TOGETHER]) for first in range(0, len(t), _BUMPS_TOGETHER)
+    )
 
 
 def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:

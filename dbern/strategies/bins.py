@@ -73,6 +73,7 @@ DEGREES = (1, 2, 3, 5, 7)
 
 _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
 _NODES_TO_FIT = 16  # a bandwidth, of those
+_NODES_TOGETHER = 1 << 11  # of the first half, and as many of the other: 32 MiB where k is 1000
 _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 
@@ -196,18 +197,62 @@ def axis_bins(
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    half = bin_fit(lattice_bumps(kernel, k, h)[1][: k // 2 + 1], cells, degree, damping)
+
+    def values(block: Middles) -> FloatArray:
+        return lattice_bumps(kernel, k, h, block)[: k // 2 + 1]
+
+    half = bin_fit(bump_places(kernel), values, cells, degree, damping)
     if k % 2 == 0:
         half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
     matrix = with_mirrored(half, k + 1)
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
-def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPING) -> FloatArray:
-    """Weights of bins (m, bins) nearest to functions of t, in rows, at all of `bump_places`."""
-    shares = np.ones(values.shape[1])
-    shares[[0, -1]] += _AT_ENDS * len(shares) / cells
-    gram, right = bin_products(_middles(len(shares)), shares, values, cells, degree)
+@dataclass(frozen=True)
+class Middles:
+    """Middles of some of `count` equal parts of the unit interval, with those mirrored to them.
+
+    Attributes
+    ----------
+    first, last : int
+        Of the first half, these parts: from `first` to the one before `last`.
+    """
+
+    count: int
+    first: int
+    last: int
+
+    @property
+    def index(self) -> Int64Array:
+        """Numbers of the parts, in order; the middle one is its own mirror image."""
+        near = np.arange(self.first, self.last)
+        far = self.count - 1 - near[::-1]
+        return np.concatenate([near, far[far > near[-1]]])
+
+    @property
+    def t(self) -> FloatArray:
+        """Positions in the unit interval."""
+        return np.asarray((self.index + 0.5) / self.count)
+
+    def shares(self, cells: int) -> FloatArray:
+        """Weights of the places in mean squares of bins: the two at the ends have more."""
+        shares = np.ones(self.count)
+        shares[[0, -1]] += _AT_ENDS * self.count / cells
+        return shares[self.index]
+
+
+def bin_fit(
+    blocks: Sequence[Middles],
+    values: Callable[[Middles], FloatArray],
+    cells: int,
+    degree: int,
+    damping: float = _DAMPING,
+) -> FloatArray:
+    """Weights of bins (m, bins) nearest to functions of t, in rows, of `values` at all middles."""
+    gram, right = np.zeros(()), np.zeros(())
+    for block in blocks:
+        products = bin_products(block.t, block.shares(cells), values(block), cells, degree)
+        gram, right = gram + products[0], right + products[1]
     gram[np.diag_indices(len(gram))] += damping * np.trace(gram) / len(gram)
     if len(gram) > MANY:
         return solved_in_blocks(gram, right).T
@@ -216,27 +261,26 @@ def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPI
     return of_parities(*fitted).T
 
 
-def bump_places(kernel: Kernel) -> FloatArray:
-    """Places (q,) of the translates that bins are fitted to, fine for the bandwidth."""
-    count = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
-    return _middles(min(count, _MOST_NODES))
+def bump_places(kernel: Kernel) -> list[Middles]:
+    """Places of the translates that bins are fitted to, fine for the bandwidth, in blocks."""
+    fine = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
+    count = min(fine, _MOST_NODES)
+    half = (count + 1) // 2
+    starts = range(0, half, _NODES_TOGETHER)
+    return [Middles(count, first, min(first + _NODES_TOGETHER, half)) for first in starts]
 
 
-def _middles(count: int) -> FloatArray:
-    return (np.arange(count) + 0.5) / count
-
-
-@lru_cache(maxsize=8)
-def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, FloatArray]:
-    """Places t (q,), and lattice values (k + 1, q) whose polynomials are near the bumps there.
+@lru_cache(maxsize=4)
+def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: Middles) -> FloatArray:
+    """Lattice values (k + 1, q) whose polynomials are near the bumps at some places.
 
     Of order h, by least squares over Chebyshev nodes in y that begin at the bumps' own values: k
     need not be as large as those would make it. Kernels with kinks, and no `h`: the values
     themselves.
     """
-    t = bump_places(kernel)
+    t = block.t
     half = fitted_values(kernel, k, h, t[: (len(t) + 1) // 2])
-    return t, with_mirrored(half.T, len(t)).T
+    return with_mirrored(half.T, len(t)).T
 
 
 # --- Brackets: see the top of the module
@@ -247,6 +291,7 @@ MOST_AXES = 3
 _TRUNCATION, _SHARE = 1e-9, 1 / 64  # of the peak; of the largest error seen, to add in between
 _COARSE, _MOST_LOCAL, _MOST_STEPS = 4, 32, 64  # steps where it is looked for; nodes; steps; a cell
 _BOXES, _ROWS = 512, 64  # at a time
+_NUMBERS_TOGETHER = 1 << 22  # of polynomials: 32 MiB, and as many while they are made
 _MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
 _Pairs: TypeAlias = tuple[Int64Array, Int64Array]  # cells of y, and of the bins
@@ -295,7 +340,7 @@ def axis_bracket(
     left, right = (np.clip(one, 0, halves.shape[1] - 1) for one in (left, left + 1))
     about = np.maximum(halves[:, left], halves[:, right])
     error = about + _over_supports(boxes.missed(about).max(axis=2), counted)
-    closer = with_mirrored(boxes.pieces.highest() + error + boxes.floats, cells)
+    closer = with_mirrored(boxes.highest() + error + boxes.floats, cells)
     smaller = np.abs(closer).sum(axis=1) < kappa.sum(axis=1)
     return AxisBracket(np.where(smaller[:, None], closer, kappa), with_mirrored(error, cells))
 
@@ -348,9 +393,14 @@ class _Boxes:
 
     Only the first half of the cells of y where A is the same in reverse: ``r_{1-y}(1 - t)`` is
     ``r_y(t)``, as kernels, bins and the iterated basis are symmetric.
+
+    Attributes
+    ----------
+    local : _Local
+        What the polynomials of all cells of y are made from.
     """
 
-    pieces: _Pieces
+    local: _Local
     floats: float
 
     @classmethod
@@ -358,33 +408,46 @@ class _Boxes:
     def of(cls, kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int) -> _Boxes:
         (coefficients,) = BinnedStrategy(Lattice((k,)), (bins,)).matrices((h,))
         floats = _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
-        return cls(_Pieces.of(kernel, k, coefficients, bins, cells), floats)
+        return cls(_Local.of(kernel, k, coefficients, bins, cells), floats)
+
+    @cached_property
+    def _whole_pieces(self) -> _Pieces:
+        return self.local.pieces(range(self.local.rows))
+
+    @property
+    def strips(self) -> Iterator[_Pieces]:
+        """Some cells of y after others: the polynomials of all may be more than memory holds."""
+        local, rows = self.local, self.local.rows
+        together = max(1, _NUMBERS_TOGETHER // (local.count * local.bins.rank))
+        if rows <= together:
+            yield self._whole_pieces
+            return
+        for first in range(0, rows, together):
+            yield local.pieces(range(first, min(first + together, rows)))
+
+    @cached_property
+    def seen(self) -> float:
+        """The largest ``|r|`` at some places, in the middle of each cell of y."""
+        return max(pieces.seen for pieces in self.strips)
 
     @cached_property
     def whole(self) -> FloatArray:
         """Bounds on ``|r|`` itself."""
-        return self.missed(np.zeros((len(self.pieces.terms), self.pieces.bins.rank)))
+        return self.missed(np.zeros((self.local.rows, self.local.bins.rank)))
+
+    def highest(self) -> FloatArray:
+        """Bound the largest ``a_j`` in each cell of y, (rows, bins)."""
+        return np.concatenate([pieces.highest() for pieces in self.strips])
 
     def missed(self, about: FloatArray) -> FloatArray:
         """Bound by how much ``|r|`` exceeds splines of coefficients `about`, (cells, bins).
 
         On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
         """
-        pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
-        ends, rows = np.arange(bins.cells + 1) / bins.cells, len(pieces.terms)
-        nearest, farthest = (one[:rows] for one in _distances(pieces.cells, ends[:-1], ends[1:]))
-        mixed = OUTWARD * _on_cells(np.maximum, pieces.sizes + pieces.cut, bins.degree)
-        found = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
-        allowed = max(_SHARE * pieces.seen, _TRUNCATION * kernel.peak) / 2
-        touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
-        kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
-        near = found > allowed  # elsewhere r is as small as K and its release themselves
-        found = np.repeat(found[:, :, None], 2, axis=2)
-        found -= _on_cells(np.minimum, about, bins.degree)[:, :, None]
-        for bound, chosen in ((pieces.enclosed, near & ~kinked), (pieces.sampled, near & kinked)):
-            for boxes in _blocks(chosen):
-                found[boxes] = np.minimum(found[boxes], bound(boxes, allowed, about))
-        return np.asarray(OUTWARD * np.maximum(found, 0.0) + self.floats)
+        allowed = max(_SHARE * self.seen, _TRUNCATION * self.local.kernel.peak) / 2
+        excesses = (pieces.missed(about[pieces.rows], allowed) for pieces in self.strips)
+        bounds = [OUTWARD * np.maximum(excess, 0.0) + self.floats for excess in excesses]
+        return np.concatenate(bounds)
 
 
 def _on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
@@ -393,39 +456,41 @@ def _on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
     return np.asarray(reduce(of, (rows[:, r : r + last] for r in range(degree + 1))))
 
 
-def _blocks(chosen: BoolArray) -> Iterator[_Pairs]:
-    """Cells of y and of the bins, some pairs at a time: those together that are as far apart."""
+def _blocks(chosen: BoolArray, count: int) -> Iterator[_Pairs]:
+    """Cells of y, of `count`, and of the bins, some pairs at a time: those as far apart."""
     rows, columns = np.nonzero(chosen)
-    order = np.argsort(rows * chosen.shape[1] - columns * len(chosen), kind="stable")
+    order = np.argsort(rows * chosen.shape[1] - columns * count, kind="stable")
     rows, columns = rows[order], columns[order]
     for first in range(0, len(rows), _BOXES):
         yield rows[first : first + _BOXES], columns[first : first + _BOXES]
 
 
 @dataclass(frozen=True, eq=False)
-class _Pieces:
-    """On each cell of y, Chebyshev polynomials in place of all a_j: see the top of the module.
+class _Local:
+    """Chebyshev polynomials in place of all a_j on a cell of y: see the top of the module.
 
     Attributes
     ----------
-    terms : array (rows, nodes, bins)
-        Their coefficients, for all cells or the first half (`_Boxes`).
+    count : int
+        Of their terms.
     cut, tail : float
         What they miss of any a_j, and polynomials of their degree of K on a box without kinks.
     """
 
     kernel: Kernel
+    k: int
+    coefficients: FloatArray
     bins: AxisBins
     cells: int
-    terms: FloatArray
+    count: int
     cut: float
     tail: float
 
     @classmethod
     def of(
         cls, kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
-    ) -> _Pieces:
-        """Interpolate in the fewest nodes that miss next to nothing, `_MOST_LOCAL` at most.
+    ) -> _Local:
+        """Choose the fewest nodes that miss next to nothing, `_MOST_LOCAL` at most.
 
         In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
         of a_j is a mixture of its coefficients.
@@ -443,11 +508,58 @@ class _Pieces:
             cut = OUTWARD * 2 * float(np.abs(differences).max(initial=0.0)) * math.prod(shares)
             if cut <= most:
                 break
-        offsets, analysis = chebyshev(count)
-        rows = (cells + 1) // 2 if bins.mirrored else cells
-        y = (np.arange(rows)[:, None] + (1 + offsets) / 2) / cells
-        values = bernstein_mixtures(y.reshape(-1), k, coefficients)
-        return cls(kernel, bins, cells, analysis @ values.reshape(rows, count, -1), cut, tail)
+        return cls(kernel, k, coefficients, bins, cells, count, cut, tail)
+
+    @property
+    def rows(self) -> int:
+        """Number of cells of y that are looked at: see `_Boxes`."""
+        return (self.cells + 1) // 2 if self.bins.mirrored else self.cells
+
+    def pieces(self, rows: range) -> _Pieces:
+        """Interpolate on these cells of y."""
+        offsets, analysis = chebyshev(self.count)
+        y = (np.array(rows)[:, None] + (1 + offsets) / 2) / self.cells
+        values = bernstein_mixtures(y.reshape(-1), self.k, self.coefficients)
+        return _Pieces(self, rows.start, analysis @ values.reshape(len(rows), self.count, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Polynomials in place of all a_j on some cells of y, and what is bounded by them there.
+
+    Attributes
+    ----------
+    first : int
+        Which cell of y is the first; rows count from it.
+    terms : array (rows, nodes, bins)
+        Their coefficients.
+    """
+
+    local: _Local
+    first: int
+    terms: FloatArray
+
+    @property
+    def rows(self) -> slice:
+        """The cells of y that these are."""
+        return slice(self.first, self.first + len(self.terms))
+
+    def missed(self, about: FloatArray, allowed: float) -> FloatArray:
+        """Bound by how much ``|r|`` exceeds splines, but for roundings: see `_Boxes`."""
+        kernel, bins = self.local.kernel, self.local.bins
+        ends = np.arange(bins.cells + 1) / bins.cells
+        nearest, farthest = _distances(self.local.cells, ends[:-1], ends[1:], self.rows)
+        mixed = OUTWARD * _on_cells(np.maximum, self.sizes + self.local.cut, bins.degree)
+        excess = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
+        touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
+        kinked = np.any([np.zeros(excess.shape, bool), *touched], axis=0)
+        near = excess > allowed  # elsewhere r is as small as K and its release themselves
+        excess = np.repeat(excess[:, :, None], 2, axis=2)
+        excess -= _on_cells(np.minimum, about, bins.degree)[:, :, None]
+        for bound, chosen in ((self.enclosed, near & ~kinked), (self.sampled, near & kinked)):
+            for boxes in _blocks(chosen, self.local.rows):
+                excess[boxes] = np.minimum(excess[boxes], bound(boxes, allowed, about))
+        return excess
 
     @cached_property
     def sizes(self) -> FloatArray:
@@ -457,7 +569,8 @@ class _Pieces:
     def highest(self) -> FloatArray:
         """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
         count, found = self.terms.shape[1], self.sizes.copy()
-        steps, least = _COARSE * count, _FLOATS * self.kernel.peak if self.bins.rank > MANY else -1
+        steps, local = _COARSE * count, self.local
+        least = _FLOATS * local.kernel.peak if local.bins.rank > MANY else -1
         places = cosines(np.linspace(0, np.pi, steps + 1), count)
         for first in range(0, len(found), _ROWS):
             rows = slice(first, first + _ROWS)
@@ -465,22 +578,23 @@ class _Pieces:
             own = slice(near[0], near[-1] + 1)
             terms = self.terms[rows, :, own]
             bends = np.tensordot(np.arange(count) ** 2, np.abs(terms), axes=(0, 1))
-            found[rows, own] = (places @ terms).max(axis=1) + _between([np.pi], [bends], [steps])
-        return np.asarray(found + self.cut)
+            largest = np.stack([(places @ row).max(axis=0) for row in terms])
+            found[rows, own] = largest + _between([np.pi], [bends], [steps])
+        return np.asarray(found + self.local.cut)
 
     @cached_property
     def seen(self) -> float:
         """The largest ``|r|`` at some places, in the middle of each cell of y."""
         places = np.linspace(-1.0, 1.0, _COARSE + 1)
         middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
-        y = (np.arange(len(middle))[:, None] + 0.5) / self.cells
+        y = (np.arange(self.rows.start, self.rows.stop)[:, None] + 0.5) / self.local.cells
         largest = 0.0
-        of_places = np.transpose(local_weights(places, self.bins.degree))
+        of_places = np.transpose(local_weights(places, self.local.bins.degree))
         for place, weights in zip(places, of_places, strict=True):
-            t = (np.arange(self.bins.cells) + (1 + place) / 2) / self.bins.cells
-            error = self.kernel(y - t)
+            t = (np.arange(self.local.bins.cells) + (1 + place) / 2) / self.local.bins.cells
+            error = self.local.kernel(y - t)
             for r, weight in enumerate(weights):
-                error -= weight * middle[:, r : r + self.bins.cells]
+                error -= weight * middle[:, r : r + self.local.bins.cells]
             largest = max(largest, float(np.abs(error).max()))
         return largest
 
@@ -502,19 +616,19 @@ class _Pieces:
         found = (np.abs(_at(of_t, of_y, terms)) - (of_t @ less)[:, None]).max(axis=1)
         found = _halves(found)[:, ::-1] + _between((np.pi, np.pi), bends, steps)[:, None]
         lebesgue = 1 + 2 / np.pi * math.log(count)
-        return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
+        return np.asarray(found + self.local.cut + (1 + lebesgue**2) * self.local.tail)
 
     def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
         """K on boxes (m,), which depends on how far they are apart: coefficients as `_splines`."""
-        apart = rows * self.bins.cells - columns * self.cells
+        apart = (self.first + rows) * self.local.bins.cells - columns * self.local.cells
         _, first, same = np.unique(apart, return_index=True, return_inverse=True)
         offsets, analysis = chebyshev(self.terms.shape[1])
         y, t = self._places(rows[first], columns[first], *[offsets[:, None]] * 2)
-        return _at(analysis, analysis, self.kernel(y - t[:, None]))[:, :, same]
+        return _at(analysis, analysis, self.local.kernel(y - t[:, None]))[:, :, same]
 
     def sampled(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
         """Bound the same on boxes (m,) by a grid and by places on their kinks."""
-        count, widths = self.terms.shape[1], (1 / self.cells, 1 / self.bins.cells)
+        count, widths = self.terms.shape[1], (1 / self.local.cells, 1 / self.local.bins.cells)
         terms = self._splines(self.terms, *boxes)
         less = self._splines(about[:, None], *boxes)[:, 0]
         one, first = np.ones(count), np.square(np.arange(1.0 * count))
@@ -523,37 +637,37 @@ class _Pieces:
         in_y, in_t, both = _weighed(terms, (one, second), (second, one), (first, first))
         in_y, in_t = of_y**2 * in_y, of_t**2 * (in_t + second @ np.abs(less))
         along = in_y + 2 * of_y * of_t * both + in_t
-        smooth = self.kernel.curvature
+        smooth = self.local.kernel.curvature
         bends = smooth + in_y, np.maximum(smooth + in_t, along)
         steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
         on_y, on_t = (np.linspace(-1.0, 1.0, one + 1)[:, None] for one in steps)
         y, t = self._places(*boxes, on_y, on_t)
         at_y, at_t = (cosines(np.arccos(one[:, 0]), count) for one in (on_y, on_t))
-        misses = np.abs(self.kernel(y - t[:, None]) - _at(at_t, at_y, terms))
+        misses = np.abs(self.local.kernel(y - t[:, None]) - _at(at_t, at_y, terms))
         found = _halves((misses - (at_t @ less)[:, None]).max(axis=1))
-        for apart in (side * kink for kink in self.kernel.kinks for side in (-1, 1)):
+        for apart in (side * kink for kink in self.local.kernel.kinks for side in (-1, 1)):
             for line in ((t + apart, t), (y, y - apart)):
                 own = self._on_kink(boxes, terms, less, line)
                 found = np.maximum(found, own[:, None])
-        return np.asarray(found + _between(widths, bends, steps)[:, None] + self.cut)
+        return np.asarray(found + _between(widths, bends, steps)[:, None] + self.local.cut)
 
     def _on_kink(self, boxes: _Pairs, terms: FloatArray, less: FloatArray, line: Any) -> FloatArray:
         """The largest value at places (q, m), or at those of the boxes (m,) next to them."""
         (rows, columns), (y, t) = boxes, line
-        in_y = np.clip(2 * (y * self.cells - rows) - 1, -1.0, 1.0)
-        in_t = np.clip(2 * (t * self.bins.cells - columns) - 1, -1.0, 1.0)
+        in_y = np.clip(2 * (y * self.local.cells - self.first - rows) - 1, -1.0, 1.0)
+        in_t = np.clip(2 * (t * self.local.bins.cells - columns) - 1, -1.0, 1.0)
         y, t = self._places(rows, columns, in_y, in_t)
         of_y, of_t = (cosines(np.arccos(one.T), terms.shape[1]) for one in (in_y, in_t))
         made = (of_y @ np.moveaxis(terms, 2, 0).swapaxes(1, 2) * of_t).sum(axis=2)
         less = (of_t @ less.T[:, :, None])[:, :, 0]
-        return np.asarray((np.abs(self.kernel(y - t).T - made) - less).max(axis=1))
+        return np.asarray((np.abs(self.local.kernel(y - t).T - made) - less).max(axis=1))
 
     def _places(
         self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Of offsets in [-1, 1] from the middle of cells, (q, m) or (q, 1)."""
-        y = (rows + (1 + in_y) / 2) / self.cells
-        return y, (columns + (1 + in_t) / 2) / self.bins.cells
+        y = (self.first + rows + (1 + in_y) / 2) / self.local.cells
+        return y, (columns + (1 + in_t) / 2) / self.local.bins.cells
 
     def _splines(self, terms: FloatArray, rows: Int64Array, columns: Int64Array) -> FloatArray:
         """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_b T_a``, b of t: (nodes, .., m).
@@ -561,9 +675,9 @@ class _Pieces:
         `terms` (cells, .., bins) are those of the a_j in y.
         """
         offsets, analysis = chebyshev(self.terms.shape[1])
-        weights = analysis @ np.transpose(local_weights(offsets, self.bins.degree))
+        weights = analysis @ np.transpose(local_weights(offsets, self.local.bins.degree))
         turned = terms.transpose(1, 0, 2)
-        own = [turned[:, rows, columns + r] for r in range(self.bins.degree + 1)]
+        own = [turned[:, rows, columns + r] for r in range(self.local.bins.degree + 1)]
         return np.asarray(np.tensordot(weights, np.stack(own), axes=1))
 
 
@@ -602,13 +716,19 @@ def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> Floa
     """K at the least distance, as it falls away from its center."""
     (of_bins, degree), bins = counted, np.arange(sum(counted))
     low, high = np.maximum(bins - degree, 0) / of_bins, np.minimum(bins + 1, of_bins) / of_bins
-    nearest, _ = _distances(cells, low, high)
-    return np.asarray(OUTWARD * kernel(nearest) + _FLOATS * kernel.peak)
+    maxima = np.empty((cells, len(bins)))
+    for first in range(0, cells, _ROWS):
+        rows = slice(first, first + _ROWS)
+        nearest, _ = _distances(cells, low, high, rows)
+        maxima[rows] = OUTWARD * kernel(nearest) + _FLOATS * kernel.peak
+    return maxima
 
 
-def _distances(cells: int, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The least and the largest between a cell of y and an interval, (cells, intervals)."""
-    start = np.arange(cells)[:, None] / cells
+def _distances(
+    cells: int, low: FloatArray, high: FloatArray, rows: slice = slice(None)
+) -> tuple[FloatArray, FloatArray]:
+    """The least and the largest between a cell of y and an interval, (rows, intervals)."""
+    start = np.arange(cells)[rows, None] / cells
     stop = start + 1 / cells
     margin = 2.0**-50
     nearest = np.maximum(np.maximum(low - stop, start - high) - margin, 0.0)

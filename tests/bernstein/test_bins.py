@@ -18,8 +18,10 @@ from dbern.bernstein.basis import (
     local_weights,
 )
 from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.strategies import approximation
+from dbern.strategies import bins as module
 from dbern.strategies.approximation import lattice_miss, released_translates
-from dbern.strategies.bins import AxisBins, axis_bins, lattice_bumps
+from dbern.strategies.bins import AxisBins, axis_bins, bump_places, lattice_bumps
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:
@@ -85,7 +87,8 @@ def test_the_matrix_has_the_least_squared_error_unshrunk():
     """Any other does worse on point masses, the ends half a cell heavier; nothing shrinks it."""
     kernel, k, cells, degree = Gaussian(0.1), 20, 8, 5
     bins = axis_bins(kernel, k, cells, degree)
-    t, bumps = lattice_bumps(kernel, k, None)
+    (block,) = bump_places(kernel)
+    t, bumps = block.t, lattice_bumps(kernel, k, None, block)
     beta = bin_matrix(t, cells, degree).T
 
     weights = np.ones(len(t))
@@ -113,7 +116,8 @@ def test_records_at_the_ends_are_met_better_than_others(degree, cells):
 @pytest.mark.parametrize(("bandwidth", "k"), [(0.1, 40), (0.06, 80)])
 def test_fitted_lattice_values_need_a_coarser_lattice(bandwidth, k):
     kernel, h = Gaussian(bandwidth), 48
-    t, fitted = lattice_bumps(kernel, k, h)
+    (block,) = bump_places(kernel)
+    t, fitted = block.t, lattice_bumps(kernel, k, h, block)
     plain = kernel(np.arange(k + 1)[:, None] / k - t)
     y = np.linspace(0, 1, 301)
     operator = bernstein_basis(y, k) @ iterated_matrix(k, h)
@@ -121,6 +125,34 @@ def test_fitted_lattice_values_need_a_coarser_lattice(bandwidth, k):
     assert errors[1] < 1e-2 * errors[0]
     assert np.abs(fitted).max() <= 1.1 * kernel.peak
     assert lattice_miss(kernel, k, h) == pytest.approx(errors[1], rel=0.5)
+
+
+@pytest.mark.parametrize("bandwidth", [0.1, 0.01169])  # fitted at an odd number of places
+def test_bins_and_their_errors_in_blocks_are_the_same(bandwidth, monkeypatch):
+    kernel, k, h = Gaussian(bandwidth), 41, 12
+    t = np.linspace(0, 1, 100)
+
+    def made():
+        for cached in (axis_bins, lattice_bumps, lattice_miss):
+            cached.cache_clear()
+        axis = axis_bins(kernel, k, 9, 3, h)
+        rows = iterated_basis(np.linspace(0, 1, 7), k, h)
+        released = [released_translates(kernel, rows, bins, t) for bins in (axis, None)]
+        return [axis.synthesis, *released, lattice_miss(kernel, k, h)]
+
+    whole = made()
+    assert len(bump_places(kernel)) == 1
+    monkeypatch.setattr(module, "_NODES_TOGETHER", 7)
+    monkeypatch.setattr(approximation, "_BUMPS_TOGETHER", 7)
+    monkeypatch.setattr(approximation, "_TRANSLATES_TOGETHER", 7)
+    blocks = bump_places(kernel)
+    assert len(blocks) > 4
+    every = np.sort(np.concatenate([block.index for block in blocks]))
+    assert every.tolist() == list(range(blocks[0].count))
+    for before, after in zip(whole, made(), strict=True):
+        np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-9 * kernel.peak)
+    for cached in (axis_bins, lattice_bumps, lattice_miss):
+        cached.cache_clear()
 
 
 def test_fewer_singular_vectors_are_a_smoother_matrix():

@@ -122,6 +122,28 @@ def test_half_of_a_bracket_is_the_other_half_in_reverse(name, cells, counted):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6 * kernel.peak)
 
 
+@pytest.mark.parametrize("name", ["gaussian", "triangle"])
+def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch):
+    """Where polynomials of all cells are more than memory holds: some cells after others."""
+    kernel = kernel_of(name, 0.1)
+    bins = axis_bins(kernel, 60, 16, 3, 12)
+    y, t, size = worst_places(kernel, 60, 12, bins, 31, 40)
+    brackets = []
+    for numbers in (1 << 22, 1 << 10):
+        monkeypatch.setattr(module, "_NUMBERS_TOGETHER", numbers)
+        axis_bracket.cache_clear()
+        module._Boxes.of.cache_clear()
+        brackets.append(axis_bracket(kernel, 60, 12, bins, (16, 3), 31))
+    assert len(list(module._Boxes.of(kernel, 60, 12, bins, 31).strips)) >= 4
+    for field in ("kernel", "error"):
+        whole, strips = (getattr(bracket, field) for bracket in brackets)
+        np.testing.assert_allclose(strips, whole, rtol=0.02, atol=0.005 * kernel.peak)
+    cell = np.minimum((y * 31).astype(int), 30)
+    assert (size <= (brackets[1].error[cell] * bin_matrix(t, 16, 3)).sum(axis=1)).all()
+    axis_bracket.cache_clear()
+    module._Boxes.of.cache_clear()
+
+
 def shares(cells, degree):
     """Of records that are spread evenly, in the bins."""
     return bin_matrix((np.arange(64 * cells) + 0.5) / (64 * cells), cells, degree).mean(axis=0)
@@ -166,7 +188,7 @@ def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch):
     axis_bracket.cache_clear()
 
 
-def of_polynomials_alone(*given, found=module._Pieces.of):
+def of_polynomials_alone(*given, found=module._Local.of):
     return replace(found(*given), cut=0.0, tail=0.0)
 
 
@@ -197,7 +219,8 @@ def test_what_a_bracket_leaves_out_is_covered(
         return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
 
     assert (size <= bounds()).all()
-    monkeypatch.setattr(module if planted == "_between" else module._Pieces, planted, wrong)
+    owners = {"_between": module, "of": module._Local}
+    monkeypatch.setattr(owners.get(planted, module._Pieces), planted, wrong)
     assert (size > bounds()).any()
     axis_bracket.cache_clear()
     module._Boxes.of.cache_clear()
@@ -207,8 +230,8 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
     monkeypatch.setattr(module, "_TRUNCATION", 0.001)
     kernel, cells, own = kernel_of("gaussian", 0.15), 10, 16
     bins = axis_bins(kernel, 60, own, 1, 12)
-    pieces = module._Pieces.of(kernel, 60, iterated_matrix(60, 12) @ bins.synthesis, bins, cells)
-    count = pieces.terms.shape[1]
+    local = module._Local.of(kernel, 60, iterated_matrix(60, 12) @ bins.synthesis, bins, cells)
+    pieces, count = local.pieces(range(cells)), local.count
     assert count == 5
     rows, columns = np.divmod(np.arange(cells * own), own)
     fine = np.linspace(-1, 1, 21)
@@ -217,7 +240,7 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
     found = terms @ np.tensordot(terms, pieces._bumps(rows, columns), axes=1)
     worst = np.abs(kernel(y - t[:, None]) - found).max()
     times = 1 + (1 + 2 / np.pi * np.log(count)) ** 2
-    assert worst <= times * pieces.tail
+    assert worst <= times * local.tail
     _, of_eight = kernel.degree_for(0.001, 0.5 / cells + 0.5 / own)
     assert worst > times * of_eight  # which says nothing of the terms between
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -11,9 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+from pydantic import ValidationError
 
 from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, with_silence
 from dbern.combination import Combination
+from dbern.components.component import ScaledNoise, ScaledSensitivity
+from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, Domain
@@ -26,8 +30,6 @@ from dbern.planning.choose import Candidate, Problem, chosen, require_positive_d
 from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
-    PlannedNoise,
-    PlannedSensitivity,
     ReleasePlan,
     cost,
     outlook_of,
@@ -59,6 +61,10 @@ _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
 _OBJECTS_OF_ARRAY, _OBJECTS_OF_AXIS = 6, 6  # groups, metadata and matrices, at most
+_UNREADABLE = (
+    "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not compute "
+    "with. Count the columns in other units"
+)
 _BYTES_OF_OBJECT, _BYTES_OF_TEXT = 200, 16  # in a manifest; beside a text in a list
 
 
@@ -192,6 +198,15 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     )
 
 
+@contextmanager
+def _extreme_numbers_refused() -> Iterator[None]:
+    """Refuse what no component may say, as its reader does."""
+    try:
+        yield
+    except ValidationError:
+        raise SpecError(_UNREADABLE) from None
+
+
 def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
     """Refuse what readers do not take: long metadata, or numbers whose squares are no floats."""
     objects = size = 0
@@ -199,10 +214,7 @@ def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasuremen
         numbers = planned.unit, planned.noise.granularity, planned.noise.scale
         largest = max(*numbers, planned.certificate.total) * 2**63
         if not (min(numbers) >= MIN_NUMBER and largest <= MAX_NUMBER):
-            raise SpecError(
-                "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not "
-                "compute with. Count the columns in other units"
-            )
+            raise SpecError(_UNREADABLE)
         axes = len(planned.k)
         slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
         objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)
@@ -362,6 +374,7 @@ class Settings:
         return None if values is None else tuple(values[name] for name in domain.names)
 
 
+@_extreme_numbers_refused()
 def plan_measurement(
     measurement: Measurement,
     settings: Settings,
@@ -398,8 +411,8 @@ def plan_measurement(
         maps=strategy.maps,
         counting=accumulator.counting,
         description=accumulator.description,
-        sensitivity=PlannedSensitivity.of(exact, law, unit),
-        noise=PlannedNoise.of(family, strategy, law, unit),
+        sensitivity=ScaledSensitivity.of(exact, law, unit),
+        noise=ScaledNoise.of(family, strategy.kind, law, unit),
         certificate=certificate,
         approximation=approximation,
         unit=unit,
@@ -427,7 +440,7 @@ def with_kernels(
     return replace(
         planned,
         maps=bins,
-        sensitivity=replace(planned.sensitivity, function=function),
+        sensitivity=planned.sensitivity.model_copy(update={"function": function}),
         certificate=certificate,
         approximation=approximation,
         most_silenced=most_silenced,
@@ -442,16 +455,16 @@ def _certified(
     lattice_error: float,
     released_error: float,
     settings: Settings,
-) -> tuple[dict[str, Any], Certificate, float]:
+) -> tuple[FunctionClass | None, Certificate, float]:
     """What a synopsis holds of the bias, the certificate, and what silencing noise may move."""
     beta, at_once = settings.beta, settings.at_once
     if measurement.entries:
         count, error = len(measurement.entries), lattice_error + released_error
-        return {}, vector_bound(law, count, measurement.features, error, beta, at_once), 0.0
+        return None, vector_bound(law, count, measurement.features, error, beta, at_once), 0.0
     bias, unit = measurement.approximation, measurement.unit
     model = ErrorModel(bias, strategy, law, lattice_error, released_error, unit)
     least = _lower_bound(measurement, settings)
-    stored = bias.stored(strategy.lattice.k, h, strategy.axis_maps).to_dict()
+    stored = stored_class(bias.stored(strategy.lattice.k, h, strategy.axis_maps))
     sure = model.bound(h, beta, at_once, least)
     silent = settings.density and measurement.unsigned
     return stored, *(with_silence(sure, strategy) if silent else (sure, 0.0))

@@ -21,6 +21,21 @@ import numpy as np
 from pyarrow import Codec
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model
 
+from dbern.components.component import (
+    MOST_COEFFICIENTS,
+    Component,
+    LatticeComponent,
+    StoredOblique,
+)
+from dbern.components.strict import (
+    ABSENT,
+    Granule,
+    StrictModel,
+    Text,
+    checked,
+    damaged,
+    require,
+)
 from dbern.data.storage import (
     MANIFEST,
     MAX_NAME,
@@ -40,27 +55,9 @@ from dbern.errors import (
     unreadable_refused,
 )
 from dbern.privacy.budget import Budget
-from dbern.privacy.families import noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies import map_of
 from dbern.strategies.approximation import AxisMap
-from dbern.synopsis.metadata import (
-    ABSENT,
-    FORMAT,
-    FORMAT_VERSION,
-    MOST_COEFFICIENTS,
-    Component,
-    Facts,
-    Granule,
-    ObliqueFacts,
-    Released,
-    Root,
-    Text,
-    checked,
-    damaged,
-    lattices,
-    require,
-)
+from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, Released, Root, array_groups
 from dbern.system import LRUCache, memory_limit
 from dbern.types import FloatArray
 
@@ -93,32 +90,32 @@ _CRC, _MOST_CRC = tuple(map(_crc_of, range(256))), 2**32 - 1
 _Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**40)]], Field(min_length=1)]
 
 
-class _Grid(Facts):
-    class _Regular(Facts):
+class _Grid(StrictModel):
+    class _Regular(StrictModel):
         chunk_shape: _Shape
 
     name: Literal["regular"]
     configuration: _Regular
 
 
-class _Keys(Facts):
-    class _Separator(Facts):
+class _Keys(StrictModel):
+    class _Separator(StrictModel):
         separator: Literal["/"]
 
     name: Literal["default"]
     configuration: _Separator
 
 
-class _Bytes(Facts):
-    class _Endian(Facts):
+class _Bytes(StrictModel):
+    class _Endian(StrictModel):
         endian: Literal["little"]
 
     name: Literal["bytes"]
     configuration: _Endian
 
 
-class _Zstd(Facts):
-    class _Level(Facts):
+class _Zstd(StrictModel):
+    class _Level(StrictModel):
         level: int
         checksum: bool
 
@@ -126,12 +123,12 @@ class _Zstd(Facts):
     configuration: _Level
 
 
-class _Checksum(Facts):
+class _Checksum(StrictModel):
     name: Literal["crc32c"]
 
 
-class _Sharded(Facts):
-    class _Inner(Facts):
+class _Sharded(StrictModel):
+    class _Inner(StrictModel):
         chunk_shape: _Shape
         codecs: tuple[_Bytes, _Zstd]
         index_codecs: tuple[_Bytes, _Checksum]
@@ -141,7 +138,7 @@ class _Sharded(Facts):
     configuration: _Inner
 
 
-class _Array(Facts):
+class _Array(StrictModel):
     """``zarr.json`` of an array; an extension that is not known could change what bytes mean."""
 
     model_config = ConfigDict(extra="forbid")
@@ -175,10 +172,10 @@ class _Array(Facts):
         yield "data_type", self.data_type == self.numbers
 
 
-class _Scale(Facts):
+class _Scale(StrictModel):
     scale_factor: Granule
     add_offset: Annotated[float, Field(ge=0, le=0)]
-    oblique: ObliqueFacts = ABSENT
+    oblique: StoredOblique = ABSENT
     silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT  # of released bins
     silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
 
@@ -212,7 +209,7 @@ class _Coefficients(_Array):
 
 class _Small(_Array):
     codecs: tuple[_Bytes, _Zstd]
-    attributes: Facts
+    attributes: StrictModel
 
     def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
         yield from super().facts(component)
@@ -237,7 +234,7 @@ def _demanded(of: type[AxisMap], name: str) -> type[_Small]:
         key: (Annotated[kind, Field(ge=least, le=most)], ...)
         for key, (kind, least, most) in of.demands[name].facts.items()
     }
-    attributes = create_model("_Attributes", __base__=Facts, **facts)
+    attributes = create_model("_Attributes", __base__=StrictModel, **facts)
     members = {"__annotations__": {"attributes": attributes}, "numbers": of.demands[name].numbers}
     return type("_OfMap", (_Small,), {**members, "__module__": __name__})
 
@@ -361,22 +358,15 @@ def _crc32c(data: bytes) -> int:
 def _models(component: Component) -> dict[str, type[_Array]]:
     """What each array below a component's group has to be, by its path there."""
     models: dict[str, type[_Array]] = {_COEFFICIENTS: _Coefficients}
+    if not isinstance(component, LatticeComponent):
+        return models
     models |= dict.fromkeys(component.axes, _Small)
-    family, of = component.family, _map_of(component)
+    family, of = component.noise.strategy_kind, component.axis_map
     models |= {f"{family}/released": _Values} if family else {}
-    for suffix in _suffixes(component):
+    for suffix in component.map_suffixes:
         if of is not None:
             models |= {f"{family}/{name}{suffix}": _demanded(of, name) for name in of.demands}
     return models
-
-
-def _map_of(component: Component) -> type[AxisMap] | None:
-    return map_of(component.family, component.spectral if component.declares("spectral") else "")
-
-
-def _suffixes(component: Component) -> list[str]:
-    """Of the arrays' names that stand for an axis; of the one that stands for all axes none."""
-    return [""] if component.declares("spectral") else [f"_{axis}" for axis in component.axes]
 
 
 def _stored_arrays(
@@ -384,7 +374,7 @@ def _stored_arrays(
 ) -> dict[str, _Stored]:
     """Every array that the root's attributes promise, by its path, of their ``zarr.json``."""
     found: dict[str, _Stored] = {}
-    for path, component in lattices(released):
+    for path, component in array_groups(released):
         arrays = {}
         for name, model in _models(component).items():
             whole = f"{path}/{name}"
@@ -405,31 +395,32 @@ def _facts(component: Component, arrays: Mapping[str, _Stored]) -> Iterator[tupl
         yield from ((name, *fact) for fact in one.document.facts(component))
     lattice = arrays[_COEFFICIENTS]
     yield _COEFFICIENTS, "shape", lattice.shape == component.shape
-    names = component.axes or ["entry"]
+    names = list(component.axes) or ["entry"]
     yield _COEFFICIENTS, "dimension_names", lattice.document.dimension_names == names
-    for axis, nodes in zip(component.axes, component.shape, strict=False):  # of a vector none
-        yield axis, "shape", arrays[axis].shape == (nodes,)
-    yield from _coordinates(component, arrays)
+    if isinstance(component, LatticeComponent):
+        for axis, nodes in zip(component.axes, component.shape, strict=True):
+            yield axis, "shape", arrays[axis].shape == (nodes,)
+        yield from _coordinates(component, arrays)
 
 
 def _coordinates(
-    component: Component, arrays: Mapping[str, _Stored]
+    component: LatticeComponent, arrays: Mapping[str, _Stored]
 ) -> Iterator[tuple[str, str, bool]]:
     """That matrices fit the lattice on one side, and what was released on the other."""
-    found = _map_of(component)
-    if found is None:
+    axis_map, family = component.axis_map, component.noise.strategy_kind
+    if axis_map is None:
         return
-    nodes = [component.size] if component.declares("spectral") else list(component.shape)
+    nodes = [component.size] if component.spectral else list(component.shape)
     ranks = []
-    for suffix, count in zip(_suffixes(component), nodes, strict=True):
-        own = {name: arrays[f"{component.family}/{name}{suffix}"] for name in found.demands}
-        rank, shapes = found.shapes(
+    for suffix, count in zip(component.map_suffixes, nodes, strict=True):
+        own = {name: arrays[f"{family}/{name}{suffix}"] for name in axis_map.demands}
+        rank, shapes = axis_map.shapes(
             count, {key: (one.shape, one.attributes) for key, one in own.items()}
         )
         for name, shape in shapes.items():
-            yield f"{component.family}/{name}{suffix}", "shape", own[name].shape == shape
+            yield f"{family}/{name}{suffix}", "shape", own[name].shape == shape
         ranks.append(rank)
-    released, law = f"{component.family}/released", noise_law(component.noise.law)
+    released, law = f"{family}/released", component.noise.law
     values = len(component.arrays) * math.prod(ranks)
     joint = law.values == math.inf or law.values == values
     yield released, "shape", arrays[released].shape == tuple(ranks) and joint
@@ -443,19 +434,19 @@ def _object_name(name: str) -> str:
     return name
 
 
-class Entry(Facts):
+class Entry(StrictModel):
     """Size and SHA-256 of one object."""
 
     bytes: Annotated[int, Field(ge=0, lt=2**63)]
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 
 
-class _Version(Facts):
+class _Version(StrictModel):
     format: Text
     format_version: int
 
 
-class Manifest(Facts):
+class Manifest(StrictModel):
     """Which release this is and what every other object of the store must be.
 
     Examples
@@ -513,11 +504,6 @@ _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
 _LARGEST = 1e100  # number of a matrix: products of several stay finite
 
 
-def functions_of(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the components that a synopsis's function is made of: all but promises."""
-    return [one for one in facts["components"] if "promise" not in one]
-
-
 class ReleasedStore:
     """A store that has a manifest; its metadata is checked at once, arrays when they are read.
 
@@ -544,18 +530,19 @@ class ReleasedStore:
         self.manifest = text
         self._manifest = Manifest.parse(text, str(self.place))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        self._root = checked(Root, self._metadata(ROOT), str(self.place), ROOT)
-        released = self._root.attributes
+        released = checked(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
+        self.released = released
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):
                 raise damaged(
                     str(self.place), ROOT, f"attributes.{key}", "is not that of the manifest"
                 )
-        names = [f"{at}/{name}/{ROOT}" for at, one in lattices(released) for name in _models(one)]
+        groups = list(array_groups(released))
+        names = [f"{path}/{name}/{ROOT}" for path, one in groups for name in _models(one)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
         self._arrays = _stored_arrays(released, texts, str(self.place))
-        groups = 2 + 2 * len(list(lattices(released)))  # root, components, and each lattice's
-        described = groups + len(names) + sum(len(array.names) for array in self._arrays.values())
+        described = 2 + 2 * len(groups)  # root, components, and each lattice's
+        described += len(names) + sum(len(array.names) for array in self._arrays.values())
         if len(self._manifest.objects) > described + _MAX_UNKNOWN_OBJECTS:
             why = f"names {len(self._manifest.objects)}, and the release has {described}"
             raise damaged(str(self.place), MANIFEST, "objects", why)
@@ -567,7 +554,7 @@ class ReleasedStore:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group that FORMAT.md names."""
-        return self._root.as_dict()
+        return self.released.to_json()
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:

@@ -14,6 +14,7 @@ from projects import Project, fix_reservations, records
 
 import dbern
 from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
+from dbern.components.component import LatticeComponent, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
@@ -57,14 +58,15 @@ def lattices(draw):
 
 def array(values, h, layers):
     """The array that is released of these values, and its store."""
-    facts = {
-        "axes": [axis.name for axis in AXES[: values.ndim]],
-        "k": [count - 1 for count in values.shape],
-        "h": h,
-        "noise": {"kind": "laplace"},
-    }
+    component = LatticeComponent.model_construct(
+        axes=tuple(axis.name for axis in AXES[: values.ndim]),
+        value_unit=1.0,
+        k=tuple(count - 1 for count in values.shape),
+        h=tuple(h),
+        noise=ScaledNoise.model_construct(kind="laplace"),
+    )
     shards = Shards(values, layers)
-    return ReleasedArray(shards, "f", facts, Domain(AXES[: values.ndim])), shards
+    return ReleasedArray(shards, "f", component, Domain(AXES[: values.ndim])), shards
 
 
 def near(one, other, scale):

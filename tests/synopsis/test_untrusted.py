@@ -24,9 +24,10 @@ from projects import Project, Ran, records
 
 import dbern
 from dbern.cli import main as command_line
+from dbern.components.strict import checked
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.synopsis.metadata import _CombineFacts, checked
+from dbern.synopsis.metadata import _CombineFacts
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"

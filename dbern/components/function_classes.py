@@ -1,0 +1,250 @@
+"""The classes of functions that a certificate may speak of, as plans and synopses have them.
+
+A class is stored by its name and its public constants: `stored_class` makes that of what a plan
+works with, `restore` takes it back.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import singledispatch
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import ConfigDict, Field, TypeAdapter, model_validator
+
+from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.components.strict import (
+    ABSENT,
+    Count,
+    NotNegative,
+    Orders,
+    Positive,
+    Resolution,
+    StrictModel,
+    listed_in,
+    made,
+    require,
+)
+from dbern.strategies.bias import (
+    Approximation,
+    GramBall,
+    Holder,
+    KernelMixture,
+    Linear,
+    Smooth,
+    StatedBall,
+)
+from dbern.strategies.gram import CubeKernel
+
+_NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
+_MOST_DERIVATIVES = 100
+_MOST_CHOICES = 10_000
+
+
+class _FunctionClass(StrictModel):
+    """A class of functions, whose constants are those of the class that it restores."""
+
+    restored: ClassVar[type[Any]]
+    reproducing: ClassVar[bool] = False
+    """Whether the lattice may be released whole, through its kernel matrix."""
+    separable: ClassVar[bool] = False
+    """Whether each axis may be released in coordinates of its own."""
+
+    @model_validator(mode="after")
+    def _require_constants(self) -> Self:
+        cube = getattr(made(self.restore), "cube", None)
+        overflows = cube is not None and not math.isfinite(made(lambda: cube.largest))
+        require(not overflows, "the kernel overflows")
+        return self
+
+    def restore(self) -> Approximation:
+        """Return the class of functions, with the bounds that it gives."""
+        constants = {key: getattr(self, key) for key in type(self).model_fields if key != "name"}
+        approximation: Approximation = self.restored(**constants)
+        return approximation
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse constants that are not of so many axes."""
+
+
+class _Kernel(StrictModel):
+    name: Annotated[str, listed_in(KERNELS)]
+    bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
+
+
+class MixtureClass(_FunctionClass):
+    """Mixtures of kernels; where the released values chose these, of the narrowest."""
+
+    restored: ClassVar[type[Approximation]] = KernelMixture
+    separable: ClassVar[bool] = True
+    name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(
+        "mixture of bumps", alias="class"
+    )
+    kernels: tuple[_Kernel, ...]
+    choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
+    attained: bool = ABSENT
+    gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
+
+    def restore(self) -> KernelMixture:
+        """Return the class of functions."""
+        kernels = tuple(kernel_of(kernel.name, kernel.bandwidth) for kernel in self.kernels)
+        return KernelMixture(kernels, self.gap or 0.0, self.choices or 1)
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse other than one kernel an axis."""
+        require(len(self.kernels) == axes, "approximation: one kernel an axis")
+        chosen = self.name == "chosen mixture of bumps"
+        require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
+
+
+class LinearClass(_FunctionClass):
+    """Linear functions."""
+
+    restored: ClassVar[type[Approximation]] = Linear
+    name: Literal["linear"] = Field("linear", alias="class")
+
+
+class HolderClass(_FunctionClass):
+    """Functions of stated Hoelder smoothness."""
+
+    restored: ClassVar[type[Approximation]] = Holder
+    name: Literal["holder"] = Field("holder", alias="class")
+    constant: Positive
+    exponent: Positive
+
+
+class SmoothClass(_FunctionClass):
+    """Functions of stated derivatives."""
+
+    restored: ClassVar[type[Approximation]] = Smooth
+    name: Literal["smooth"] = Field("smooth", alias="class")
+    order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
+    bound: Positive
+
+
+class _PolynomialKernel(StrictModel):
+    name: Literal["polynomial"] = "polynomial"
+    degree: Count
+    scale: Positive
+    constant: NotNegative
+
+    def restore(self) -> Polynomial:
+        return Polynomial(self.degree, self.scale, self.constant)
+
+
+class _ArcCosineKernel(StrictModel):
+    name: Literal["arc-cosine"] = "arc-cosine"
+    constant: NotNegative
+
+    def restore(self) -> ArcCosine:
+        return ArcCosine(self.constant)
+
+
+class BallClass(_FunctionClass):
+    """A ball of the Hilbert space of a kernel of ours."""
+
+    restored: ClassVar[type[Approximation]] = GramBall
+    reproducing: ClassVar[bool] = True
+    name: Literal["reproducing ball"] = Field("reproducing ball", alias="class")
+    kernel: Annotated[_PolynomialKernel | _ArcCosineKernel, Field(discriminator="name")]
+    low: tuple[float, ...]
+    width: tuple[Positive, ...]
+    radius: NotNegative
+
+    def restore(self) -> GramBall:
+        """Return the class of functions."""
+        return GramBall(CubeKernel(self.kernel.restore(), self.low, self.width), self.radius)
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse other than a side an axis."""
+        both = len(self.low) == len(self.width) == axes
+        require(both, "approximation: low and width need one entry an axis")
+
+
+class _Planned(StrictModel):
+    k: Resolution
+    h: Orders
+    rank: Annotated[int, Field(ge=0)]
+    error: NotNegative
+
+
+class StatedBallClass(_FunctionClass):
+    """A ball of a user's kernel, which readers do not have: what a plan knew of it."""
+
+    restored: ClassVar[type[Approximation]] = StatedBall
+    reproducing: ClassVar[bool] = True
+    name: Literal["stated ball"] = Field("stated ball", alias="class")
+    size: NotNegative
+    planned: _Planned
+
+    def restore(self) -> StatedBall:
+        """Return the class of functions."""
+        planned = self.planned
+        return StatedBall(self.size, planned.k, planned.h, planned.rank, planned.error)
+
+
+_CLASSES = MixtureClass, LinearClass, HolderClass, SmoothClass, BallClass, StatedBallClass
+
+FunctionClass: TypeAlias = Annotated[
+    MixtureClass | LinearClass | HolderClass | SmoothClass | BallClass | StatedBallClass,
+    Field(discriminator="name"),
+]
+
+
+@singledispatch
+def _constants_of(approximation: Approximation) -> dict[str, Any]:
+    """Return what is stored of a class of functions beside its name."""
+    return dict(vars(approximation))
+
+
+@_constants_of.register
+def _(approximation: KernelMixture) -> dict[str, Any]:
+    pairs = ((kernel.name, kernel.bandwidth) for kernel in approximation.kernels)
+    kernels = tuple(_Kernel(name=name, bandwidth=bandwidth) for name, bandwidth in pairs)
+    constants: dict[str, Any] = {"kernels": kernels}
+    if approximation.choices > 1:  # who does not know it has to refuse: its bands are narrower
+        constants |= {"class": "chosen mixture of bumps", "choices": approximation.choices}
+    gap = approximation.gap
+    return {**constants, "attained": False, "gap": gap} if gap else constants
+
+
+@_constants_of.register
+def _(approximation: GramBall) -> dict[str, Any]:
+    kernel, cube = approximation.cube.kernel, approximation.cube
+    stored: _PolynomialKernel | _ArcCosineKernel
+    if isinstance(kernel, Polynomial):
+        stored = _PolynomialKernel(name="polynomial", **asdict(kernel))
+    elif isinstance(kernel, ArcCosine):
+        stored = _ArcCosineKernel(name="arc-cosine", **asdict(kernel))
+    else:
+        raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
+    sides = {"low": cube.low, "width": cube.width}
+    return {"kernel": stored, **sides, "radius": approximation.radius}
+
+
+@_constants_of.register
+def _(approximation: StatedBall) -> dict[str, Any]:
+    k, h, rank = approximation.k, approximation.h, approximation.rank
+    planned = _Planned(k=k, h=h, rank=rank, error=approximation.planned)
+    return {"size": approximation.size, "planned": planned}
+
+
+def stored_class(approximation: Approximation) -> FunctionClass:
+    """Return what plans and synopses hold of a class of functions."""
+    model = next(model for model in _CLASSES if model.restored is type(approximation))
+    name = {"class": model.model_fields["name"].default}
+    return model.model_validate({**name, **_constants_of(approximation)})
+
+
+_READER: TypeAdapter[FunctionClass] = TypeAdapter(
+    FunctionClass, config=ConfigDict(defer_build=True)
+)
+
+
+def read_class(content: Mapping[str, Any]) -> FunctionClass:
+    """Return what `to_json` of a class of functions wrote."""
+    return _READER.validate_json(json.dumps(content))

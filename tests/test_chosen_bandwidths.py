@@ -14,7 +14,7 @@ from test_spec import sections
 
 import dbern
 from dbern.cli.synopses import _described
-from dbern.components.function_classes import MixtureClass, read_class, stored_class
+from dbern.components.function_classes import _Mixture, read_class, stored_class
 from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -251,10 +251,10 @@ def test_stored_choices_are_read_strictly():
                "kernels": [{"name": "gaussian", "bandwidth": 0.1}]}  # fmt: skip
     assert read_class(content).to_json() == content
     assert stored_class(read_class(content).restore()).to_json() == content
-    assert MixtureClass.from_json(content).require_axes(1) is None
+    assert _Mixture.from_json(content).require_axes(1) is None
     for wrong in ({"choices": 1}, {"choices": "14"}, {"class": "mixture of bumps"}):
         with pytest.raises((ValueError, dbern.errors.IntegrityError)):
-            MixtureClass.from_json({**content, **wrong}).require_axes(1)
+            _Mixture.from_json({**content, **wrong}).require_axes(1)
     without = {key: one for key, one in content.items() if key != "choices"}
     with pytest.raises((ValueError, dbern.errors.IntegrityError)):
-        MixtureClass.from_json(without).require_axes(1)
+        _Mixture.from_json(without).require_axes(1)

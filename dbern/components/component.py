@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
@@ -40,7 +39,7 @@ from dbern.privacy.families import FAMILIES, NoiseFamily, family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import STRATEGY_KINDS, map_of, noise_names
 from dbern.strategies.approximation import AxisMap
-from dbern.strategies.base import Lattice
+from dbern.strategies.base import Box, Lattice
 from dbern.strategies.gram import MOST_POINTS
 
 MOST_COEFFICIENTS = 1_000_000_000
@@ -184,11 +183,6 @@ class StoredOblique(StrictModel):
     low: tuple[float, ...]
     width: tuple[Positive, ...]
 
-    @classmethod
-    def of(cls, oblique: Oblique) -> Self:
-        """Return what is stored of them."""
-        return cls(rows=oblique.rows, low=oblique.low, width=oblique.width)
-
     @model_validator(mode="after")
     def _require_box(self) -> Self:
         axes = len(self.rows)
@@ -209,16 +203,6 @@ class Features(StrictModel):
     axes: Count
     constant: NotNegative
     grid: Count = ABSENT
-
-    @classmethod
-    def of(cls, numbers: Sequence[float]) -> Self:
-        """Return what is stored of numbers as `Measurement.features` has them."""
-        return cls.model_validate(dict(zip(cls.model_fields, numbers, strict=False)))
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """Its numbers in their order, without a grid where there is none."""
-        return tuple(self.to_json().values())
 
 
 class Promise(StrictModel):
@@ -272,12 +256,14 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
         axes, whole = len(self.axes), self.spectral is not None
         require(len(self.k) == len(self.h) == axes, "k and h need one entry for each of axes")
         require(axes <= MOST_AXES, f"axes: a lattice has at most {MOST_AXES}")
-        require(self.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients")
+        require(
+            self.lattice.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients"
+        )
         square = self.oblique is None or len(self.oblique.rows) == axes
         require(square, "oblique: one row an axis")
         strategy_kind = self.noise.strategy_kind
         require(not whole or strategy_kind == "spectral", "spectral: the noise is of another kind")
-        require(not whole or self.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
+        require(not whole or self.lattice.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
         self.approximation.require_axes(axes)
         separable = self.approximation.separable or not strategy_kind
         fits = self.approximation.reproducing if whole else separable
@@ -290,25 +276,10 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
         return Lattice(self.k)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the coefficients."""
-        return self.lattice.shape
-
-    @property
-    def size(self) -> int:
-        """Number of coefficients."""
-        return self.lattice.size
-
-    @property
     def axis_map(self) -> type[AxisMap] | None:
         """The map from released values to the lattice; None where these are lattice values."""
         whole = self.spectral if self.declares("spectral") else ""
         return map_of(self.noise.strategy_kind, whole)
-
-    @property
-    def map_suffixes(self) -> list[str]:
-        """Ends of the names of a map's arrays: one an axis, or none where it is of all axes."""
-        return [""] if self.spectral else [f"_{axis}" for axis in self.axes]
 
 
 class VectorComponent(_Accuracy, _Vector, _Arrays):
@@ -316,6 +287,7 @@ class VectorComponent(_Accuracy, _Vector, _Arrays):
 
     counted_in: ClassVar[None] = None
     oblique: ClassVar[None] = None
+    axis_map: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _require_vector(self) -> Self:
@@ -327,14 +299,9 @@ class VectorComponent(_Accuracy, _Vector, _Arrays):
         return self
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the entries."""
-        return (self.size,)
-
-    @property
-    def size(self) -> int:
-        """Number of entries."""
-        return len(self.entries)
+    def lattice(self) -> Box:
+        """The entries."""
+        return Box((len(self.entries),))
 
 
 def _kind_of(content: Any) -> str | None:

@@ -76,7 +76,7 @@ class _Kernel(StrictModel):
     bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
 
 
-class MixtureClass(_FunctionClass):
+class _Mixture(_FunctionClass):
     """Mixtures of kernels; where the released values chose these, of the narrowest."""
 
     restored: ClassVar[type[Approximation]] = KernelMixture
@@ -90,36 +90,28 @@ class MixtureClass(_FunctionClass):
     gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
 
     def restore(self) -> KernelMixture:
-        """Return the class of functions."""
         kernels = tuple(kernel_of(kernel.name, kernel.bandwidth) for kernel in self.kernels)
         return KernelMixture(kernels, self.gap or 0.0, self.choices or 1)
 
     def require_axes(self, axes: int) -> None:
-        """Refuse other than one kernel an axis."""
         require(len(self.kernels) == axes, "approximation: one kernel an axis")
         chosen = self.name == "chosen mixture of bumps"
         require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
 
 
-class LinearClass(_FunctionClass):
-    """Linear functions."""
-
+class _Linear(_FunctionClass):
     restored: ClassVar[type[Approximation]] = Linear
     name: Literal["linear"] = Field("linear", alias="class")
 
 
-class HolderClass(_FunctionClass):
-    """Functions of stated Hoelder smoothness."""
-
+class _Holder(_FunctionClass):
     restored: ClassVar[type[Approximation]] = Holder
     name: Literal["holder"] = Field("holder", alias="class")
     constant: Positive
     exponent: Positive
 
 
-class SmoothClass(_FunctionClass):
-    """Functions of stated derivatives."""
-
+class _Smooth(_FunctionClass):
     restored: ClassVar[type[Approximation]] = Smooth
     name: Literal["smooth"] = Field("smooth", alias="class")
     order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
@@ -144,7 +136,7 @@ class _ArcCosineKernel(StrictModel):
         return ArcCosine(self.constant)
 
 
-class BallClass(_FunctionClass):
+class _Ball(_FunctionClass):
     """A ball of the Hilbert space of a kernel of ours."""
 
     restored: ClassVar[type[Approximation]] = GramBall
@@ -156,11 +148,9 @@ class BallClass(_FunctionClass):
     radius: NotNegative
 
     def restore(self) -> GramBall:
-        """Return the class of functions."""
         return GramBall(CubeKernel(self.kernel.restore(), self.low, self.width), self.radius)
 
     def require_axes(self, axes: int) -> None:
-        """Refuse other than a side an axis."""
         both = len(self.low) == len(self.width) == axes
         require(both, "approximation: low and width need one entry an axis")
 
@@ -172,7 +162,7 @@ class _Planned(StrictModel):
     error: NotNegative
 
 
-class StatedBallClass(_FunctionClass):
+class _StatedBall(_FunctionClass):
     """A ball of a user's kernel, which readers do not have: what a plan knew of it."""
 
     restored: ClassVar[type[Approximation]] = StatedBall
@@ -182,15 +172,14 @@ class StatedBallClass(_FunctionClass):
     planned: _Planned
 
     def restore(self) -> StatedBall:
-        """Return the class of functions."""
         planned = self.planned
         return StatedBall(self.size, planned.k, planned.h, planned.rank, planned.error)
 
 
-_CLASSES = MixtureClass, LinearClass, HolderClass, SmoothClass, BallClass, StatedBallClass
+_CLASSES = _Mixture, _Linear, _Holder, _Smooth, _Ball, _StatedBall
 
 FunctionClass: TypeAlias = Annotated[
-    MixtureClass | LinearClass | HolderClass | SmoothClass | BallClass | StatedBallClass,
+    _Mixture | _Linear | _Holder | _Smooth | _Ball | _StatedBall,
     Field(discriminator="name"),
 ]
 

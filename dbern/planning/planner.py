@@ -20,7 +20,7 @@ from dbern.components.component import ScaledNoise, ScaledSensitivity
 from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, Domain
+from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
@@ -33,6 +33,7 @@ from dbern.planning.plans import (
     ReleasePlan,
     cost,
     outlook_of,
+    released_component,
     spec_for_rows,
 )
 from dbern.planning.predicted import Reference
@@ -61,10 +62,6 @@ _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
 _OBJECTS_OF_ARRAY, _OBJECTS_OF_AXIS = 6, 6  # groups, metadata and matrices, at most
-_UNREADABLE = (
-    "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not compute "
-    "with. Count the columns in other units"
-)
 _BYTES_OF_OBJECT, _BYTES_OF_TEXT = 200, 16  # in a manifest; beside a text in a list
 
 
@@ -204,17 +201,16 @@ def _extreme_numbers_refused() -> Iterator[None]:
     try:
         yield
     except ValidationError:
-        raise SpecError(_UNREADABLE) from None
+        raise SpecError(
+            "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not "
+            "compute with. Count the columns in other units"
+        ) from None
 
 
 def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
-    """Refuse what readers do not take: long metadata, or numbers whose squares are no floats."""
+    """Refuse metadata that are longer than readers take."""
     objects = size = 0
     for planned in components:
-        numbers = planned.unit, planned.noise.granularity, planned.noise.scale
-        largest = max(*numbers, planned.certificate.total) * 2**63
-        if not (min(numbers) >= MIN_NUMBER and largest <= MAX_NUMBER):
-            raise SpecError(_UNREADABLE)
         axes = len(planned.k)
         slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
         objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)
@@ -421,6 +417,7 @@ def plan_measurement(
         entries=measurement.entries,
         most_silenced=most_silenced,
     )
+    released_component(measurement, planned)  # refuses what no reader takes
     return planned, accumulator
 
 

@@ -13,7 +13,17 @@ import numpy as np
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
 from dbern.combination import BY_PLACE, Combination
-from dbern.components.component import ScaledNoise, ScaledSensitivity, StoredCertificate
+from dbern.components.component import (
+    Component,
+    Errors,
+    Features,
+    LatticeComponent,
+    Promise,
+    ScaledNoise,
+    ScaledSensitivity,
+    StoredCertificate,
+    VectorComponent,
+)
 from dbern.components.function_classes import FunctionClass, read_class
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -158,6 +168,40 @@ class PlannedMeasurement:
                 "maps": tuple(map_from_dict(axis_map) for axis_map in content["maps"]),
             }
         )
+
+
+def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
+    """Return what the release of a planned measurement is to its readers."""
+    promise = planned.promise
+    stated: dict[str, Any] = {}
+    content: dict[str, Any] = {
+        "arrays": planned.arrays,
+        "share": promise["share"] if promise else decimal_text(measurement.fraction),
+        "value_unit": planned.unit,
+        "noise": planned.noise,
+        "sensitivity": planned.sensitivity,
+        "certificate": StoredCertificate.of(planned.certificate),
+        "errors": Errors(lattice=planned.lattice_error, released=planned.released_error),
+    }
+    if planned.entries:
+        if promise:
+            stated["promise"] = Promise.from_json(promise)
+        if measurement.features is not None:
+            stated["features"] = dict(
+                zip(Features.model_fields, measurement.features, strict=False)
+            )
+        content |= {"axes": (), "entries": planned.entries}
+        return VectorComponent.model_validate({**content, **stated})
+    if measurement.oblique is not None:
+        oblique = measurement.oblique
+        stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
+    if measurement.counted_in is not None:
+        stated["counted_in"] = array_names(measurement.counted_in, measurement.outputs)
+    if any(axis_map.of == "lattice" for axis_map in planned.maps):
+        stated["spectral"] = "lattice"
+    content |= {"axes": measurement.domain.names, "additive": measurement.additive}
+    content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
+    return LatticeComponent.model_validate({**content, **stated})
 
 
 @dataclass(frozen=True)
@@ -380,6 +424,14 @@ class ReleasePlan:
             label = label or [*rows][-1]  # it goes on
             rows[label] = f"{rows[label]}; {text}" if label in rows else text
         return html_table(rows)
+
+
+def measured_pairs(
+    measurements: Sequence[Measurement], components: Sequence[PlannedMeasurement]
+) -> list[tuple[Measurement, PlannedMeasurement]]:
+    """Return each component and its measurement: of a number that tells of bins, the first."""
+    by_name = {measurement.name: measurement for measurement in measurements}
+    return [(by_name.get(planned.name, measurements[0]), planned) for planned in components]
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:

@@ -26,9 +26,9 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certificate import Beside, Certificate, ErrorModel, enclose, vector_bound
 from dbern.combination import Answer
 from dbern.components.component import LatticeComponent, VectorComponent
+from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
-from dbern.privacy.mechanism import Noise
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation
@@ -406,8 +406,9 @@ class ReleasedVector:
         del smoothing, selected
         component = self.component
         error = component.errors.lattice + component.errors.released
-        features = None if component.features is None else component.features.numbers
-        law, size = component.noise.law, component.size
+        stated = component.features
+        features = None if stated is None else tuple(stated.to_json().values())
+        law, size = component.noise.law, component.lattice.size
         return vector_bound(law, size, features, error, beta, at_once)
 
 
@@ -422,6 +423,15 @@ class ReleasedArray:
     component : LatticeComponent
     domain : Domain
         Of the whole function.
+
+    Attributes
+    ----------
+    order : tuple of int
+        The order it was released with, per axis.
+    released_error : float
+        Bound on the error of a released value but for its noise, in unit-cube units.
+    noise : Covariance
+        Of the noise of the component's released values, in data units; its exact law is `law`.
     """
 
     def __init__(
@@ -431,7 +441,11 @@ class ReleasedArray:
         self.component = component
         self.axes = component.axes
         self.lattice = component.lattice
+        self.order = component.h
         self.value_unit = component.value_unit
+        self.released_error = component.errors.released
+        self.noise = component.noise.covariance
+        self.law = component.noise.law
         self._store = store
         self._path = f"components/{name}"
         self._polynomials = LRUCache[Polynomial | LazyPolynomial](_CACHED)
@@ -440,16 +454,6 @@ class ReleasedArray:
         self.oblique = component.oblique.restore() if component.oblique else None
         cube = Domain(tuple(Axis(axis, 0.0, 1.0) for axis in self.axes))
         self.box = cube if self.oblique else self.domain  # oblique coordinates are in the cube
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The order it was released with, per axis."""
-        return self.component.h
-
-    @property
-    def released_error(self) -> float:
-        """Bound on the error of a released value but for its noise, in unit-cube units."""
-        return self.component.errors.released
 
     @property
     def silenced(self) -> float:
@@ -479,11 +483,6 @@ class ReleasedArray:
         """Order and rank with the least estimated mean squared error."""
         found = select(self._released_blocks(), self.noise, self.strategy, self.order)
         return as_released(self, found)
-
-    @cached_property
-    def noise(self) -> Covariance:
-        """The covariance of the noise of the component's released values, in data units."""
-        return self.component.noise.covariance
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
@@ -601,11 +600,6 @@ class ReleasedArray:
         names = self.component.counted_in
         return None if names is None else names[self.component.arrays.index(self.name)]
 
-    @property
-    def law(self) -> Noise:
-        """The exact integer law of its noise."""
-        return self.component.noise.law
-
     @cached_property
     def strategy(self) -> Strategy:
         """What was released of the lattice values."""
@@ -617,7 +611,7 @@ class ReleasedArray:
         def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
             return self._store.array(f"{path}/{name}{suffix}")
 
-        suffixes = self.component.map_suffixes
+        suffixes = [group.suffix for group in map_groups(self.component)]
         maps = [axis_map.of_arrays(partial(read, suffix)) for suffix in suffixes]
         return strategy_of(self.lattice, maps)
 

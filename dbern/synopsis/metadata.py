@@ -251,7 +251,7 @@ class Released(StrictModel):
         combine, parts = self.combine, [one for one in self.functions for _ in one.arrays]
         functions = sum(isinstance(part, LatticeComponent) for part in parts)
         last = isinstance(parts[-1], VectorComponent) and functions == len(parts) - 1
-        vector = parts[-1].size if last else 0
+        vector = parts[-1].lattice.size if last else 0
         blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.declares("values"))
         axes, labels = len(domain) - len(blocks), len(combine.classes or ())
         if combine.bayes:

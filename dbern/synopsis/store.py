@@ -21,15 +21,16 @@ import numpy as np
 from pyarrow import Codec
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model
 
-from dbern.components.component import (
-    MOST_COEFFICIENTS,
-    Component,
-    LatticeComponent,
-    StoredOblique,
+from dbern.components.component import MOST_COEFFICIENTS, Component
+from dbern.components.layout import (
+    COEFFICIENTS,
+    LARGEST_NUMBER,
+    ArrayLayout,
+    Scale,
+    group_layout,
+    map_groups,
 )
 from dbern.components.strict import (
-    ABSENT,
-    Granule,
     StrictModel,
     Text,
     checked,
@@ -56,7 +57,6 @@ from dbern.errors import (
 )
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies.approximation import AxisMap
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, Released, Root, array_groups
 from dbern.system import LRUCache, memory_limit
 from dbern.types import FloatArray
@@ -73,7 +73,6 @@ _NUMBER = 8  # bytes of every number of a store
 _INDEX, _CHECKSUM = 16, 4  # bytes of a shard's index: of a chunk, and at its end
 _NOWHERE = 2**64 - 1  # in the index: a chunk that is not there
 _MOST_SHARD = 1 << 20  # values of an object that has more than one layer
-_COEFFICIENTS = "coefficients"
 _FRAME = bytes.fromhex("28b52ffd")  # how a zstd frame begins
 
 _TYPES = {"int64": "<i8", "float64": "<f8"}
@@ -156,7 +155,6 @@ class _Array(StrictModel):
     storage_transformers: tuple[()] = ()
 
     sharded: ClassVar[bool] = False
-    numbers: ClassVar[str] = "float64"
 
     @property
     def layers(self) -> int:
@@ -166,77 +164,61 @@ class _Array(StrictModel):
     def inner(self) -> int:
         return self.layers
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        del component
-        yield "dimension_names", len(self.dimension_names) == len(self.shape)
-        yield "data_type", self.data_type == self.numbers
-
-
-class _Scale(StrictModel):
-    scale_factor: Granule
-    add_offset: Annotated[float, Field(ge=0, le=0)]
-    oblique: StoredOblique = ABSENT
-    silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT  # of released bins
-    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
-
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield "attributes.scale_factor", self.scale_factor == component.noise.granularity
+    def misplaced(self) -> Iterator[str]:
+        """Return the keys of chunks that are none of the format's."""
+        chunked = self.chunk_grid.configuration.chunk_shape
+        yield from () if chunked == self.shape else ("chunk_grid",)
+        yield from () if self.fill_value == 0 else ("fill_value",)
 
 
 class _Coefficients(_Array):
     codecs: tuple[_Sharded]
-    attributes: _Scale
+    attributes: Scale
 
     sharded: ClassVar[bool] = True
-    numbers: ClassVar[str] = "int64"
 
     @property
     def inner(self) -> int:
         return self.codecs[0].configuration.chunk_shape[0]
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield from super().facts(component)
-        yield from self.attributes.facts(component)
-        yield "attributes.oblique", self.attributes.oblique == component.oblique
+    def misplaced(self) -> Iterator[str]:
+        """Return the keys of shards that are not whole layers, or too large."""
         shape, layer = self.shape, math.prod(self.shape[1:])
         shard = self.chunk_grid.configuration.chunk_shape
         inner = self.codecs[0].configuration.chunk_shape
         most = min(shape[0], max(1, _MOST_SHARD // layer))
-        yield "fill_value", self.fill_value == MISSING
-        yield "chunk_grid", shard[1:] == shape[1:] and shard[0] <= most
-        yield "codecs.0.chunk_shape", inner[1:] == shape[1:] and shard[0] % inner[0] == 0
+        layers = shard[1:] == shape[1:] and shard[0] <= most
+        yield from () if self.fill_value == MISSING else ("fill_value",)
+        yield from () if layers else ("chunk_grid",)
+        whole = inner[1:] == shape[1:] and shard[0] % inner[0] == 0
+        yield from () if whole else ("codecs.0.chunk_shape",)
 
 
 class _Small(_Array):
     codecs: tuple[_Bytes, _Zstd]
     attributes: StrictModel
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield from super().facts(component)
-        yield "chunk_grid", self.chunk_grid.configuration.chunk_shape == self.shape
-        yield "fill_value", self.fill_value == 0
-
 
 class _Values(_Small):
-    attributes: _Scale
+    attributes: Scale
 
-    numbers: ClassVar[str] = "int64"
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield from super().facts(component)
-        yield from self.attributes.facts(component)
+def _model_of(path: str, layout: ArrayLayout) -> type[_Array]:
+    """Return the model of an array's ``zarr.json``."""
+    if path == COEFFICIENTS:
+        return _Coefficients
+    return _Values if layout.scale else _small_with(tuple(layout.limits.items()))
 
 
 @cache  # to build one takes milliseconds, and axes have the same
-def _demanded(of: type[AxisMap], name: str) -> type[_Small]:
-    """What an array of a map has to be."""
-    facts: dict[str, Any] = {
-        key: (Annotated[kind, Field(ge=least, le=most)], ...)
-        for key, (kind, least, most) in of.demands[name].facts.items()
+def _small_with(limits: tuple[tuple[str, tuple[type, float, float]], ...]) -> type[_Small]:
+    """Return the model of a small array with such attributes."""
+    fields: dict[str, Any] = {
+        key: (Annotated[kind, Field(ge=least, le=most)], ...) for key, (kind, least, most) in limits
     }
-    attributes = create_model("_Attributes", __base__=StrictModel, **facts)
-    members = {"__annotations__": {"attributes": attributes}, "numbers": of.demands[name].numbers}
-    return type("_OfMap", (_Small,), {**members, "__module__": __name__})
+    attributes = create_model("_Attributes", __base__=StrictModel, **fields)
+    members = {"__annotations__": {"attributes": attributes}, "__module__": __name__}
+    return type("_OfMap", (_Small,), members)
 
 
 @dataclass(frozen=True)
@@ -355,75 +337,51 @@ def _crc32c(data: bytes) -> int:
     return value ^ _MOST_CRC
 
 
-def _models(component: Component) -> dict[str, type[_Array]]:
-    """What each array below a component's group has to be, by its path there."""
-    models: dict[str, type[_Array]] = {_COEFFICIENTS: _Coefficients}
-    if not isinstance(component, LatticeComponent):
-        return models
-    models |= dict.fromkeys(component.axes, _Small)
-    family, of = component.noise.strategy_kind, component.axis_map
-    models |= {f"{family}/released": _Values} if family else {}
-    for suffix in component.map_suffixes:
-        if of is not None:
-            models |= {f"{family}/{name}{suffix}": _demanded(of, name) for name in of.demands}
-    return models
-
-
 def _stored_arrays(
     released: Released, texts: Mapping[str, bytes], where: str
 ) -> dict[str, _Stored]:
     """Every array that the root's attributes promise, by its path, of their ``zarr.json``."""
-    found: dict[str, _Stored] = {}
-    for path, component in array_groups(released):
+    stored: dict[str, _Stored] = {}
+    for group, component in array_groups(released):
         arrays = {}
-        for name, model in _models(component).items():
-            whole = f"{path}/{name}"
-            document = checked(model, texts[f"{whole}/{ROOT}"], where, f"{whole}/{ROOT}")
-            arrays[name] = _Stored(whole, document)
-        for name, key, holds in _facts(component, arrays):
-            if not holds:
+        for path, layout in group_layout(component).items():
+            name = f"{group}/{path}/{ROOT}"
+            document = checked(_model_of(path, layout), texts[name], where, name)
+            arrays[path] = _Stored(f"{group}/{path}", document)
+        for path, layout in group_layout(component, _ranks(component, arrays)).items():
+            for key in _differences(arrays[path].document, layout):
                 why = "is not what the attributes of the root say"
-                raise damaged(where, f"{path}/{name}/{ROOT}", key, why)
-        found |= {one.path: one for one in arrays.values()}
-    return found
+                raise damaged(where, f"{group}/{path}/{ROOT}", key, why)
+        stored |= {array.path: array for array in arrays.values()}
+    return stored
 
 
-def _facts(component: Component, arrays: Mapping[str, _Stored]) -> Iterator[tuple[str, str, bool]]:
-    """What has to hold of a component's arrays: which, the key, and whether it does."""
-    for name, one in arrays.items():
-        yield name, "shape", math.prod(one.shape) <= MOST_COEFFICIENTS
-        yield from ((name, *fact) for fact in one.document.facts(component))
-    lattice = arrays[_COEFFICIENTS]
-    yield _COEFFICIENTS, "shape", lattice.shape == component.shape
-    names = list(component.axes) or ["entry"]
-    yield _COEFFICIENTS, "dimension_names", lattice.document.dimension_names == names
-    if isinstance(component, LatticeComponent):
-        for axis, nodes in zip(component.axes, component.shape, strict=True):
-            yield axis, "shape", arrays[axis].shape == (nodes,)
-        yield from _coordinates(component, arrays)
+def _differences(document: _Array, layout: ArrayLayout) -> Iterator[str]:
+    """Return the keys of an array that are not as its component implies."""
+    too_many = math.prod(document.shape) > MOST_COEFFICIENTS
+    yield from ("shape",) if too_many or document.shape != list(layout.shape) else ()
+    yield from () if document.dimension_names == list(layout.dimensions) else ("dimension_names",)
+    yield from () if document.data_type == layout.numbers else ("data_type",)
+    for key in ("scale_factor", "oblique") if layout.scale else ():
+        if getattr(document.attributes, key) != getattr(layout.scale, key):
+            yield f"attributes.{key}"
+    yield from document.misplaced()
 
 
-def _coordinates(
-    component: LatticeComponent, arrays: Mapping[str, _Stored]
-) -> Iterator[tuple[str, str, bool]]:
-    """That matrices fit the lattice on one side, and what was released on the other."""
-    axis_map, family = component.axis_map, component.noise.strategy_kind
-    if axis_map is None:
-        return
-    nodes = [component.size] if component.spectral else list(component.shape)
+def _ranks(component: Component, arrays: Mapping[str, _Stored]) -> list[int]:
+    """Return how many values each map has released, as its arrays say; 0 where no law has them."""
+    if component.axis_map is None:
+        return []
     ranks = []
-    for suffix, count in zip(component.map_suffixes, nodes, strict=True):
-        own = {name: arrays[f"{family}/{name}{suffix}"] for name in axis_map.demands}
-        rank, shapes = axis_map.shapes(
-            count, {key: (one.shape, one.attributes) for key, one in own.items()}
-        )
-        for name, shape in shapes.items():
-            yield f"{family}/{name}{suffix}", "shape", own[name].shape == shape
-        ranks.append(rank)
-    released, law = f"{family}/released", component.noise.law
+    for group in map_groups(component):
+        said = {}
+        for name in component.axis_map.stored:
+            array = arrays[f"{component.noise.strategy_kind}/{name}{group.suffix}"]
+            said[name] = array.shape, array.attributes
+        ranks.append(component.axis_map.stored_rank(group.nodes, said))
     values = len(component.arrays) * math.prod(ranks)
-    joint = law.values == math.inf or law.values == values
-    yield released, "shape", arrays[released].shape == tuple(ranks) and joint
+    joint = component.noise.law.values in (math.inf, values)
+    return ranks if joint else [0] * len(ranks)
 
 
 # --- The manifest: the last object of a synopsis, and the only sign that it is one
@@ -501,7 +459,6 @@ SHARD_BYTES = 1 << 28
 
 _READERS = 8
 _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
-_LARGEST = 1e100  # number of a matrix: products of several stay finite
 
 
 class ReleasedStore:
@@ -538,7 +495,7 @@ class ReleasedStore:
                     str(self.place), ROOT, f"attributes.{key}", "is not that of the manifest"
                 )
         groups = list(array_groups(released))
-        names = [f"{path}/{name}/{ROOT}" for path, one in groups for name in _models(one)]
+        names = [f"{path}/{name}/{ROOT}" for path, part in groups for name in group_layout(part)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
         self._arrays = _stored_arrays(released, texts, str(self.place))
         described = 2 + 2 * len(groups)  # root, components, and each lattice's
@@ -573,8 +530,8 @@ class ReleasedStore:
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
         """Return a whole small array, read into memory, and its attributes."""
         values = self._decoded(path, 0)
-        least = 1 / _LARGEST if "/eigenvalues" in path else -_LARGEST
-        if not ((values >= least) & (values <= _LARGEST)).all():
+        least = 1 / LARGEST_NUMBER if "/eigenvalues" in path else -LARGEST_NUMBER
+        if not ((values >= least) & (values <= LARGEST_NUMBER)).all():
             raise damaged(str(self.place), self._arrays[path].name(0), "", "holds no such number")
         return values, self._arrays[path].attributes
 

@@ -14,10 +14,12 @@ from projects import Project, fix_reservations, records
 
 import dbern
 from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
-from dbern.components.component import LatticeComponent, ScaledNoise
+from dbern.components.component import Errors, LatticeComponent, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.families import LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
@@ -63,7 +65,8 @@ def array(values, h, layers):
         value_unit=1.0,
         k=tuple(count - 1 for count in values.shape),
         h=tuple(h),
-        noise=ScaledNoise.model_construct(kind="laplace"),
+        noise=ScaledNoise.of(LAPLACE, "", LaplaceNoise(1, 0, 1), 1.0),
+        errors=Errors(lattice=0.0, released=0.0),
     )
     shards = Shards(values, layers)
     return ReleasedArray(shards, "f", component, Domain(AXES[: values.ndim])), shards

@@ -487,6 +487,8 @@ def test_a_k_that_is_not_that_of_the_array_is_refused(copied, k):
         (COEFFICIENTS, ("dimension_names",), ["y", "x"]),
         ("components/density/x/zarr.json", ("chunk_grid",), {"name": "rectilinear"}),
         ("components/density/x/zarr.json", ("data_type",), "int64"),
+        ("components/density/x/zarr.json", ("dimension_names",), ["y"]),
+        ("components/density/x/zarr.json", ("shape",), [8]),
     ],
 )
 def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, value):

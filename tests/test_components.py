@@ -82,9 +82,10 @@ def test_what_is_written_is_what_its_reader_makes_of_it(planned):
     [
         ({"entries": ["a"]}, "a vector has no lattice"),
         ({"promise": {"of": ["density"], "factor": 1.0, "rest": 0.0}}, "a lattice no promise"),
+        ({"counted_in": []}, "counted_in names an array that is not there"),
     ],
 )
-def test_a_component_is_a_lattice_or_a_vector(planned, more, reason):
+def test_a_component_of_parts_that_do_not_fit_is_refused(planned, more, reason):
     attributes = attributes_of(*planned)
     attributes["components"][0] |= more
     assert reason in refused_because(attributes)

@@ -35,7 +35,7 @@ from dbern.components.strict import (
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
 from dbern.privacy.accuracy import Covariance
 from dbern.privacy.contract import Sensitivity
-from dbern.privacy.families import FAMILIES, NoiseFamily, family_of, noise_law
+from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import STRATEGY_KINDS, map_of, noise_names
 from dbern.strategies.approximation import AxisMap
@@ -57,11 +57,12 @@ def _law_of(law: Any) -> Noise:
     require(isinstance(law, dict), "is no object")
     kind = law.get("kind")
     require(isinstance(kind, str) and kind in _LAWS, f"kind is none of {', '.join(_LAWS)}")
-    names = [field.name for field in dataclasses.fields(_LAWS[kind])]
+    family_law = _LAWS[kind]
+    names = [field.name for field in dataclasses.fields(family_law)]
     for name in names:
         require(name in law, f"{name} is missing")
         require(name == "kind" or type(law[name]) is int, f"{name} is not an integer")
-    restored: Noise = made(noise_law, {name: law[name] for name in names})
+    restored: Noise = made(lambda: family_law(**{name: law[name] for name in names}))
     return restored
 
 
@@ -83,7 +84,7 @@ class ScaledNoise(StrictModel):
         granularity = math.ldexp(1.0, law.granularity_exponent) * unit
         scale = family.scale(law) * granularity
         kind = noise_names(family)[strategy_kind]
-        return cls(kind=kind, scale=scale, granularity=granularity, law=law)
+        return cls.built()(kind=kind, scale=scale, granularity=granularity, law=law)
 
     @model_validator(mode="after")
     def _require_law(self) -> Self:
@@ -130,7 +131,7 @@ class ScaledSensitivity(StrictModel):
         """Return that of values in some unit, with what rounding adds."""
         total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
         share = total / float(exact.bound) - 1
-        return cls(
+        return cls.built()(
             function=float(exact.function) * unit,
             l1=total * unit if exact.norm == 1 else None,
             l2=total * unit if exact.norm == 2 else None,
@@ -155,7 +156,7 @@ class StoredCertificate(StrictModel):
     @classmethod
     def of(cls, certificate: Certificate) -> Self:
         """Return what is stored of it."""
-        return cls(**dataclasses.asdict(certificate), total=certificate.total)
+        return cls.built()(**dataclasses.asdict(certificate), total=certificate.total)
 
     def restore(self) -> Certificate:
         """Return the certificate."""

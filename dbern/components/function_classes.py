@@ -6,14 +6,13 @@ works with, `restore` takes it back.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import singledispatch
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
@@ -119,7 +118,7 @@ class _Smooth(_FunctionClass):
 
 
 class _PolynomialKernel(StrictModel):
-    name: Literal["polynomial"] = "polynomial"
+    name: Literal["polynomial"]
     degree: Count
     scale: Positive
     constant: NotNegative
@@ -129,7 +128,7 @@ class _PolynomialKernel(StrictModel):
 
 
 class _ArcCosineKernel(StrictModel):
-    name: Literal["arc-cosine"] = "arc-cosine"
+    name: Literal["arc-cosine"]
     constant: NotNegative
 
     def restore(self) -> ArcCosine:
@@ -193,7 +192,7 @@ def _constants_of(approximation: Approximation) -> dict[str, Any]:
 @_constants_of.register
 def _(approximation: KernelMixture) -> dict[str, Any]:
     pairs = ((kernel.name, kernel.bandwidth) for kernel in approximation.kernels)
-    kernels = tuple(_Kernel(name=name, bandwidth=bandwidth) for name, bandwidth in pairs)
+    kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
     constants: dict[str, Any] = {"kernels": kernels}
     if approximation.choices > 1:  # who does not know it has to refuse: its bands are narrower
         constants |= {"class": "chosen mixture of bumps", "choices": approximation.choices}
@@ -203,22 +202,19 @@ def _(approximation: KernelMixture) -> dict[str, Any]:
 
 @_constants_of.register
 def _(approximation: GramBall) -> dict[str, Any]:
-    kernel, cube = approximation.cube.kernel, approximation.cube
-    stored: _PolynomialKernel | _ArcCosineKernel
-    if isinstance(kernel, Polynomial):
-        stored = _PolynomialKernel(name="polynomial", **asdict(kernel))
-    elif isinstance(kernel, ArcCosine):
-        stored = _ArcCosineKernel(name="arc-cosine", **asdict(kernel))
-    else:
+    cube = approximation.cube
+    if not isinstance(cube.kernel, Polynomial | ArcCosine):
         raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
+    name = "polynomial" if isinstance(cube.kernel, Polynomial) else "arc-cosine"
+    kernel = {"name": name, **asdict(cube.kernel)}
     sides = {"low": cube.low, "width": cube.width}
-    return {"kernel": stored, **sides, "radius": approximation.radius}
+    return {"kernel": kernel, **sides, "radius": approximation.radius}
 
 
 @_constants_of.register
 def _(approximation: StatedBall) -> dict[str, Any]:
     k, h, rank = approximation.k, approximation.h, approximation.rank
-    planned = _Planned(k=k, h=h, rank=rank, error=approximation.planned)
+    planned = {"k": k, "h": h, "rank": rank, "error": approximation.planned}
     return {"size": approximation.size, "planned": planned}
 
 
@@ -226,14 +222,13 @@ def stored_class(approximation: Approximation) -> FunctionClass:
     """Return what plans and synopses hold of a class of functions."""
     model = next(model for model in _CLASSES if model.restored is type(approximation))
     name = {"class": model.model_fields["name"].default}
-    return model.model_validate({**name, **_constants_of(approximation)})
+    return model.built().model_validate({**name, **_constants_of(approximation)})
 
 
-_READER: TypeAdapter[FunctionClass] = TypeAdapter(
-    FunctionClass, config=ConfigDict(defer_build=True)
-)
+class _Reader(StrictModel):
+    stored: FunctionClass
 
 
 def read_class(content: Mapping[str, Any]) -> FunctionClass:
     """Return what `to_json` of a class of functions wrote."""
-    return _READER.validate_json(json.dumps(content))
+    return _Reader.from_json({"stored": content}).stored

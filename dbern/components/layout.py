@@ -29,16 +29,9 @@ class Scale(StrictModel):
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """One array: its shape and dimensions, its numbers and its attributes.
+    """One array: its shape and dimensions, its numbers ("int64" or "float64"), its attributes.
 
-    Attributes
-    ----------
-    numbers : str
-        "int64" or "float64".
-    scale : Scale, optional
-        Of released integers, which follows from the component.
-    limits : mapping
-        Of other attributes, all of which are there: the type, the least and the most.
+    Those are the scale of released integers, or others within their limits: type, least and most.
     """
 
     shape: tuple[int, ...]
@@ -79,12 +72,9 @@ def map_groups(component: Component) -> list[MapGroup]:
 def group_layout(component: Component, ranks: Sequence[int] = ()) -> dict[str, ArrayLayout]:
     """Return each array of a component's groups, by its path there.
 
-    Parameters
-    ----------
-    ranks : sequence of int, optional
-        How many values are released of each map; shapes are unknown without.
+    `ranks` are how many values are released of each map; shapes are unknown without.
     """
-    scale = Scale(scale_factor=component.noise.granularity, add_offset=0.0)
+    scale = Scale.built()(scale_factor=component.noise.granularity, add_offset=0.0)
     oriented = scale
     if component.oblique:  # who has this group alone must not take its coordinates for the axes
         oriented = scale.model_copy(update={"oblique": component.oblique})

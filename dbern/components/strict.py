@@ -34,8 +34,6 @@ _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in
 _LONG_NUMBER = re.compile(r"\d+\.\d{20,}|\d{20,}(\.\d+)?")  # a limit of floats, as pydantic says it
 _BUILDING = Lock()
 
-Model = TypeVar("Model", bound=BaseModel)
-
 
 class StrictModel(BaseModel):
     """Strict: a type is never guessed. Keys that are not known are left out."""
@@ -55,7 +53,17 @@ class StrictModel(BaseModel):
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
-        return cls.model_validate_json(json.dumps(content))
+        return cls.built().model_validate_json(json.dumps(content))
+
+    @classmethod
+    def built(cls) -> type[Self]:
+        """Return the class, ready for all threads: by itself a deferred build is for one."""
+        with _BUILDING:
+            cls.model_rebuild()
+        return cls
+
+
+Model = TypeVar("Model", bound=StrictModel)
 
 
 def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
@@ -64,10 +72,8 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
     `where`, `name`: the store and the object, for errors. Raises IntegrityError naming the object
     and the key.
     """
-    with _BUILDING:  # by itself a deferred build is for one thread
-        model.model_rebuild()
     try:
-        content = model.model_validate_json(text)
+        content = model.built().model_validate_json(text)
         json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]

@@ -15,7 +15,6 @@ from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_ev
 from dbern.combination import BY_PLACE, Combination
 from dbern.components.component import (
     Component,
-    Errors,
     Features,
     LatticeComponent,
     Promise,
@@ -181,7 +180,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         "noise": planned.noise,
         "sensitivity": planned.sensitivity,
         "certificate": StoredCertificate.of(planned.certificate),
-        "errors": Errors(lattice=planned.lattice_error, released=planned.released_error),
+        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
     }
     if planned.entries:
         if promise:
@@ -191,7 +190,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
                 zip(Features.model_fields, measurement.features, strict=False)
             )
         content |= {"axes": (), "entries": planned.entries}
-        return VectorComponent.model_validate({**content, **stated})
+        return VectorComponent.built().model_validate({**content, **stated})
     if measurement.oblique is not None:
         oblique = measurement.oblique
         stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
@@ -201,7 +200,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         stated["spectral"] = "lattice"
     content |= {"axes": measurement.domain.names, "additive": measurement.additive}
     content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
-    return LatticeComponent.model_validate({**content, **stated})
+    return LatticeComponent.built().model_validate({**content, **stated})
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,8 @@ _ABSOLUTE_GAP = 1e-5  # of the peak
 class StoredArray:
     """One array of a map, as synopses hold it and readers, who may have a stranger's, demand it.
 
-    Attributes
-    ----------
-    dimensions : tuple of str
-        "mode" and "axis".
-    numbers : str
-        "int64" or "float64".
-    limits : mapping
-        Of its attributes, which are fields of the map: the type, the least and the most.
+    Dimensions are "mode" and "axis", numbers "int64" or "float64". Its attributes are fields of the
+    map, within limits: the type, the least and the most.
     """
 
     dimensions: tuple[str, ...]

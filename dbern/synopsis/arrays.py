@@ -423,15 +423,6 @@ class ReleasedArray:
     component : LatticeComponent
     domain : Domain
         Of the whole function.
-
-    Attributes
-    ----------
-    order : tuple of int
-        The order it was released with, per axis.
-    released_error : float
-        Bound on the error of a released value but for its noise, in unit-cube units.
-    noise : Covariance
-        Of the noise of the component's released values, in data units; its exact law is `law`.
     """
 
     def __init__(

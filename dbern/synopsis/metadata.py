@@ -230,7 +230,8 @@ class Released(StrictModel):
         require(computed, "domain: its volume is too small or too large")
         functions = {name for component in self.functions for name in component.arrays}
         for component in self.components:
-            axes, dominated_by = component.axes, component.counted_in or component.arrays
+            axes, dominated_by = component.axes, component.counted_in
+            dominated_by = component.arrays if dominated_by is None else dominated_by
             known = len(set(axes)) == len(axes) and set(axes) <= set(domain)
             require(known, "components: axes that are none of the domain's, or twice")
             fits = len(dominated_by) == len(component.arrays) and set(dominated_by) <= set(names)

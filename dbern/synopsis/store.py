@@ -164,11 +164,11 @@ class _Array(StrictModel):
     def inner(self) -> int:
         return self.layers
 
-    def misplaced(self) -> Iterator[str]:
-        """Return the keys of chunks that are none of the format's."""
-        chunked = self.chunk_grid.configuration.chunk_shape
-        yield from () if chunked == self.shape else ("chunk_grid",)
-        yield from () if self.fill_value == 0 else ("fill_value",)
+    @property
+    def chunked(self) -> dict[str, bool]:
+        """Whether each key of its chunks is as the format says."""
+        whole = self.chunk_grid.configuration.chunk_shape == self.shape
+        return {"chunk_grid": whole, "fill_value": self.fill_value == 0}
 
 
 class _Coefficients(_Array):
@@ -181,17 +181,18 @@ class _Coefficients(_Array):
     def inner(self) -> int:
         return self.codecs[0].configuration.chunk_shape[0]
 
-    def misplaced(self) -> Iterator[str]:
-        """Return the keys of shards that are not whole layers, or too large."""
+    @property
+    def chunked(self) -> dict[str, bool]:
+        """Whether shards and their chunks are whole layers, and no larger than the format says."""
         shape, layer = self.shape, math.prod(self.shape[1:])
         shard = self.chunk_grid.configuration.chunk_shape
         inner = self.codecs[0].configuration.chunk_shape
         most = min(shape[0], max(1, _MOST_SHARD // layer))
-        layers = shard[1:] == shape[1:] and shard[0] <= most
-        yield from () if self.fill_value == MISSING else ("fill_value",)
-        yield from () if layers else ("chunk_grid",)
-        whole = inner[1:] == shape[1:] and shard[0] % inner[0] == 0
-        yield from () if whole else ("codecs.0.chunk_shape",)
+        return {
+            "fill_value": self.fill_value == MISSING,
+            "chunk_grid": shard[1:] == shape[1:] and shard[0] <= most,
+            "codecs.0.chunk_shape": inner[1:] == shape[1:] and shard[0] % inner[0] == 0,
+        }
 
 
 class _Small(_Array):
@@ -349,23 +350,25 @@ def _stored_arrays(
             document = checked(_model_of(path, layout), texts[name], where, name)
             arrays[path] = _Stored(f"{group}/{path}", document)
         for path, layout in group_layout(component, _ranks(component, arrays)).items():
-            for key in _differences(arrays[path].document, layout):
-                why = "is not what the attributes of the root say"
-                raise damaged(where, f"{group}/{path}/{ROOT}", key, why)
+            for key, holds in _implied(arrays[path].document, layout).items():
+                if not holds:
+                    why = "is not what the attributes of the root say"
+                    raise damaged(where, f"{group}/{path}/{ROOT}", key, why)
         stored |= {array.path: array for array in arrays.values()}
     return stored
 
 
-def _differences(document: _Array, layout: ArrayLayout) -> Iterator[str]:
-    """Return the keys of an array that are not as its component implies."""
-    too_many = math.prod(document.shape) > MOST_COEFFICIENTS
-    yield from ("shape",) if too_many or document.shape != list(layout.shape) else ()
-    yield from () if document.dimension_names == list(layout.dimensions) else ("dimension_names",)
-    yield from () if document.data_type == layout.numbers else ("data_type",)
+def _implied(document: _Array, layout: ArrayLayout) -> dict[str, bool]:
+    """Whether each key of an array is what its component implies, and the format."""
+    few = math.prod(document.shape) <= MOST_COEFFICIENTS
+    held = {
+        "shape": few and document.shape == list(layout.shape),
+        "dimension_names": document.dimension_names == list(layout.dimensions),
+        "data_type": document.data_type == layout.numbers,
+    }
     for key in ("scale_factor", "oblique") if layout.scale else ():
-        if getattr(document.attributes, key) != getattr(layout.scale, key):
-            yield f"attributes.{key}"
-    yield from document.misplaced()
+        held[f"attributes.{key}"] = getattr(document.attributes, key) == getattr(layout.scale, key)
+    return held | document.chunked
 
 
 def _ranks(component: Component, arrays: Mapping[str, _Stored]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
@@ -528,9 +528,9 @@ def combined(
     )
 
 
-def told_error(released: float, facts: Mapping[str, Any]) -> float:
+def told_error(released: float, factor: float, rest: float) -> float:
     """Return what bins miss of the data at hand by a component's `promise`, but for its noise."""
-    return OUTWARD * float(facts["factor"] * max(0.0, released) + facts["rest"])
+    return OUTWARD * (factor * max(0.0, released) + rest)
 
 
 # --- What a reader is told

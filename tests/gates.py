@@ -23,7 +23,6 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 6
 MAX_FIELDS = 12
 WIDE_CLASSES = {  # what a spec or a store's metadata may say
-    "dbern.synopsis.metadata.Component",
     "dbern.synopsis.metadata._CombineFacts",
     "dbern.targets.kernel_erm.KernelERM",
 }

@@ -31,6 +31,7 @@ LAYERS = [
     {"planning", "synopsis"},
     {"targets"},
     {"erm"},
+    {"components"},
     {"counting", "certificate"},
     {"strategies", "ledger"},
     {"bernstein", "privacy", "data", "combination"},

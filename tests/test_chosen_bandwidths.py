@@ -14,14 +14,14 @@ from test_spec import sections
 
 import dbern
 from dbern.cli.synopses import _described
+from dbern.components.function_classes import _Mixture, read_class, stored_class
 from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
 from dbern.releasing import publish
 from dbern.reporting import live
-from dbern.strategies.bias import KernelMixture, approximation_of
-from dbern.synopsis import metadata
+from dbern.strategies.bias import KernelMixture
 from dbern.synopsis.reader import Synopsis
 from dbern.targets.density import _finest_bandwidth
 
@@ -222,7 +222,7 @@ def test_private_rows_units_and_groups_may_choose_too(data, case):
     spec = dbern.ReleaseSpec(**given)
     (planned,) = plan_files(spec, ()).components
     (one,) = (spec.components[0].for_charge(500, spec.charge),)
-    assert planned.approximation["class"] == "chosen mixture of bumps"
+    assert planned.approximation.name == "chosen mixture of bumps"
     times = {"add-or-remove-one": 0.5}.get(data.get("neighbors"), 3 if "unit" in data else 1)
     assert planned.sensitivity.l1 == pytest.approx(times * plain.sensitivity.l1, rel=1e-2)
     assert all(other.outputs == planned.outputs == one.outputs for other in one.candidates)
@@ -249,11 +249,12 @@ def test_the_table_of_a_plan_has_bins_alone_where_they_choose(project):
 def test_stored_choices_are_read_strictly():
     content = {"class": "chosen mixture of bumps", "choices": 14,
                "kernels": [{"name": "gaussian", "bandwidth": 0.1}]}  # fmt: skip
-    assert approximation_of(content).to_dict() == content
-    assert metadata._MixtureClass.model_validate(content).require_axes(1) is None
+    assert read_class(content).to_json() == content
+    assert stored_class(read_class(content).restore()).to_json() == content
+    assert _Mixture.from_json(content).require_axes(1) is None
     for wrong in ({"choices": 1}, {"choices": "14"}, {"class": "mixture of bumps"}):
         with pytest.raises((ValueError, dbern.errors.IntegrityError)):
-            metadata._MixtureClass.model_validate({**content, **wrong}).require_axes(1)
+            _Mixture.from_json({**content, **wrong}).require_axes(1)
     without = {key: one for key, one in content.items() if key != "choices"}
     with pytest.raises((ValueError, dbern.errors.IntegrityError)):
-        metadata._MixtureClass.model_validate(without).require_axes(1)
+        _Mixture.from_json(without).require_axes(1)

@@ -154,7 +154,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.strategies.approximation import Demand, LinearMap, StoredArray
+from dbern.strategies.approximation import LinearMap, StoredArray
 from dbern.strategies.base import LatticeMapStrategy
 from dbern.strategies.base import LatticeStrategy
 
@@ -164,7 +164,7 @@ class Reversal(LinearMap):
     size: int
     used: int = 0
     kind: ClassVar[str] = "reversed"
-    demands = {"reversal": Demand()}
+    stored = {"reversal": StoredArray(("mode", "axis"))}
 
     @property
     def rank(self):
@@ -187,15 +187,15 @@ class Reversal(LinearMap):
         return cls(content["size"])
 
     def arrays(self):
-        return [StoredArray("reversal", self.analysis, ("mode", "axis"), {})]
+        return {"reversal": self.analysis}
 
     @classmethod
     def of_arrays(cls, read):
         return cls(len(read("reversal")[0]))
 
     @classmethod
-    def shapes(cls, nodes, said):
-        return nodes, {"reversal": (nodes, nodes)}
+    def stored_rank(cls, nodes, said):
+        return nodes
 
     @classmethod
     def candidates(cls, problem):

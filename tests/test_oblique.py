@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.oblique import Oblique, _residuals, decorrelate
+from dbern.components.component import StoredOblique
 
 
 def covariance(rng, axes, strength=1.0):
@@ -67,7 +68,8 @@ def test_positions_fill_the_box_and_points_bring_them_back():
     np.testing.assert_allclose(points, inside, atol=1e-14)
     assert known.all()
     assert not oblique.points(np.array([[1.0, 1.0, 0.0]]))[1].any()
-    assert Oblique.from_dict(oblique.to_dict()) == oblique
+    sides = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
+    assert StoredOblique.from_json(sides).restore() == oblique
 
 
 def test_what_is_not_positive_definite_is_told_apart_exactly():

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -79,16 +79,6 @@ class Oblique:
         values = np.array(self.low) + positions * np.array(self.width)
         found = np.linalg.solve(np.array(self.rows), values.T).T
         return found, np.asarray(((found >= 0) & (found <= 1)).all(axis=1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        facts = {"rows": self.rows, "low": self.low, "width": self.width}
-        return {key: np.array(value).tolist() for key, value in facts.items()}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Oblique:
-        """What `to_dict` wrote."""
-        return cls(tuple(tuple(row) for row in content["rows"]))
 
 
 def decorrelate(covariance: Matrix) -> tuple[Oblique, tuple[float, ...]]:

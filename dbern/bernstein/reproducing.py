@@ -14,9 +14,9 @@ Sums, products, and limits of positive definite kernels are positive definite (S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -311,10 +311,6 @@ class Polynomial:
                 "and a constant of at least 0. Write degree = 3, scale = 1.0, constant = 1.0"
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"name": "polynomial", **asdict(self)}
-
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
         return np.asarray((x @ y.T / self.scale**2 + self.constant) ** self.degree)
@@ -363,10 +359,6 @@ class ArcCosine:
     def __post_init__(self) -> None:
         _check_constant(self.constant)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"name": "arc-cosine", **asdict(self)}
-
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
         square = self.constant**2
@@ -397,9 +389,3 @@ class ArcCosine:
 def _check_constant(constant: float) -> None:
     if not (math.isfinite(constant) and constant >= 0):
         raise SpecError("target.constant: must be at least 0. Write constant = 1.0")
-
-
-def reproducing_of(content: Mapping[str, Any]) -> Polynomial | ArcCosine:
-    """The kernel whose `to_dict` this is."""
-    facts = {key: value for key, value in content.items() if key != "name"}
-    return Polynomial(**facts) if content["name"] == "polynomial" else ArcCosine(**facts)

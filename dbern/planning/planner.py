@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -11,12 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+from pydantic import ValidationError
 
 from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, with_silence
 from dbern.combination import Combination
+from dbern.components.component import ScaledNoise, ScaledSensitivity
+from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, OTHER_UNITS, Domain
+from dbern.data.domain import OTHER_UNITS, Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.data.storage import MOST_METADATA
@@ -26,11 +30,10 @@ from dbern.planning.choose import Candidate, Problem, chosen
 from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
-    PlannedNoise,
-    PlannedSensitivity,
     ReleasePlan,
     cost,
     outlook_of,
+    released_component,
     spec_for_rows,
 )
 from dbern.planning.predicted import Reference
@@ -192,14 +195,19 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     )
 
 
+@contextmanager
+def _extreme_numbers_refused() -> Iterator[None]:
+    """Refuse what no component may say, as its reader does."""
+    try:
+        yield
+    except ValidationError:
+        raise SpecError(OTHER_UNITS) from None
+
+
 def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
-    """Refuse what readers do not take: long metadata, or numbers whose squares are no floats."""
+    """Refuse metadata that are longer than readers take."""
     objects = size = 0
     for planned in components:
-        numbers = planned.unit, planned.noise.granularity, planned.noise.scale
-        largest = max(*numbers, planned.certificate.total) * 2**63
-        if not (min(numbers) >= MIN_NUMBER and largest <= MAX_NUMBER):
-            raise SpecError(OTHER_UNITS)
         axes = len(planned.k)
         slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
         objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)
@@ -359,6 +367,7 @@ class Settings:
         return None if values is None else tuple(values[name] for name in domain.names)
 
 
+@_extreme_numbers_refused()
 def plan_measurement(
     measurement: Measurement,
     settings: Settings,
@@ -388,8 +397,8 @@ def plan_measurement(
         maps=strategy.maps,
         counting=accumulator.counting,
         description=accumulator.description,
-        sensitivity=PlannedSensitivity.of(exact, law, unit),
-        noise=PlannedNoise.of(family, strategy, law, unit),
+        sensitivity=ScaledSensitivity.of(exact, law, unit),
+        noise=ScaledNoise.of(family, strategy.kind, law, unit),
         certificate=certificate,
         approximation=approximation,
         unit=unit,
@@ -398,6 +407,7 @@ def plan_measurement(
         entries=measurement.entries,
         most_silenced=most_silenced,
     )
+    released_component(measurement, planned)  # refuses what no reader takes
     return planned, accumulator
 
 
@@ -417,7 +427,7 @@ def with_kernels(
     return replace(
         planned,
         maps=bins,
-        sensitivity=replace(planned.sensitivity, function=function),
+        sensitivity=planned.sensitivity.model_copy(update={"function": function}),
         certificate=certificate,
         approximation=approximation,
         most_silenced=most_silenced,
@@ -432,16 +442,16 @@ def _certified(
     lattice_error: float,
     released_error: float,
     settings: Settings,
-) -> tuple[dict[str, Any], Certificate, float]:
+) -> tuple[FunctionClass | None, Certificate, float]:
     """What a synopsis holds of the bias, the certificate, and what silencing noise may move."""
     beta, at_once = settings.beta, settings.at_once
     if measurement.entries:
         count, error = len(measurement.entries), lattice_error + released_error
-        return {}, vector_bound(law, count, measurement.features, error, beta, at_once), 0.0
+        return None, vector_bound(law, count, measurement.features, error, beta, at_once), 0.0
     bias, unit = measurement.approximation, measurement.unit
     model = ErrorModel(bias, strategy, law, lattice_error, released_error, unit)
     least = _lower_bound(measurement, settings)
-    stored = bias.stored(strategy.lattice.k, h, strategy.axis_maps).to_dict()
+    stored = stored_class(bias.stored(strategy.lattice.k, h, strategy.axis_maps))
     sure = model.bound(h, beta, at_once, least)
     silent = settings.density and measurement.unsigned
     return stored, *(with_silence(sure, strategy) if silent else (sure, 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -13,6 +13,17 @@ import numpy as np
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
 from dbern.combination import BY_PLACE, Combination
+from dbern.components.component import (
+    Component,
+    Features,
+    LatticeComponent,
+    Promise,
+    ScaledNoise,
+    ScaledSensitivity,
+    StoredCertificate,
+    VectorComponent,
+)
+from dbern.components.function_classes import FunctionClass, read_class
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
 from dbern.data.domain import Domain
@@ -22,12 +33,11 @@ from dbern.planning.choose import Problem
 from dbern.planning.spec import ReleaseSpec, described
 from dbern.planning.tuning import restored
 from dbern.privacy.budget import Budget, Protection, decimal_text
-from dbern.privacy.contract import Sensitivity, array_names
-from dbern.privacy.families import NoiseFamily, family_of, noise_law
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.contract import array_names
+from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
-from dbern.strategies import map_from_dict, map_to_dict, noise_names, strategy_of
+from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
 from dbern.strategies.bias import mends_of
@@ -67,53 +77,6 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class PlannedSensitivity:
-    """Sensitivities in data units; `l1` or `l2`, whichever the noise is calibrated to.
-
-    Both include every rounding between record and noise.
-    """
-
-    function: float
-    l1: float | None
-    l2: float | None
-    derivation: tuple[str, ...]
-
-    @classmethod
-    def of(cls, exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
-        """Return that of values in some unit, with what rounding adds."""
-        total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
-        share = total / float(exact.bound) - 1
-        return cls(
-            function=float(exact.function) * unit,
-            l1=total * unit if exact.norm == 1 else None,
-            l2=total * unit if exact.norm == 2 else None,
-            derivation=(
-                f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
-                f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
-            ),
-        )
-
-
-@dataclass(frozen=True)
-class PlannedNoise:
-    """The noise in data units, and its exact integer law in granules of `granularity`."""
-
-    kind: str
-    scale: float
-    granularity: float
-    law: Noise
-
-    @classmethod
-    def of(
-        cls, family: NoiseFamily, strategy: Strategy | Entries, law: Noise, unit: float
-    ) -> PlannedNoise:
-        """Return that of values in some unit."""
-        granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-        scale = family.scale(law) * granularity
-        return cls(noise_names(family)[strategy.kind], scale, granularity, law)
-
-
-@dataclass(frozen=True)
 class PlannedMeasurement:
     """One component, resolved; of a vector k, h and maps are empty.
 
@@ -145,10 +108,10 @@ class PlannedMeasurement:
     maps: tuple[AxisMap, ...]
     counting: dict[str, Any]
     description: str
-    sensitivity: PlannedSensitivity
-    noise: PlannedNoise
+    sensitivity: ScaledSensitivity
+    noise: ScaledNoise
     certificate: Certificate
-    approximation: dict[str, Any]
+    approximation: FunctionClass | None
     unit: float
     lattice_error: float
     released_error: float
@@ -175,29 +138,69 @@ class PlannedMeasurement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        given, late = asdict(replace(self, maps=())).items(), ("promise", "most_silenced")
-        content = {key: one for key, one in given if one or key not in late}  # plans had none
-        content["maps"] = [map_to_dict(one) for one in self.maps]
-        content["certificate"]["total"] = self.certificate.total
-        return content
+        content = {field.name: getattr(self, field.name) for field in fields(self)}
+        content |= {name: list(content[name]) for name in ("k", "h", "entries")}
+        for name in ("promise", "most_silenced"):  # plans had none
+            if not content[name]:
+                del content[name]
+        return {
+            **content,
+            "sensitivity": self.sensitivity.to_json(),
+            "noise": self.noise.to_json(),
+            "certificate": StoredCertificate.of(self.certificate).to_json(),
+            "approximation": self.approximation.to_json() if self.approximation else {},
+            "maps": [map_to_dict(axis_map) for axis_map in self.maps],
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PlannedMeasurement:
         """What `to_dict` wrote."""
-        sensitivity, noise = content["sensitivity"], content["noise"]
-        derivation = tuple(sensitivity["derivation"])
+        approximation = content["approximation"]
         return cls(
             **{
                 **content,
-                "k": tuple(content["k"]),
-                "h": tuple(content["h"]),
-                "entries": tuple(content["entries"]),
-                "maps": tuple(map_from_dict(one) for one in content["maps"]),
-                "sensitivity": PlannedSensitivity(**{**sensitivity, "derivation": derivation}),
-                "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
-                "certificate": _certificate(content["certificate"]),
+                **{name: tuple(content[name]) for name in ("k", "h", "entries")},
+                "sensitivity": ScaledSensitivity.from_json(content["sensitivity"]),
+                "noise": ScaledNoise.from_json(content["noise"]),
+                "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
+                "approximation": read_class(approximation) if approximation else None,
+                "maps": tuple(map_from_dict(axis_map) for axis_map in content["maps"]),
             }
         )
+
+
+def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
+    """Return what the release of a planned measurement is to its readers."""
+    promise = planned.promise
+    stated: dict[str, Any] = {}
+    content: dict[str, Any] = {
+        "arrays": planned.arrays,
+        "share": promise["share"] if promise else decimal_text(measurement.fraction),
+        "value_unit": planned.unit,
+        "noise": planned.noise,
+        "sensitivity": planned.sensitivity,
+        "certificate": StoredCertificate.of(planned.certificate),
+        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
+    }
+    if planned.entries:
+        if promise:
+            stated["promise"] = Promise.from_json(promise)
+        if measurement.features is not None:
+            stated["features"] = dict(
+                zip(Features.model_fields, measurement.features, strict=False)
+            )
+        content |= {"axes": (), "entries": planned.entries}
+        return VectorComponent.built().model_validate({**content, **stated})
+    if measurement.oblique is not None:
+        oblique = measurement.oblique
+        stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
+    if measurement.counted_in is not None:
+        stated["counted_in"] = array_names(measurement.counted_in, measurement.outputs)
+    if any(axis_map.of == "lattice" for axis_map in planned.maps):
+        stated["spectral"] = "lattice"
+    content |= {"axes": measurement.domain.names, "additive": measurement.additive}
+    content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
+    return LatticeComponent.built().model_validate({**content, **stated})
 
 
 @dataclass(frozen=True)
@@ -271,11 +274,12 @@ class ReleasePlan:
     def promises(self) -> Promises:
         """Expected error, promise for the data at hand as far as it is known, and for any data."""
         ahead, sure, one = self.outlook, self.certificate, self.components[0]
+        stated = one.approximation.restore() if one.approximation else None
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
         return Promises(
             ahead.expected, ahead.these_data, sure.total, sure.beta, ahead.unit, largest,
             ahead.extent, released=False, by_place=ahead.by_place, on_lattice=self.on_lattice,
-            mends=mends_of(one.approximation, "scale" in one.counting, "list_scale" in one.counting)
+            mends=mends_of(stated, "scale" in one.counting, "list_scale" in one.counting)
         )  # fmt: skip
 
     @property
@@ -299,12 +303,12 @@ class ReleasePlan:
         return self.components[0].h
 
     @property
-    def noise(self) -> PlannedNoise:
+    def noise(self) -> ScaledNoise:
         """Kind and scale of the noise."""
         return self.components[0].noise
 
     @property
-    def sensitivity(self) -> PlannedSensitivity:
+    def sensitivity(self) -> ScaledSensitivity:
         """Sensitivities in data units."""
         return self.components[0].sensitivity
 
@@ -372,7 +376,7 @@ class ReleasePlan:
             **self.protection.to_dict(),
             "calibration": self.calibration,
             "components": [component.to_dict() for component in self.components],
-            "certificate": {**asdict(self.certificate), "total": self.certificate.total},
+            "certificate": StoredCertificate.of(self.certificate).to_json(),
             "cost": asdict(self.cost),
             "notes": list(self.notes),
             "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
@@ -399,7 +403,7 @@ class ReleasePlan:
                 "components": tuple(
                     PlannedMeasurement.from_dict(one) for one in content["components"]
                 ),
-                "certificate": _certificate(content["certificate"]),
+                "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),
                 "outlook": Outlook(**ahead),
@@ -421,10 +425,12 @@ class ReleasePlan:
         return html_table(rows)
 
 
-def _certificate(content: Mapping[str, Any]) -> Certificate:
-    return Certificate(
-        **{key: content[key] for key in Certificate.__match_args__ if key in content}
-    )
+def measured_pairs(
+    measurements: Sequence[Measurement], components: Sequence[PlannedMeasurement]
+) -> list[tuple[Measurement, PlannedMeasurement]]:
+    """Return each component and its measurement: of a number that tells of bins, the first."""
+    by_name = {measurement.name: measurement for measurement in measurements}
+    return [(by_name.get(planned.name, measurements[0]), planned) for planned in components]
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -483,7 +489,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
         *lines,
         ("certificate", f"sup error <= {total} {_sure(plan, sure)}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
-        *([] if one.entries else [("", _first_part(one.approximation))]),
+        *([("", _first_part(one.approximation))] if one.approximation else []),
         ("", _compared(plan, one)),
     ]
 
@@ -501,10 +507,10 @@ _FIRST_PART = {
 }
 
 
-def _first_part(approximation: Mapping[str, Any]) -> str:
-    if not approximation.get("attained", True):
+def _first_part(approximation: FunctionClass) -> str:
+    if approximation.declares("gap"):
         return "the first part holds for any mixture of kernels, and no database attains it"
-    return _FIRST_PART.get(approximation["class"], "")
+    return _FIRST_PART.get(approximation.name, "")
 
 
 def _sure(plan: ReleasePlan, sure: Certificate) -> str:
@@ -635,7 +641,8 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
     found = one.promise["even"] + one.lattice_error + one.released_error
-    missed = told_error(found, one.promise) - one.promise["rest"]
+    missed = told_error(found, one.promise["factor"], one.promise["rest"])
+    missed -= one.promise["rest"]
     return float(missed + one.promise["least"]) + own.certificate.rounding
 
 

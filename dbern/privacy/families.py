@@ -239,16 +239,3 @@ def named(
     if not found:
         raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
     return tuple(found if "" in found[0].kinds else [LAPLACE, *found])
-
-
-def noise_law(fields: Mapping[str, Any]) -> Noise:
-    """Return the law whose `dataclasses.asdict` these fields are.
-
-    Examples
-    --------
-    >>> noise_law({"kind": "laplace", "scale": 3, "granularity_exponent": 0,
-    ...            "l1_sensitivity_granules": 3}).epsilon
-    Fraction(1, 1)
-    """
-    law: Noise = next(one.law for one in FAMILIES if one.law.kind == fields["kind"])(**fields)
-    return law

@@ -16,16 +16,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.planning.planner import Settings, resolved, whole_certificate, with_kernels
-from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan, spec_for_rows
+from dbern.planning.plans import (
+    WRITERS,
+    PlannedMeasurement,
+    ReleasePlan,
+    measured_pairs,
+    released_component,
+    spec_for_rows,
+)
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tuning import Told, best_of
 from dbern.privacy.budget import decimal_text
-from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
@@ -33,7 +38,7 @@ from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins
 from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
-from dbern.synopsis.writer import Component, SynopsisWriter
+from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of
 from dbern.types import FloatArray, Int64Array
@@ -150,20 +155,19 @@ def publish(
 
     choice: dict[str, Any] = {}
     rho, preferred = plan.rho, None
-    if any("choices" in planned.approximation for planned in plan.components):
+    classes = [planned.approximation for planned in plan.components]
+    if any(stored and stored.declares("choices") for stored in classes):
         with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
     if sum(bool(planned.promise) for planned in plan.components) > 1:
         plan, preferred = prefer(
             spec, plan, lambda planned, name: noisy(planned, name).whole, staging.decide
         )
-    stored = {
-        name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
-    }
+    stored = {group.name: group for group in _groups(spec, plan)}
     attributes = _attributes(spec, plan, reservation, ledger.id, choice)
     attributes["rho"] = None if rho is None else decimal_text(rho)  # of whatever was preferred
     writer.begin(attributes, list(stored.values()))
-    total = sum(len(list(one.lattice.slabs())) for one in stored.values())
+    total = sum(len(list(group.component.lattice.slabs())) for group in stored.values())
     done = 0
     for planned in plan.components:
         one = preferred if preferred and planned is plan.components[0] else planned
@@ -196,7 +200,7 @@ class _Noisy:
         return np.concatenate([*map(self.released, layout.slabs())]).reshape(layout.shape)
 
 
-def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
+def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iterator[None]:
     """Write an array's lattice, on all cores; one that is derived, from what is released."""
     strategy, law = noisy.planned.strategy, noisy.planned.noise.law
     lattice_slab = noisy.released
@@ -204,7 +208,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
         released = noisy.whole
         with one_thread():
             values, told = _derived_from(noisy.planned, released)
-        writer.write_released(stored, released, strategy.kind, told)
+        writer.write_released(stored, released, told)
 
         def lattice_slab(slab: Slab) -> Int64Array:
             return to_grid(strategy.reconstruct(values, slab), law)
@@ -213,7 +217,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
         writer.write(stored, slab, lattice_slab(slab))
 
     with one_thread(), ThreadPoolExecutor(WRITERS) as pool:
-        yield from pool.map(write, stored.lattice.slabs())
+        yield from pool.map(write, stored.component.lattice.slabs())
 
 
 def _derived_from(
@@ -242,18 +246,17 @@ def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
     return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
 
 
-def _stored(spec: ReleaseSpec, planned: PlannedMeasurement, name: str) -> Component:
-    granularity = planned.noise.granularity
-    if planned.entries:
-        return Component(name, planned.lattice, ("entry",), (), granularity)
-    lattice = Lattice(planned.k)
-    ((domain, oblique),) = {
-        (one.domain, one.oblique)
-        for one in spec.components
-        if one.name == planned.name and not one.entries
-    }
-    positions = tuple(axis.at(lattice.nodes(i)) for i, axis in enumerate(domain.axes))
-    return Component(name, lattice, domain.names, positions, granularity, planned.maps, oblique)
+def _groups(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[ReleasedGroup]:
+    measurements = spec_for_rows(spec, plan.n).components
+    for measurement, planned in measured_pairs(measurements, plan.components):
+        component, axes = released_component(measurement, planned), measurement.domain.axes
+        positions = {
+            axis.name: axis.at(Lattice(planned.k).nodes(i))
+            for i, axis in enumerate(axes)
+            if component.axes
+        }
+        for name in planned.arrays:
+            yield ReleasedGroup(name, component, positions, planned.maps)
 
 
 def _attributes(
@@ -267,7 +270,11 @@ def _attributes(
     content, expected, extent = plan.to_dict(), plan.outlook.expected, plan.outlook.extent
     kernels = any(one.kernels for one in spec.components)  # of which a reader has the largest value
     spec = spec_for_rows(spec, plan.n)
-    measured = {one.name: one for one in spec.components}
+    components = []
+    for pair in measured_pairs(spec.components, plan.components):
+        components.append(released_component(*pair).to_json())
+        if promise := pair[1].promise:
+            components[-1]["promise"] = {key: promise[key] for key in _PROMISED}
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -287,10 +294,7 @@ def _attributes(
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
-        "components": [
-            _described(measured.get(planned.name, spec.components[0]), planned, facts)
-            for planned, facts in zip(plan.components, content["components"], strict=True)
-        ],
+        "components": components,
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],
@@ -328,36 +332,3 @@ def _domain(spec: ReleaseSpec) -> dict[str, Any]:
 
 def _given(spec: ReleaseSpec) -> dict[str, Any]:
     return {key: value for key, value in spec.learner.get_params().items() if value != ()}
-
-
-def _described(
-    measurement: Measurement, planned: PlannedMeasurement, facts: dict[str, Any]
-) -> dict[str, Any]:
-    share = decimal_text(measurement.fraction)
-    if planned.entries:
-        axes: tuple[str, ...] = ()
-        shown: dict[str, Any] = {"entries": list(planned.entries)}
-        if planned.promise:  # of what the first measures
-            shown["promise"] = {key: planned.promise[key] for key in _PROMISED}
-            share = planned.promise["share"]
-        if measurement.features is not None:
-            names = ("axes", "constant", "grid")
-            shown["features"] = dict(zip(names, measurement.features, strict=False))
-    else:
-        axes, shown = measurement.domain.names, {"additive": measurement.additive}
-        oblique = measurement.oblique
-        shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
-        if measurement.counted_in is not None:
-            shown["counted_in"] = list(array_names(measurement.counted_in, measurement.outputs))
-        shown |= {key: facts[key] for key in ("k", "h", "approximation")}
-        whole = any(one.of == "lattice" for one in planned.maps)
-        shown |= {"spectral": "lattice"} if whole else {}
-    return {
-        "arrays": list(planned.arrays),
-        "axes": list(axes),
-        "share": share,
-        "value_unit": planned.unit,
-        **shown,
-        **{key: facts[key] for key in ("noise", "sensitivity", "certificate")},
-        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
-    }

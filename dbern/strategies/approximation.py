@@ -40,28 +40,15 @@ _ABSOLUTE_GAP = 1e-5  # of the peak
 
 @dataclass(frozen=True)
 class StoredArray:
-    """One array of a map in a synopsis: its name, dimensions "mode" and "axis", and facts."""
+    """One array of a map, as synopses hold it and readers, who may have a stranger's, demand it.
 
-    name: str
-    values: FloatArray | Int64Array
-    dimensions: tuple[str, ...]
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What a reader demands of one array of a map, which a stranger may have written.
-
-    Attributes
-    ----------
-    numbers : str
-        "int64" or "float64".
-    facts : mapping
-        Of its attributes, all of which are there: the type, the least and the most.
+    Dimensions are "mode" and "axis", numbers "int64" or "float64". Its attributes are fields of the
+    map, within limits: the type, the least and the most.
     """
 
+    dimensions: tuple[str, ...]
     numbers: str = "float64"
-    facts: Mapping[str, tuple[type, float, float]] = field(default_factory=dict)
+    limits: Mapping[str, tuple[type, float, float]] = field(default_factory=dict)
 
 
 Said: TypeAlias = Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]]
@@ -78,8 +65,8 @@ class AxisMap(ABC):
     """ "lattice" for the map of a whole lattice."""
     called: ClassVar[str] = "values"
     """What plans call the values that are released."""
-    demands: ClassVar[Mapping[str, Demand]]
-    """Of each of its `arrays`, by name."""
+    stored: ClassVar[Mapping[str, StoredArray]]
+    """The arrays that synopses hold, by name."""
     used: int
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,18 +112,22 @@ class AxisMap(ABC):
         """What `to_dict` wrote."""
 
     @abstractmethod
-    def arrays(self) -> list[StoredArray]:
-        """What a synopsis stores."""
+    def arrays(self) -> dict[str, FloatArray | Int64Array]:
+        """The values of its `stored` arrays."""
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of one of its arrays."""
+        return {key: getattr(self, key) for key in self.stored[name].limits}
 
     @classmethod
     @abstractmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
-        """What `arrays` wrote; `read` gives values and facts of a name."""
+        """What `arrays` wrote; `read` gives values and attributes of a name."""
 
     @classmethod
     @abstractmethod
-    def shapes(cls, nodes: int, said: Said) -> tuple[int, dict[str, tuple[int, ...]]]:
-        """How many values are released where there are so many nodes, and each array's shape."""
+    def stored_rank(cls, nodes: int, said: Said) -> int:
+        """How many values are released where there are so many nodes, by what its arrays say."""
 
     @classmethod
     def candidates(cls, problem: Any) -> Iterator[Any]:

@@ -51,16 +51,16 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_basis, iterated_matrix
-from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
-from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial, reproducing_of
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
 from dbern.errors import SpecError
 from dbern.strategies.approximation import AxisMap, Maps, lebesgue_constant, translate_error
 from dbern.strategies.base import Lattice
@@ -99,10 +99,6 @@ class Approximation(ABC):
         """Return what a synopsis holds of it, whose reader has no kernel of the user's."""
         del k, h, maps
         return self
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; `approximation_of` reads them back."""
 
 
 # --- What a noiseless release misses of a ball of any reproducing kernel's Hilbert space
@@ -148,21 +144,6 @@ class GramBall(Approximation):
         ours = isinstance(self.cube.kernel, Polynomial | ArcCosine)
         return self if ours else StatedBall.of(self, k, h, maps)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values, of our kernels."""
-        kernel = self.cube.kernel
-        if not isinstance(kernel, Polynomial | ArcCosine):
-            raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
-        sides = {"low": list(self.cube.low), "width": list(self.cube.width)}
-        facts = {"kernel": kernel.to_dict(), **sides, "radius": self.radius}
-        return {"class": "reproducing ball", **facts}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> GramBall:
-        """What `to_dict` wrote."""
-        low, width = tuple(content["low"]), tuple(content["width"])
-        return cls(CubeKernel(reproducing_of(content["kernel"]), low, width), content["radius"])
-
 
 @dataclass(frozen=True)
 class StatedBall(Approximation):
@@ -200,22 +181,6 @@ class StatedBall(Approximation):
         if (tuple(k), tuple(h), _used(maps)) == (self.k, self.h, self.rank):
             return self.planned
         return OUTWARD * self.size * (1 + _operator_norm(tuple(k), tuple(h), _whole_map(maps)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "class": "stated ball",
-            "size": self.size,
-            "planned": {
-                "k": list(self.k), "h": list(self.h), "rank": self.rank, "error": self.planned
-            },
-        }  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> StatedBall:
-        """What `to_dict` wrote."""
-        one = content["planned"]
-        return cls(content["size"], tuple(one["k"]), tuple(one["h"]), one["rank"], one["error"])
 
 
 def _used(maps: Maps) -> int:
@@ -475,10 +440,6 @@ class Linear(Approximation):
         _lattice_values_only(maps)
         return 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"class": "linear"}
-
 
 @dataclass(frozen=True)
 class Holder(Approximation):
@@ -517,10 +478,6 @@ class Holder(Approximation):
 
         return _summed([one(*axis) for axis in zip(k, h, strict=True)], k, h)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"class": "holder", "constant": self.constant, "exponent": self.exponent}
-
 
 @dataclass(frozen=True)
 class Smooth(Approximation):
@@ -554,10 +511,6 @@ class Smooth(Approximation):
         _lattice_values_only(maps)
         errors = [_taylor_error(*axis, self.order) for axis in zip(k, h, strict=True)]
         return _summed([OUTWARD * self.bound * error for error in errors], k, h)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"class": "smooth", "order": self.order, "bound": self.bound}
 
 
 def _lattice_values_only(maps: Maps) -> None:
@@ -636,42 +589,15 @@ class KernelMixture(Approximation):
         """Bound any value's size."""
         return math.prod(kernel.peak for kernel in self.kernels)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        content: dict[str, Any] = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
-        if self.choices > 1:  # readers that do not know it have to refuse: their bands are narrower
-            content |= {"class": "chosen mixture of bumps", "choices": self.choices}
-        return {**content, "attained": False, "gap": self.gap} if self.gap else content
 
-
-def _listed(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
-    return [{"name": kernel.name, "bandwidth": kernel.bandwidth} for kernel in kernels]
-
-
-def approximation_of(content: Mapping[str, Any]) -> Approximation:
-    """The class of functions that `to_dict` wrote."""
-    if content["class"] == "linear":
-        return Linear()
-    if content["class"] == "holder":
-        return Holder(content["constant"], content["exponent"])
-    if content["class"] == "smooth":
-        return Smooth(content["order"], content["bound"])
-    if content["class"] == "reproducing ball":
-        return GramBall.from_dict(content)
-    if content["class"] == "stated ball":
-        return StatedBall.from_dict(content)
-    kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
-    return KernelMixture(kernels, content.get("gap", 0.0), content.get("choices", 1))
-
-
-def mends_of(content: Mapping[str, Any] | None, perturbed: bool, lists: bool) -> tuple[str, ...]:
+def mends_of(approximation: Approximation | None, perturbed: bool, lists: bool) -> tuple[str, ...]:
     """Return what to write in a spec so that more is promised of any database.
 
-    `content` is what `to_dict` wrote, nothing of numbers that make a function: where these are of a
-    perturbed objective, weights promise more, and are for axes of numbers.
+    There is no `approximation` of numbers that make a function: where these are of a perturbed
+    objective, weights promise more, and are for axes of numbers.
     """
-    if content or not perturbed:
-        return "a larger epsilon", *(approximation_of(content).mends if content else ())
+    if approximation or not perturbed:
+        return "a larger epsilon", *(approximation.mends if approximation else ())
     return () if lists else ('method = "weights" under target',)
 
 

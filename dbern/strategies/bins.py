@@ -64,7 +64,7 @@ from dbern.bernstein.basis import (
     with_mirrored,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import AxisMap, Demand, Said, StoredArray, fitted_values
+from dbern.strategies.approximation import AxisMap, Said, StoredArray, fitted_values
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.types import BoolArray, FloatArray, Int64Array
 
@@ -98,8 +98,10 @@ class AxisBins(AxisMap):
     kind: ClassVar[str] = "binned"
     mode: ClassVar[str] = "bin"
     called: ClassVar[str] = "bins"
-    demands: ClassVar = {
-        "synthesis": Demand(facts={"cells": (int, 1, 2**31), "degree": (int, 0, 32)})
+    stored: ClassVar = {
+        "synthesis": StoredArray(
+            ("axis", "mode"), limits={"cells": (int, 1, 2**31), "degree": (int, 0, 32)}
+        )
     }
 
     @property
@@ -154,10 +156,9 @@ class AxisBins(AxisMap):
         """What `to_dict` wrote."""
         return cls(content["cells"], content["degree"], base64.b64decode(content["synthesis"]))
 
-    def arrays(self) -> list[StoredArray]:
-        """A, and what cells it is for."""
-        facts = {"cells": self.cells, "degree": self.degree}
-        return [StoredArray("synthesis", self.synthesis, ("axis", "mode"), facts)]
+    def arrays(self) -> dict[str, FloatArray | Int64Array]:
+        """A."""
+        return {"synthesis": self.synthesis}
 
     @classmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> AxisBins:
@@ -166,11 +167,11 @@ class AxisBins(AxisMap):
         return cls(facts["cells"], facts["degree"], np.asarray(synthesis).astype("<f8").tobytes())
 
     @classmethod
-    def shapes(cls, nodes: int, said: Said) -> tuple[int, dict[str, tuple[int, ...]]]:
-        """As many bins as the facts say."""
-        _, facts = said["synthesis"]
-        rank = facts["cells"] + facts["degree"]
-        return rank, {"synthesis": (nodes, rank)}
+    def stored_rank(cls, nodes: int, said: Said) -> int:
+        """As many bins as the attributes say."""
+        del nodes
+        _, attributes = said["synthesis"]
+        return int(attributes["cells"] + attributes["degree"])
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import Demand, LinearMap, Said, StoredArray, lebesgue_constant
+from dbern.strategies.approximation import LinearMap, Said, StoredArray, lebesgue_constant
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -111,9 +111,11 @@ class AxisSpectrum(LinearMap):
 
     kind: ClassVar[str] = "spectral"
     called: ClassVar[str] = "spectral coordinates"
-    demands: ClassVar = {
-        "analysis": Demand("int64", {"exponent": (int, -1000, 250), "weighting": _POWERS}),
-        "eigenvalues": Demand(),
+    stored: ClassVar = {
+        "analysis": StoredArray(
+            ("mode", "axis"), "int64", {"exponent": (int, -1000, 250), "weighting": _POWERS}
+        ),
+        "eigenvalues": StoredArray(("mode",)),
     }
 
     @property
@@ -201,13 +203,9 @@ class AxisSpectrum(LinearMap):
         levels = tuple(content["eigenvalues"])
         return cls(packed, content["exponent"], levels, content["weighting"])
 
-    def arrays(self) -> list[StoredArray]:
+    def arrays(self) -> dict[str, FloatArray | Int64Array]:
         """The integers of T, and the eigenvalues."""
-        facts = {"exponent": self.exponent, "weighting": self.weighting}
-        return [
-            StoredArray("analysis", self.integers, ("mode", "axis"), facts),
-            StoredArray("eigenvalues", self.eigenvalues, ("mode",), {}),
-        ]
+        return {"analysis": self.integers, "eigenvalues": self.eigenvalues}
 
     @classmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
@@ -218,10 +216,9 @@ class AxisSpectrum(LinearMap):
         return cls(packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"])
 
     @classmethod
-    def shapes(cls, nodes: int, said: Said) -> tuple[int, dict[str, tuple[int, ...]]]:
+    def stored_rank(cls, nodes: int, said: Said) -> int:
         """At most as many eigenvectors as nodes."""
-        rank = min(said["analysis"][0][0], nodes)
-        return rank, {"analysis": (rank, nodes), "eigenvalues": (rank,)}
+        return min(said["analysis"][0][0], nodes)
 
 
 @lru_cache(maxsize=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -23,16 +23,15 @@ from dbern.bernstein.basis import (
     on_others,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.bernstein.oblique import Oblique
 from dbern.certificate import Beside, Certificate, ErrorModel, enclose, vector_bound
 from dbern.combination import Answer
+from dbern.components.component import LatticeComponent, VectorComponent
+from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
-from dbern.privacy.families import family_of, noise_law
-from dbern.privacy.mechanism import Noise
-from dbern.strategies import map_of, strategy_of
-from dbern.strategies.base import Lattice, LatticeStrategy, Slab, Strategy
-from dbern.strategies.bias import Approximation, approximation_of
+from dbern.strategies import strategy_of
+from dbern.strategies.base import LatticeStrategy, Slab, Strategy
+from dbern.strategies.bias import Approximation
 from dbern.strategies.bins import AxisBins
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
@@ -355,8 +354,7 @@ class ReleasedVector:
     store : ReleasedStore
     name : str
         Of the vector's group below ``components/``.
-    facts : mapping
-        The public facts of its component, from the root attributes.
+    component : VectorComponent
     """
 
     axes: tuple[str, ...] = ()
@@ -364,16 +362,17 @@ class ReleasedVector:
     large = False
     order: tuple[int, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    approximation: Approximation | None = None
     highest = math.inf
     value_unit = 1.0
     counted_in = None
     silenced = 0.0
     chosen = Smoothing((), ())
 
-    def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
+    def __init__(self, store: ReleasedStore, name: str, component: VectorComponent) -> None:
         self.name = name
+        self.component = component
         self._store = store
-        self._facts = facts
 
     @cached_property
     def entries(self) -> FloatArray:
@@ -394,7 +393,7 @@ class ReleasedVector:
 
     def deviation(self, *_smoothing: object) -> float:
         """Return the standard deviation of every entry's noise, from public facts alone."""
-        return _noise(self._facts).deviation
+        return self.component.noise.covariance.deviation
 
     def smoothing(self, *_h: object) -> Smoothing:
         """Return the only smoothing, which does nothing."""
@@ -405,13 +404,12 @@ class ReleasedVector:
     ) -> Certificate:
         """Bound on the error of every entry, or of the linear functions that they make."""
         del smoothing, selected
-        law, errors = noise_law(self._facts["noise"]["law"]), self._facts["errors"]
-        error = errors["lattice"] + errors["released"]
-        features = self._facts.get("features")
-        count = len(self._facts["entries"])
-        names = ("axes", "constant", "grid")
-        made = None if features is None else tuple(features[k] for k in names if k in features)
-        return vector_bound(law, count, made, error, beta, at_once)
+        component = self.component
+        error = component.errors.lattice + component.errors.released
+        stated = component.features
+        features = None if stated is None else tuple(stated.to_json().values())
+        law, size = component.noise.law, component.lattice.size
+        return vector_bound(law, size, features, error, beta, at_once)
 
 
 class ReleasedArray:
@@ -422,42 +420,31 @@ class ReleasedArray:
     store : ReleasedStore
     name : str
         Of the array's group below ``components/``.
-    facts : mapping
-        The public facts of its component, from the root attributes.
+    component : LatticeComponent
     domain : Domain
         Of the whole function.
     """
 
     def __init__(
-        self, store: ReleasedStore, name: str, facts: Mapping[str, Any], domain: Domain
+        self, store: ReleasedStore, name: str, component: LatticeComponent, domain: Domain
     ) -> None:
         self.name = name
-        self.axes: tuple[str, ...] = tuple(facts["axes"])
-        self.lattice = Lattice(tuple(facts["k"]))
+        self.component = component
+        self.axes = component.axes
+        self.lattice = component.lattice
+        self.order = component.h
+        self.value_unit = component.value_unit
+        self.released_error = component.errors.released
+        self.noise = component.noise.covariance
+        self.law = component.noise.law
         self._store = store
-        self._facts = facts
         self._path = f"components/{name}"
         self._polynomials = LRUCache[Polynomial | LazyPolynomial](_CACHED)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
-        self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
+        self.oblique = component.oblique.restore() if component.oblique else None
         cube = Domain(tuple(Axis(axis, 0.0, 1.0) for axis in self.axes))
         self.box = cube if self.oblique else self.domain  # oblique coordinates are in the cube
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The order it was released with, per axis."""
-        return tuple(self._facts["h"])
-
-    @property
-    def value_unit(self) -> float:
-        """Multiplies unit-cube values to give data units."""
-        return float(self._facts["value_unit"])
-
-    @property
-    def released_error(self) -> float:
-        """Bound on the error of a released value but for its noise, in unit-cube units."""
-        return float(self._facts["errors"]["released"])
 
     @property
     def silenced(self) -> float:
@@ -487,11 +474,6 @@ class ReleasedArray:
         """Order and rank with the least estimated mean squared error."""
         found = select(self._released_blocks(), self.noise, self.strategy, self.order)
         return as_released(self, found)
-
-    @cached_property
-    def noise(self) -> Covariance:
-        """The covariance of the noise of the component's released values, in data units."""
-        return _noise(self._facts)
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
@@ -577,7 +559,7 @@ class ReleasedArray:
             approximation=self.approximation,
             strategy=smoothed(self.strategy, smoothing),
             law=self.law,
-            lattice_error=self._facts["errors"]["lattice"],
+            lattice_error=self.component.errors.lattice,
             released_error=self.released_error,
             unit=self.value_unit,
         )
@@ -585,7 +567,7 @@ class ReleasedArray:
     @cached_property
     def approximation(self) -> Approximation:
         """The class of functions that its bound covers."""
-        return approximation_of(self._facts["approximation"])
+        return self.component.approximation.restore()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -606,28 +588,22 @@ class ReleasedArray:
     @property
     def counted_in(self) -> str | None:
         """The array whose bins have each of its records with at least as large a weight."""
-        names: list[str] | None = self._facts.get("counted_in")
-        return None if names is None else names[self._facts["arrays"].index(self.name)]
-
-    @cached_property
-    def law(self) -> Noise:
-        """The exact integer law of its noise."""
-        return noise_law(self._facts["noise"]["law"])
+        names = self.component.counted_in
+        return None if names is None else names[self.component.arrays.index(self.name)]
 
     @cached_property
     def strategy(self) -> Strategy:
         """What was released of the lattice values."""
-        kind = self._facts["noise"]["kind"].partition("-")[0]
-        found = map_of(kind, self._facts.get("spectral", ""))
-        if found is None:
+        axis_map = self.component.axis_map
+        if axis_map is None:
             return LatticeStrategy(self.lattice)
-        path, suffixes = f"{self._path}/{kind}", [f"_{axis}" for axis in self.axes]
+        path = f"{self._path}/{self.component.noise.strategy_kind}"
 
         def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
             return self._store.array(f"{path}/{name}{suffix}")
 
-        suffixes = [""] if found.of else suffixes
-        maps = [found.of_arrays(partial(read, suffix)) for suffix in suffixes]
+        suffixes = [group.suffix for group in map_groups(self.component)]
+        maps = [axis_map.of_arrays(partial(read, suffix)) for suffix in suffixes]
         return strategy_of(self.lattice, maps)
 
     @cached_property
@@ -692,8 +668,3 @@ class ReleasedArray:
 def as_released(array: ReleasedArray | ReleasedVector, smoothing: Smoothing) -> Smoothing:
     """Return the smoothing of what carries the noise, before any of it was silenced."""
     return replace(smoothing, raw=array.silenced > 0)
-
-
-def _noise(facts: Mapping[str, Any]) -> Covariance:
-    law = noise_law(facts["noise"]["law"])
-    return family_of(law).covariance(law.values).scaled(facts["noise"]["scale"])

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -67,13 +67,15 @@ from dbern.certificate import (
     told_error,
 )
 from dbern.combination import Combination
+from dbern.components.component import LatticeComponent, Promise, VectorComponent
 from dbern.privacy.budget import PrivacyUnit
-from dbern.privacy.families import family_of, noise_law
+from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
+from dbern.synopsis.metadata import Released
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -124,7 +126,7 @@ class ArrayBand:
 
 @dataclass(frozen=True)
 class Promised:
-    """A number that tells how much an array misses of the data at hand, and its component.
+    """A number that tells how much an array misses of the data at hand.
 
     Attributes
     ----------
@@ -133,27 +135,29 @@ class Promised:
     """
 
     number: ReleasedVector
-    facts: Mapping[str, Any]
+    terms: Promise
     among: int = 1
 
     @property
     def approximation(self) -> float:
         """What is missed nowhere by more, in data units, but for the noise of the number."""
-        errors = self.facts["errors"]
-        told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
-        return told_error(told, self.facts["promise"])
+        errors = self.number.component.errors
+        released = float(self.number.entries[0]) + errors.lattice + errors.released
+        return told_error(released, self.terms.factor, self.terms.rest)
 
     def told(self, ends: Callable[..., Any]) -> Any:
         """Return what questions take of it, with a band of these data."""
         from dbern.synopsis.questions.asking import Promised as Told
 
-        least = self.facts["promise"].get("least", math.inf)
-        return Told(least, Fraction(1) if self.among == 1 else ALONE, ends)
+        least = self.terms.least
+        return Told(
+            math.inf if least is None else least, Fraction(1) if self.among == 1 else ALONE, ends
+        )
 
     @property
     def noise(self) -> tuple[Noise, float]:
         """Its law, and what it is multiplied by."""
-        return noise_law(self.facts["noise"]["law"]), OUTWARD * self.facts["promise"]["factor"]
+        return self.number.component.noise.law, OUTWARD * self.terms.factor
 
 
 @dataclass(frozen=True)
@@ -379,20 +383,17 @@ def bracketed(
 _strongest = lru_cache(maxsize=16)(strongest_bound)  # of public facts: asked for with every band
 
 
-def lower_bound_of(
-    facts: Mapping[str, Any], array: ReleasedArray | ReleasedVector, beta: float
-) -> LowerBound:
-    """Return what no mechanism can do better than, by the metadata and the first of its arrays."""
-    first = facts["components"][0]
-    if not first.get("additive", "entries" not in first):
+def lower_bound_of(released: Released, beta: float) -> LowerBound:
+    """Return what no mechanism can do better than, by what was released first."""
+    first = released.components[0]
+    if not isinstance(first, LatticeComponent) or first.additive is False:
         return LowerBound()
-    epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
-    n = facts["target"].get("n") or facts["target"]["normalizer"]
-    rows = PrivacyUnit.shown(facts["unit"]).max_contributions
-    unsigned = first.get("counted_in") == first["arrays"] and "oblique" not in first
-    kernels = array.kernels if unsigned else ()
-    moved = first["sensitivity"]["function"]
-    return _strongest(moved, epsilon, beta, n, delta, rows, tuple(kernels))
+    epsilon, delta = float(Fraction(released.epsilon)), float(Fraction(released.delta))
+    n = released.target.n or released.target.normalizer
+    rows = PrivacyUnit.shown(released.unit).max_contributions
+    unsigned = first.counted_in == first.arrays and first.oblique is None
+    kernels = getattr(first.approximation.restore(), "kernels", ()) if unsigned else ()
+    return _strongest(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
 
 
 def _read(values: FloatArray, brackets: Sequence[AxisBracket], reached: FloatArray) -> FloatArray:
@@ -415,10 +416,14 @@ def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:
 
 
 def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
-    promises = [one for one in store.attributes["components"] if "promise" in one]
-    every = Counter(name for one in promises for name in one["promise"]["of"])
+    numbers = [
+        (ReleasedVector(store, component.arrays[0], component), component.promise)
+        for component in store.released.components
+        if isinstance(component, VectorComponent) and component.promise
+    ]
+    counts = Counter(name for _, terms in numbers for name in terms.of)
     return {  # the last of several is of the bins that were chosen
-        name: Promised(ReleasedVector(store, one["arrays"][0], one), one, every[name])
-        for one in promises
-        for name in one["promise"]["of"]
+        name: Promised(number, terms, counts[name])
+        for number, terms in numbers
+        for name in terms.of
     }

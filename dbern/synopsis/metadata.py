@@ -1,34 +1,38 @@
-"""What the metadata of a synopsis may say, checked by one strict model before it is used.
+"""What the root of a synopsis may say, checked by one strict model before it is used.
 
-A synopsis may come from a stranger, so nothing is used before this model has looked at it: types,
-ranges, finite numbers, closed lists, and whether the parts fit each other. Keys that are not known
-are left out, as FORMAT.md promises to later minor versions.
+What is said of each of its components, `dbern.components.component` says.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
-import re
-from collections.abc import Callable, Collection, Iterator
-from threading import Lock
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
-from dbern.bernstein.kernels import KERNELS
-from dbern.bernstein.oblique import Oblique
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
+from dbern.components.component import (
+    Component,
+    LatticeComponent,
+    StoredCertificate,
+    VectorComponent,
+)
+from dbern.components.strict import (
+    ABSENT,
+    Count,
+    Exact,
+    Name,
+    NotNegative,
+    Positive,
+    Share,
+    StrictModel,
+    Text,
+    listed_in,
+    made,
+    number,
+    require,
+)
 from dbern.data.domain import (
     LONGEST_DESCRIPTION,
     LONGEST_NAME,
@@ -39,143 +43,28 @@ from dbern.data.domain import (
     MOST_VALUES,
     Axis,
 )
-from dbern.errors import DbernError, IntegrityError, printable
-from dbern.privacy.budget import PrivacyUnit, exact
-from dbern.privacy.families import FAMILIES, family_of, noise_law
-from dbern.strategies import STRATEGY_KINDS, noise_names
-from dbern.strategies.bias import approximation_of
-from dbern.strategies.gram import MOST_POINTS
+from dbern.privacy.budget import PrivacyUnit
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
-
-# --- The parts of the attributes of a synopsis's root
-
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 
-_LAWS = {one.law.kind: one.law for one in FAMILIES}
-_NOISES = tuple(dict.fromkeys(name for one in FAMILIES for name in noise_names(one).values()))
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared
-_MOST_ROWS = 10**15
-_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
-_LONG_NUMBER = re.compile(r"\d+\.\d{20,}|\d{20,}(\.\d+)?")  # a limit of floats, as pydantic says it
-ABSENT: Any = None  # a key that may be left out; where it is written it is no null
-
-_BUILDING = Lock()
-
-Model = TypeVar("Model", bound=BaseModel)
+_LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
+_LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
 
 
-class Facts(BaseModel):
-    """Strict: a type is never guessed. Keys that are not known are left out."""
-
-    model_config = ConfigDict(
-        strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
-    )
-
-    def declares(self, key: str) -> bool:
-        """Whether a key that may be left out is there."""
-        return key in self.model_fields_set
-
-
-def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
-    """Read an object's JSON by its model.
-
-    `where`, `name`: the store and the object, for errors. Raises IntegrityError naming the object
-    and the key.
-    """
-    with _BUILDING:  # by itself a deferred build is for one thread
-        model.model_rebuild()
-    try:
-        found = model.model_validate_json(text)
-        json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, problem["loc"]))
-        why = _LONG_NUMBER.sub(lambda match: f"{float(match[0]):g}", problem["msg"])
-        raise damaged(where, name, key, why) from None
-    except (ValueError, RecursionError) as error:
-        raise damaged(where, name, "", str(error)) from None
-    return found
-
-
-def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
-    """Return the error for an object that says what no release says."""
-    key = f"{printable(key)}: " if key else ""
-    return IntegrityError(
-        f"{where}: {name} is damaged: {key}{why}. Copy the synopsis again, or ask whoever "
-        "published it"
-    )
-
-
-def made(make: Callable[..., Any], *given: Any) -> Any:
-    """Call what the rest of the package checks by; its errors become those of the model."""
-    try:
-        return make(*given)
-    except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(re.split(r"[;.] ", str(error))[0]) from None  # without the advice
-
-
-def require(holds: object, why: str) -> None:
-    """Refuse within a model what does not hold."""
-    if not holds:
-        raise ValueError(why)
-
-
-def _one_of(names: Collection[str]) -> Callable[[str], str]:
-    """Refuse what is not listed."""
-
-    def listed(name: str) -> str:
-        require(name in names, f"is none of {', '.join(names)}")
-        return name
-
-    return listed
-
-
-def _plain(name: str) -> str:
-    require(_PLAIN.fullmatch(name), "is not a plain name")
-    return name
-
-
-def number(text: str) -> float:
-    """Return an exact decimal or fraction as a float.
-
-    Raises ValueError for anything else, or what no float holds.
-    """
-    return float(made(lambda: float(exact(text, "value"))))
-
-
-def _number(text: str) -> str:
-    number(text)
-    return text
-
-
-def _unit(text: str) -> str:
+def _require_unit(text: str) -> str:
     made(PrivacyUnit.shown, text)
     return text
 
 
-def _above_zero(text: str) -> str:
-    require(number(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
-    return text
-
-
-Text = Annotated[str, StringConstraints(max_length=10_000)]
-Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_plain)]
-Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_number)]
-Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_above_zero)]
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
-Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
-_NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 _Value = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 _Lengths = Annotated[list[Positive], Field(min_length=1)]
 _Extent = Annotated[list[_Value], Field(min_length=2, max_length=2)]
-Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values
-Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
-Lattice = Annotated[list[Annotated[int, Field(ge=1, le=MOST_K)]], Field(min_length=1)]
-_Orders = Annotated[list[Annotated[int, Field(ge=1, le=MOST_H)]], Field(min_length=1)]
 
 
-class _Axis(Facts):
+class _Axis(StrictModel):
     name: Name
     low: float
     high: float
@@ -193,12 +82,12 @@ class _Axis(Facts):
         return self
 
 
-class _Filter(Facts):
+class _Filter(StrictModel):
     column: Text
     values: list[_Category]
 
 
-class _DomainFacts(Facts):
+class _DomainFacts(StrictModel):
     axes: Annotated[list[_Axis], Field(min_length=1)]
     outside: Literal["drop", "clamp"]
     volume: Annotated[float, Field(ge=0)] | None  # for other readers: it is the axes' product
@@ -210,7 +99,7 @@ class _DomainFacts(Facts):
         return self
 
 
-class _TargetFacts(Facts):
+class _TargetFacts(StrictModel):
     """The learner's parameters, which are shown and never computed with, and the rows."""
 
     model_config = ConfigDict(extra="allow")
@@ -228,18 +117,18 @@ class _TargetFacts(Facts):
         return self
 
 
-class _CombineFacts(Facts):
-    kind: Annotated[str, AfterValidator(_one_of(KINDS))]
+class _CombineFacts(StrictModel):
+    kind: Annotated[str, listed_in(KINDS)]
     classes: list[_Category] = ABSENT
     low: _Value = ABSENT
     high: _Value = ABSENT
     peaks: list[Positive] = ABSENT
-    floors: list[_NotNegative] = ABSENT
+    floors: list[NotNegative] = ABSENT
     lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT
     grid: Annotated[int, Field(ge=2, le=4096)] = ABSENT
     degree: Annotated[int, Field(ge=0, le=63)] = ABSENT
     squares: Literal["centred"] = ABSENT
-    constant: _NotNegative = ABSENT
+    constant: NotNegative = ABSENT
     response: Text = ABSENT
     weight: Annotated[int, Field(ge=1, le=MOST_NUMBERS**2)] = ABSENT
     products: Literal["weighted"] = ABSENT
@@ -277,7 +166,7 @@ class _CombineFacts(Facts):
 _Column = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 
 
-class _ColumnsFacts(Facts):
+class _ColumnsFacts(StrictModel):
     """Which columns have a role; the others are axes."""
 
     response: _Column = ABSENT
@@ -285,7 +174,7 @@ class _ColumnsFacts(Facts):
     group: _Column = ABSENT
 
 
-class _RandomFacts(Facts):
+class _RandomFacts(StrictModel):
     guarantee: Text = ABSENT
     gamma: Share
     distribution: Text
@@ -294,296 +183,7 @@ class _RandomFacts(Facts):
     seed: Annotated[int, Field(ge=0)]
 
 
-class _CertificateFacts(Facts):
-    approximation: _NotNegative
-    rounding: _NotNegative
-    noise: _NotNegative
-    total: _NotNegative
-    beta: Annotated[float, Field(ge=1e-11, lt=1)]
-    lower_bound: _NotNegative
-    lower_bound_kind: Text = ABSENT
-
-    @model_validator(mode="after")
-    def _is_one(self) -> _CertificateFacts:
-        require(self.total == 0 or self.total >= MIN_NUMBER, "total: is too small to divide by")
-        return self
-
-
-def _law(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a known law; others are left out."""
-    kind = fields.get("kind")
-    require(isinstance(kind, str) and kind in _LAWS, f"kind is none of {', '.join(_LAWS)}")
-    names = [one.name for one in dataclasses.fields(_LAWS[str(kind)])]
-    for name in names:
-        require(name in fields, f"{name} is missing")
-        require(name == "kind" or type(fields[name]) is int, f"{name} is not an integer")
-    given = {name: fields[name] for name in names}
-    made(noise_law, given)
-    return given
-
-
-class _NoiseFacts(Facts):
-    kind: Annotated[str, AfterValidator(_one_of(_NOISES))]
-    scale: Positive
-    granularity: Granule
-    law: Annotated[dict[str, Any], AfterValidator(_law)]
-
-    @model_validator(mode="after")
-    def _is_one(self) -> _NoiseFacts:
-        laws = [one.law.kind for one in FAMILIES if self.kind in noise_names(one).values()]
-        require(self.law["kind"] in laws, "law does not fit the kind")
-        return self
-
-
-class _SensitivityFacts(Facts):
-    function: _NotNegative
-    l1: _NotNegative | None = None
-    l2: _NotNegative | None = None
-    derivation: list[Text]
-
-
-class _ErrorsFacts(Facts):
-    lattice: _NotNegative
-    released: _NotNegative
-
-
-class ObliqueFacts(Facts):
-    """Coordinates that are no axes."""
-
-    rows: list[list[float]]
-    low: list[float]
-    width: list[Positive]
-
-    @model_validator(mode="after")
-    def _is_one(self) -> ObliqueFacts:
-        axes = len(self.rows)
-        require(all(len(row) == axes for row in self.rows), "rows are not square")
-        facts = self.model_dump()
-        same = made(lambda: Oblique.from_dict(facts).to_dict()) == facts
-        require(same, "low and width are not those of rows")
-        return self
-
-
-class PromiseFacts(Facts):
-    """How an error of arrays follows from a number that is released beside them."""
-
-    of: Annotated[list[Name], Field(min_length=1)]
-    factor: _NotNegative
-    rest: _NotNegative
-    least: _NotNegative = ABSENT
-
-
-class _FeaturesFacts(Facts):
-    axes: Count
-    constant: _NotNegative
-    grid: Count = ABSENT
-
-
-# --- The classes of functions that a synopsis's certificate may speak of, as its metadata has them
-
-_NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
-_MOST_DERIVATIVES = 100
-_MOST_CHOICES = 10_000
-
-
-class _KernelFacts(Facts):
-    name: Annotated[str, AfterValidator(_one_of(KERNELS))]
-    bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
-
-
-class _FunctionClass(Facts):
-    """The class of functions of a certificate, whose constants `approximation_of` checks too."""
-
-    ball: ClassVar[bool] = False
-    """Whether the lattice may be released whole, through its kernel matrix."""
-    family: ClassVar[bool] = False
-    """Whether each axis may be released in coordinates of its own."""
-
-    @model_validator(mode="after")
-    def _is_one(self) -> _FunctionClass:
-        found = made(approximation_of, self.model_dump(by_alias=True, exclude_unset=True))
-        cube = getattr(found, "cube", None)
-        overflows = cube is not None and not math.isfinite(made(lambda: cube.largest))
-        require(not overflows, "the kernel overflows")
-        return self
-
-    def require_axes(self, axes: int) -> None:
-        """Refuse facts that are not of so many axes."""
-
-
-class _MixtureClass(_FunctionClass):
-    family: ClassVar[bool] = True
-    name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(alias="class")
-    kernels: list[_KernelFacts]
-    attained: bool = ABSENT
-    gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
-    choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
-
-    def require_axes(self, axes: int) -> None:
-        require(len(self.kernels) == axes, "approximation: one kernel an axis")
-        chosen = self.name == "chosen mixture of bumps"
-        require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
-
-
-class _LinearClass(_FunctionClass):
-    name: Literal["linear"] = Field(alias="class")
-
-
-class _HolderClass(_FunctionClass):
-    name: Literal["holder"] = Field(alias="class")
-    constant: Positive
-    exponent: Positive
-
-
-class _SmoothClass(_FunctionClass):
-    name: Literal["smooth"] = Field(alias="class")
-    order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
-    bound: Positive
-
-
-class _Polynomial(Facts):
-    name: Literal["polynomial"]
-    degree: Count
-    scale: Positive
-    constant: _NotNegative
-
-
-class _ArcCosine(Facts):
-    name: Literal["arc-cosine"]
-    constant: _NotNegative
-
-
-class _BallClass(_FunctionClass):
-    ball: ClassVar[bool] = True
-    name: Literal["reproducing ball"] = Field(alias="class")
-    kernel: Annotated[_Polynomial | _ArcCosine, Field(discriminator="name")]
-    low: list[float]
-    width: list[Positive]
-    radius: _NotNegative
-
-    def require_axes(self, axes: int) -> None:
-        both = len(self.low) == len(self.width) == axes
-        require(both, "approximation: low and width need one entry an axis")
-
-
-class _Planned(Facts):
-    k: Lattice
-    h: _Orders
-    rank: Annotated[int, Field(ge=0)]
-    error: _NotNegative
-
-
-class _DeclaredClass(_FunctionClass):
-    ball: ClassVar[bool] = True
-    name: Literal["stated ball"] = Field(alias="class")
-    size: _NotNegative
-    planned: _Planned
-
-
-# --- The attributes of a synopsis's root as one checked whole
-
-MOST_COEFFICIENTS = 1_000_000_000
-"""Most values of one lattice, and of one vector."""
-
-_LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
-_LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
-
-_Class = Annotated[
-    _MixtureClass | _LinearClass | _HolderClass | _SmoothClass | _BallClass | _DeclaredClass,
-    Field(discriminator="name"),
-]
-
-
-class Component(Facts):
-    """One lattice, or one vector, and its noise law, for one or more arrays."""
-
-    arrays: Annotated[list[Name], Field(min_length=1)]
-    axes: list[Text]
-    share: Share
-    value_unit: Positive
-    spectral: Literal["lattice"] = ABSENT
-    k: Lattice = ABSENT
-    h: _Orders = ABSENT
-    oblique: ObliqueFacts = ABSENT
-    entries: Annotated[list[Text], Field(min_length=1)] = ABSENT
-    features: _FeaturesFacts = ABSENT
-    promise: PromiseFacts = ABSENT
-    additive: bool = ABSENT
-    counted_in: list[Name] = ABSENT
-    sensitivity: _SensitivityFacts
-    noise: _NoiseFacts
-    certificate: _CertificateFacts
-    approximation: _Class = ABSENT
-    errors: _ErrorsFacts
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Component:
-        self._require_noise()
-        if self.vector:
-            of_lattices = ("k", "h", "approximation", "oblique", "spectral")
-            apart = not self.axes and not any(map(self.declares, of_lattices))
-            require(apart, "a vector has no lattice")
-            require(not self.family, "a vector has no coordinates")
-            one = len(self.entries) == len(self.arrays) == 1
-            require(one or not self.declares("promise"), "promise: is of one number")
-        else:
-            needed = all(map(self.declares, ("k", "h", "approximation")))
-            require(needed, "needs k, h and approximation, or entries")
-            require(not self.declares("promise"), "promise: is of one number")
-            self._require_lattice()
-        return self
-
-    def _require_noise(self) -> None:
-        law = noise_law(self.noise.law)
-        granule = math.ldexp(1.0, law.granularity_exponent)
-        computed = MIN_NUMBER <= granule <= MAX_NUMBER / 2**63
-        require(computed, "noise: granularity_exponent is too small or too large")
-        granularity = granule * self.value_unit
-        same = math.isclose(self.noise.granularity, granularity)
-        require(same, "noise: granularity is not that of law and value_unit")
-        scale = made(lambda: family_of(law).scale(law) * granularity)
-        require(math.isclose(self.noise.scale, scale), "noise: scale is not that of law")
-
-    def _require_lattice(self) -> None:
-        axes = len(self.axes)
-        require(len(self.k) == len(self.h) == axes, "k and h need one entry for each of axes")
-        require(axes <= MOST_AXES, f"axes: a lattice has at most {MOST_AXES}")
-        require(self.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients")
-        require(
-            not self.declares("oblique") or len(self.oblique.rows) == axes,
-            "oblique: one row an axis",
-        )
-        whole = self.declares("spectral")
-        require(not whole or self.family == "spectral", "spectral: the noise is of another kind")
-        require(not whole or self.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
-        kind = self.approximation
-        kind.require_axes(axes)
-        fits = kind.ball if whole else kind.family or not self.family
-        require(fits, "approximation: does not fit the noise")
-
-    @property
-    def vector(self) -> bool:
-        """Whether it is so many numbers, and no function."""
-        return self.declares("entries")
-
-    @property
-    def family(self) -> str:
-        """What carries the noise, of `STRATEGY_KINDS`; or "" where that is what is stored."""
-        family = self.noise.kind.partition("-")[0]
-        return family if family in STRATEGY_KINDS else ""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the coefficients."""
-        return (len(self.entries),) if self.vector else tuple(k + 1 for k in self.k)
-
-    @property
-    def size(self) -> int:
-        """How many coefficients there are."""
-        return math.prod(self.shape)
-
-
-class Released(Facts):
+class Released(StrictModel):
     """The attributes of the root."""
 
     format: Literal["dbern-synopsis"]
@@ -606,10 +206,10 @@ class Released(Facts):
     delta: Exact
     rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
-    unit: Annotated[Text, AfterValidator(_unit)]
+    unit: Annotated[Text, AfterValidator(_require_unit)]
     random_dp: _RandomFacts = ABSENT
-    certificate: _CertificateFacts
-    expected_error: _NotNegative = ABSENT
+    certificate: StoredCertificate
+    expected_error: NotNegative = ABSENT
     extent: _Extent = ABSENT
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
@@ -628,14 +228,15 @@ class Released(Facts):
         divides = any(len(component.axes) == len(domain) for component in self.components)
         computed = MIN_NUMBER <= volume <= MAX_NUMBER or not divides
         require(computed, "domain: its volume is too small or too large")
-        for one in self.components:
-            known = len(set(one.axes)) == len(one.axes) and set(one.axes) <= set(domain)
+        functions = {name for component in self.functions for name in component.arrays}
+        for component in self.components:
+            axes, dominated_by = component.axes, component.counted_in
+            dominated_by = component.arrays if dominated_by is None else dominated_by
+            known = len(set(axes)) == len(axes) and set(axes) <= set(domain)
             require(known, "components: axes that are none of the domain's, or twice")
-            counted = one.counted_in if one.declares("counted_in") else one.arrays
-            fits = len(counted) == len(one.arrays) and set(counted) <= set(names)
+            fits = len(dominated_by) == len(component.arrays) and set(dominated_by) <= set(names)
             require(fits, "components: counted_in names an array that is not there")
-            told = one.promise.of if one.declares("promise") else ()
-            fits = set(told) <= {name for each in self.functions for name in each.arrays}
+            fits = component.promise is None or set(component.promise.of) <= functions
             require(fits, "components: promise names an array that is not there")
         require(self.functions, "components: there is no function")
         self._require_parts(domain)
@@ -644,13 +245,14 @@ class Released(Facts):
     @property
     def functions(self) -> list[Component]:
         """Return those that the function is made of."""
-        return [one for one in self.components if not one.declares("promise")]
+        return [component for component in self.components if component.promise is None]
 
     def _require_parts(self, domain: list[str]) -> None:
         """What `combine` makes the function of has to be there: so many functions and vectors."""
         combine, parts = self.combine, [one for one in self.functions for _ in one.arrays]
-        functions = sum(not one.vector for one in parts)
-        vector = parts[-1].size if parts[-1].vector and functions == len(parts) - 1 else 0
+        functions = sum(isinstance(part, LatticeComponent) for part in parts)
+        last = isinstance(parts[-1], VectorComponent) and functions == len(parts) - 1
+        vector = parts[-1].lattice.size if last else 0
         blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.declares("values"))
         axes, labels = len(domain) - len(blocks), len(combine.classes or ())
         if combine.bayes:
@@ -659,7 +261,7 @@ class Released(Facts):
             if combine.kind == KERNEL_BAYES:
                 fits &= (functions, vector) == (axes * labels, labels * (1 + sum(blocks)))
                 numbers = [one.name for one in self.domain.axes if not one.declares("values")]
-                own = [[name] for name in numbers for _ in range(labels)]
+                own = [(name,) for name in numbers for _ in range(labels)]
                 fits &= [one.axes for one in parts[:-1]] == own
             else:
                 fits &= (functions, vector) == (0, labels * (1 + 2 * axes + sum(blocks)))
@@ -674,7 +276,7 @@ class Released(Facts):
             fits &= axes + sum(blocks) < MOST_COLUMNS or not blocks
         elif combine.declares("grid"):
             fits = (functions, vector, combine.kind) == (0, combine.degree + 1, "response")
-            fits &= axes == 1 and not blocks and parts[0].declares("features")
+            fits &= axes == 1 and not blocks and parts[0].features is not None
         elif combine.declares("constant"):
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
             weights = columns * (axes + sum(blocks) + (combine.constant > 0))
@@ -683,29 +285,25 @@ class Released(Facts):
             columns = 2 if combine.kind == "ratio" else labels
             fits = functions == len(parts) == columns
         else:
-            fits = not parts[0].vector
+            fits = isinstance(parts[0], LatticeComponent)
         require(fits, f"combine: {combine.kind} is not made of such components")
-        for one in parts:
-            if one.declares("features"):
-                found = (one.features.axes, one.features.constant, one.features.grid)
+        for part in parts:
+            if part.features is not None:
+                stated = part.features.axes, part.features.constant, part.features.grid
                 same = (axes + sum(blocks), combine.constant or 0.0, combine.grid)
-                require(found == same, "features: are not those of combine")
+                require(stated == same, "features: are not those of combine")
 
 
-class Root(Facts):
+class Root(StrictModel):
     """``zarr.json`` of the root group."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
     attributes: Released
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the attributes as plain values: those that the store has, and no others."""
-        return dict(self.model_dump(by_alias=True, exclude_unset=True)["attributes"])
 
-
-def lattices(released: Released) -> Iterator[tuple[str, Component]]:
+def array_groups(released: Released) -> Iterator[tuple[str, Component]]:
     """Return each released array's group below the root, and its component."""
-    for one in released.components:
-        for name in one.arrays:
-            yield f"components/{name}", one
+    for component in released.components:
+        for name in component.arrays:
+            yield f"components/{name}", component

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -14,6 +14,7 @@ import numpy as np
 
 from dbern.certificate import Certificate, Promises, combined
 from dbern.combination import BY_PLACE, LEAST_SQUARES, Answer, Combination, Meaning
+from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import MANIFEST, Memory, place_at
 from dbern.errors import SpecError, printable
@@ -50,7 +51,7 @@ from dbern.synopsis.points import (
     values_on_grid,
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
-from dbern.synopsis.store import ReleasedStore, functions_of
+from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
 from dbern.types import FloatArray
 
@@ -394,7 +395,7 @@ class Synopsis:
         """Return the parts of `band`: approximation, rounding and noise; it raises as that does."""
         level = confidence(beta)
         parts = [one.certificate for one in self._bands(level, h, about)]
-        least = lower_bound_of(self.metadata, self.arrays[0], float(level))
+        least = lower_bound_of(self._store.released, float(level))
         return combined(self.combination, parts, least)
 
     def promises(self, largest: float | None = None) -> Promises:
@@ -406,7 +407,7 @@ class Synopsis:
             The largest released value, of which errors are told as shares.
         """
         facts, volume = self.metadata, self.domain.volume
-        sure, (first, *_), by = facts["certificate"], facts["components"], facts["target"]
+        sure, by, first = facts["certificate"], facts["target"], self.arrays[0]
         by_place, perturbed = self.combination.kind in BY_PLACE, by.get("method") == "objective"
         top = max(one.value_unit * one.highest for one in self.arrays)
         signed = any(one.counted_in != one.name for one in self.arrays)
@@ -425,8 +426,8 @@ class Synopsis:
             extent=tuple(facts["extent"]) if "extent" in facts else extent,
             released=True,
             by_place=by_place,
-            on_lattice="k" in first,
-            mends=mends_of(first.get("approximation"), perturbed, bool(self.domain.lists)),
+            on_lattice=isinstance(first, ReleasedArray),
+            mends=mends_of(first.approximation, perturbed, bool(self.domain.lists)),
         )
 
     def _unit(self, *, density: bool) -> str:
@@ -637,15 +638,15 @@ class Synopsis:
     @cached_property
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
         """What was released, in the order of the combination."""
-        parts = ((name, one) for one in functions_of(self.metadata) for name in one["arrays"])
-        return tuple(self._array(name, facts) for name, facts in parts)
+        functions = self._store.released.functions
+        return tuple(self._array(name, part) for part in functions for name in part.arrays)
 
-    def _array(self, name: str, facts: Mapping[str, Any]) -> ReleasedArray | ReleasedVector:
-        if "entries" not in facts:
-            return ReleasedArray(self._store, name, facts, self.domain)
+    def _array(self, name: str, component: Component) -> ReleasedArray | ReleasedVector:
+        if isinstance(component, LatticeComponent):
+            return ReleasedArray(self._store, name, component, self.domain)
         if self.combination.kind == LEAST_SQUARES:
-            return ReleasedMoments(self._store, name, facts, self.domain, self.combination)
-        return ReleasedVector(self._store, name, facts)
+            return ReleasedMoments(self._store, name, component, self.domain, self.combination)
+        return ReleasedVector(self._store, name, component)
 
     def _smoothings(self, h: Order, *, raw: bool = False) -> tuple[Smoothing, ...]:
         if _is_auto(h):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dbern.combination import Combination
+from dbern.components.component import VectorComponent
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.strategies.moments import Fit, Measured, Moments, least_squares, product_names
@@ -200,7 +201,7 @@ class ReleasedMoments(ReleasedVector):
 
     Parameters
     ----------
-    store, name, facts
+    store, name, component
         As of `ReleasedVector`.
     domain : Domain
         The axes.
@@ -212,11 +213,11 @@ class ReleasedMoments(ReleasedVector):
         self,
         store: ReleasedStore,
         name: str,
-        facts: Mapping[str, Any],
+        component: VectorComponent,
         domain: Domain,
         combination: Combination,
     ) -> None:
-        super().__init__(store, name, facts)
+        super().__init__(store, name, component)
         response = _Column(str(combination.response), combination.low, combination.high)
         own = [axis.name for axis in domain.numbers]
         names = product_names(own) if combination.degree == 2 else []

@@ -55,7 +55,7 @@ with F. ``c > 0`` keeps the other two shapes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -67,6 +67,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
 from dbern.certificate import Beside, Certificate, Promises
+from dbern.components.component import LatticeComponent
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.arrays import (
@@ -82,7 +83,7 @@ from dbern.synopsis.bands import About
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Order, Points, plain
 from dbern.synopsis.reader import Synopsis, arrived
-from dbern.synopsis.store import ReleasedStore, functions_of
+from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
@@ -125,7 +126,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
         raise SpecError(
             f'shapes: a function that is a "{combine}" of arrays {able}. Ask the synopsis itself'
         )
-    if "oblique" in facts["components"][0] and not simple:
+    if getattr(synopsis.arrays[0], "oblique", None) is not None and not simple:
         raise SpecError(
             f"shapes: a density of a full covariance can only be {either}, as its lattice is "
             "oblique to the axes. Leave out the others"
@@ -214,7 +215,7 @@ class ShapedArray(ReleasedArray):
 
     Parameters
     ----------
-    store, name, facts, domain
+    store, name, component, domain
         As for a `ReleasedArray`.
     shapes : tuple of str
         From `_in_order`.
@@ -226,13 +227,13 @@ class ShapedArray(ReleasedArray):
         self,
         store: ReleasedStore,
         name: str,
-        facts: Mapping[str, Any],
+        component: LatticeComponent,
         domain: Domain,
         shapes: tuple[str, ...],
         *,
         density: bool,
     ) -> None:
-        super().__init__(store, name, facts, domain)
+        super().__init__(store, name, component, domain)
         self._shapes = shapes
         self._volume = domain.volume
         self._density = density
@@ -377,9 +378,10 @@ class ShapedSynopsis(Synopsis):
         """What was released, shaped, in the order of the combination."""
         domain, density = self.domain, self.meaning == "density"
         return tuple(
-            ShapedArray(self._store, name, facts, domain, self._shapes, density=density)
-            for facts in functions_of(self.metadata)
-            for name in facts["arrays"]
+            ShapedArray(self._store, name, component, domain, self._shapes, density=density)
+            for component in self._store.released.functions
+            if isinstance(component, LatticeComponent)  # as all are of what can be shaped
+            for name in component.arrays
         )
 
     def promises(self, largest: float | None = None) -> Promises:

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import StringConstraints
 
+from dbern.components.strict import StrictModel, checked, damaged
 from dbern.data.storage import Place, failures_told
 from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError
-from dbern.synopsis.metadata import Facts, checked, damaged
 
 PrivateKey: TypeAlias = Ed25519PrivateKey
 """What signs."""
@@ -48,7 +48,7 @@ _ENCRYPTED, _PUBLIC = b"ENCRYPTED PRIVATE KEY", b"BEGIN PUBLIC KEY"
 _Base64 = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9+/]{1,256}={0,2}$")]
 
 
-class _Signature(Facts):
+class _Signature(StrictModel):
     format: Literal["dbern-signature"]
     format_version: Literal[1]
     algorithm: Literal["ed25519"]

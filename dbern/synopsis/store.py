@@ -22,6 +22,22 @@ import numpy as np
 from pyarrow import Codec
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model
 
+from dbern.components.component import MOST_COEFFICIENTS, Component
+from dbern.components.layout import (
+    COEFFICIENTS,
+    LARGEST_NUMBER,
+    ArrayLayout,
+    Scale,
+    group_layout,
+    map_groups,
+)
+from dbern.components.strict import (
+    StrictModel,
+    Text,
+    checked,
+    damaged,
+    require,
+)
 from dbern.data.storage import (
     MANIFEST,
     MAX_NAME,
@@ -41,27 +57,8 @@ from dbern.errors import (
     unreadable_refused,
 )
 from dbern.privacy.budget import Budget
-from dbern.privacy.families import noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies import map_of
-from dbern.strategies.approximation import AxisMap
-from dbern.synopsis.metadata import (
-    ABSENT,
-    FORMAT,
-    FORMAT_VERSION,
-    MOST_COEFFICIENTS,
-    Component,
-    Facts,
-    Granule,
-    ObliqueFacts,
-    Released,
-    Root,
-    Text,
-    checked,
-    damaged,
-    lattices,
-    require,
-)
+from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, Released, Root, array_groups
 from dbern.system import LRUCache, memory_limit
 from dbern.types import FloatArray
 
@@ -77,7 +74,6 @@ _NUMBER = 8  # bytes of every number of a store
 _INDEX, _CHECKSUM = 16, 4  # bytes of a shard's index: of a chunk, and at its end
 _NOWHERE = 2**64 - 1  # in the index: a chunk that is not there
 _MOST_SHARD = 1 << 20  # values of an object that has more than one layer
-_COEFFICIENTS = "coefficients"
 _FRAME = bytes.fromhex("28b52ffd")  # how a zstd frame begins
 
 _TYPES = {"int64": "<i8", "float64": "<f8"}
@@ -94,32 +90,32 @@ _CRC, _MOST_CRC = tuple(map(_crc_of, range(256))), 2**32 - 1
 _Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**40)]], Field(min_length=1)]
 
 
-class _Grid(Facts):
-    class _Regular(Facts):
+class _Grid(StrictModel):
+    class _Regular(StrictModel):
         chunk_shape: _Shape
 
     name: Literal["regular"]
     configuration: _Regular
 
 
-class _Keys(Facts):
-    class _Separator(Facts):
+class _Keys(StrictModel):
+    class _Separator(StrictModel):
         separator: Literal["/"]
 
     name: Literal["default"]
     configuration: _Separator
 
 
-class _Bytes(Facts):
-    class _Endian(Facts):
+class _Bytes(StrictModel):
+    class _Endian(StrictModel):
         endian: Literal["little"]
 
     name: Literal["bytes"]
     configuration: _Endian
 
 
-class _Zstd(Facts):
-    class _Level(Facts):
+class _Zstd(StrictModel):
+    class _Level(StrictModel):
         level: int
         checksum: bool
 
@@ -127,12 +123,12 @@ class _Zstd(Facts):
     configuration: _Level
 
 
-class _Checksum(Facts):
+class _Checksum(StrictModel):
     name: Literal["crc32c"]
 
 
-class _Sharded(Facts):
-    class _Inner(Facts):
+class _Sharded(StrictModel):
+    class _Inner(StrictModel):
         chunk_shape: _Shape
         codecs: tuple[_Bytes, _Zstd]
         index_codecs: tuple[_Bytes, _Checksum]
@@ -142,7 +138,7 @@ class _Sharded(Facts):
     configuration: _Inner
 
 
-class _Array(Facts):
+class _Array(StrictModel):
     """``zarr.json`` of an array; an extension that is not known could change what bytes mean."""
 
     model_config = ConfigDict(extra="forbid")
@@ -160,7 +156,6 @@ class _Array(Facts):
     storage_transformers: tuple[()] = ()
 
     sharded: ClassVar[bool] = False
-    numbers: ClassVar[str] = "float64"
 
     @property
     def layers(self) -> int:
@@ -170,77 +165,62 @@ class _Array(Facts):
     def inner(self) -> int:
         return self.layers
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        del component
-        yield "dimension_names", len(self.dimension_names) == len(self.shape)
-        yield "data_type", self.data_type == self.numbers
-
-
-class _Scale(Facts):
-    scale_factor: Granule
-    add_offset: Annotated[float, Field(ge=0, le=0)]
-    oblique: ObliqueFacts = ABSENT
-    silenced: Annotated[float, Field(ge=0, le=_LARGEST)] = ABSENT  # of released bins
-    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
-
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield "attributes.scale_factor", self.scale_factor == component.noise.granularity
+    @property
+    def chunked(self) -> dict[str, bool]:
+        """Whether each key of its chunks is as the format says."""
+        whole = self.chunk_grid.configuration.chunk_shape == self.shape
+        return {"chunk_grid": whole, "fill_value": self.fill_value == 0}
 
 
 class _Coefficients(_Array):
     codecs: tuple[_Sharded]
-    attributes: _Scale
+    attributes: Scale
 
     sharded: ClassVar[bool] = True
-    numbers: ClassVar[str] = "int64"
 
     @property
     def inner(self) -> int:
         return self.codecs[0].configuration.chunk_shape[0]
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield from super().facts(component)
-        yield from self.attributes.facts(component)
-        yield "attributes.oblique", self.attributes.oblique == component.oblique
+    @property
+    def chunked(self) -> dict[str, bool]:
+        """Whether shards and their chunks are whole layers, and no larger than the format says."""
         shape, layer = self.shape, math.prod(self.shape[1:])
         shard = self.chunk_grid.configuration.chunk_shape
         inner = self.codecs[0].configuration.chunk_shape
         most = min(shape[0], max(1, _MOST_SHARD // layer))
-        yield "fill_value", self.fill_value == MISSING
-        yield "chunk_grid", shard[1:] == shape[1:] and shard[0] <= most
-        yield "codecs.0.chunk_shape", inner[1:] == shape[1:] and shard[0] % inner[0] == 0
+        return {
+            "fill_value": self.fill_value == MISSING,
+            "chunk_grid": shard[1:] == shape[1:] and shard[0] <= most,
+            "codecs.0.chunk_shape": inner[1:] == shape[1:] and shard[0] % inner[0] == 0,
+        }
 
 
 class _Small(_Array):
     codecs: tuple[_Bytes, _Zstd]
-    attributes: Facts
-
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield from super().facts(component)
-        yield "chunk_grid", self.chunk_grid.configuration.chunk_shape == self.shape
-        yield "fill_value", self.fill_value == 0
+    attributes: StrictModel
 
 
 class _Values(_Small):
-    attributes: _Scale
+    attributes: Scale
 
-    numbers: ClassVar[str] = "int64"
 
-    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        yield from super().facts(component)
-        yield from self.attributes.facts(component)
+def _model_of(path: str, layout: ArrayLayout) -> type[_Array]:
+    """Return the model of an array's ``zarr.json``."""
+    if path == COEFFICIENTS:
+        return _Coefficients
+    return _Values if layout.scale else _small_with(tuple(layout.limits.items()))
 
 
 @cache  # to build one takes milliseconds, and axes have the same
-def _demanded(of: type[AxisMap], name: str) -> type[_Small]:
-    """What an array of a map has to be."""
-    facts: dict[str, Any] = {
-        key: (Annotated[kind, Field(ge=least, le=most)], ...)
-        for key, (kind, least, most) in of.demands[name].facts.items()
+def _small_with(limits: tuple[tuple[str, tuple[type, float, float]], ...]) -> type[_Small]:
+    """Return the model of a small array with such attributes."""
+    fields: dict[str, Any] = {
+        key: (Annotated[kind, Field(ge=least, le=most)], ...) for key, (kind, least, most) in limits
     }
-    attributes = create_model("_Attributes", __base__=Facts, **facts)
-    members = {"__annotations__": {"attributes": attributes}, "numbers": of.demands[name].numbers}
-    return type("_OfMap", (_Small,), {**members, "__module__": __name__})
+    attributes = create_model("_Attributes", __base__=StrictModel, **fields)
+    members = {"__annotations__": {"attributes": attributes}, "__module__": __name__}
+    return type("_OfMap", (_Small,), members)
 
 
 @dataclass(frozen=True)
@@ -359,81 +339,53 @@ def _crc32c(data: bytes) -> int:
     return value ^ _MOST_CRC
 
 
-def _models(component: Component) -> dict[str, type[_Array]]:
-    """What each array below a component's group has to be, by its path there."""
-    models: dict[str, type[_Array]] = {_COEFFICIENTS: _Coefficients}
-    models |= dict.fromkeys(component.axes, _Small)
-    family, of = component.family, _map_of(component)
-    models |= {f"{family}/released": _Values} if family else {}
-    for suffix in _suffixes(component):
-        if of is not None:
-            models |= {f"{family}/{name}{suffix}": _demanded(of, name) for name in of.demands}
-    return models
-
-
-def _map_of(component: Component) -> type[AxisMap] | None:
-    return map_of(component.family, component.spectral if component.declares("spectral") else "")
-
-
-def _suffixes(component: Component) -> list[str]:
-    """Of the arrays' names that stand for an axis; of the one that stands for all axes none."""
-    return [""] if component.declares("spectral") else [f"_{axis}" for axis in component.axes]
-
-
 def _stored_arrays(
     released: Released, texts: Mapping[str, bytes], where: str
 ) -> dict[str, _Stored]:
     """Every array that the root's attributes promise, by its path, of their ``zarr.json``."""
-    found: dict[str, _Stored] = {}
-    for path, component in lattices(released):
+    stored: dict[str, _Stored] = {}
+    for group, component in array_groups(released):
         arrays = {}
-        for name, model in _models(component).items():
-            whole = f"{path}/{name}"
-            document = checked(model, texts[f"{whole}/{ROOT}"], where, f"{whole}/{ROOT}")
-            arrays[name] = _Stored(whole, document)
-        for name, key, holds in _facts(component, arrays):
-            if not holds:
-                why = "is not what the attributes of the root say"
-                raise damaged(where, f"{path}/{name}/{ROOT}", key, why)
-        found |= {one.path: one for one in arrays.values()}
-    return found
+        for path, layout in group_layout(component).items():
+            name = f"{group}/{path}/{ROOT}"
+            document = checked(_model_of(path, layout), texts[name], where, name)
+            arrays[path] = _Stored(f"{group}/{path}", document)
+        for path, layout in group_layout(component, _ranks(component, arrays)).items():
+            for key, holds in _implied(arrays[path].document, layout).items():
+                if not holds:
+                    why = "is not what the attributes of the root say"
+                    raise damaged(where, f"{group}/{path}/{ROOT}", key, why)
+        stored |= {array.path: array for array in arrays.values()}
+    return stored
 
 
-def _facts(component: Component, arrays: Mapping[str, _Stored]) -> Iterator[tuple[str, str, bool]]:
-    """What has to hold of a component's arrays: which, the key, and whether it does."""
-    for name, one in arrays.items():
-        yield name, "shape", math.prod(one.shape) <= MOST_COEFFICIENTS
-        yield from ((name, *fact) for fact in one.document.facts(component))
-    lattice = arrays[_COEFFICIENTS]
-    yield _COEFFICIENTS, "shape", lattice.shape == component.shape
-    names = component.axes or ["entry"]
-    yield _COEFFICIENTS, "dimension_names", lattice.document.dimension_names == names
-    for axis, nodes in zip(component.axes, component.shape, strict=False):  # of a vector none
-        yield axis, "shape", arrays[axis].shape == (nodes,)
-    yield from _coordinates(component, arrays)
+def _implied(document: _Array, layout: ArrayLayout) -> dict[str, bool]:
+    """Whether each key of an array is what its component implies, and the format."""
+    few = math.prod(document.shape) <= MOST_COEFFICIENTS
+    held = {
+        "shape": few and document.shape == list(layout.shape),
+        "dimension_names": document.dimension_names == list(layout.dimensions),
+        "data_type": document.data_type == layout.numbers,
+    }
+    for key in ("scale_factor", "oblique") if layout.scale else ():
+        held[f"attributes.{key}"] = getattr(document.attributes, key) == getattr(layout.scale, key)
+    return held | document.chunked
 
 
-def _coordinates(
-    component: Component, arrays: Mapping[str, _Stored]
-) -> Iterator[tuple[str, str, bool]]:
-    """That matrices fit the lattice on one side, and what was released on the other."""
-    found = _map_of(component)
-    if found is None:
-        return
-    nodes = [component.size] if component.declares("spectral") else list(component.shape)
+def _ranks(component: Component, arrays: Mapping[str, _Stored]) -> list[int]:
+    """Return how many values each map has released, as its arrays say; 0 where no law has them."""
+    if component.axis_map is None:
+        return []
     ranks = []
-    for suffix, count in zip(_suffixes(component), nodes, strict=True):
-        own = {name: arrays[f"{component.family}/{name}{suffix}"] for name in found.demands}
-        rank, shapes = found.shapes(
-            count, {key: (one.shape, one.attributes) for key, one in own.items()}
-        )
-        for name, shape in shapes.items():
-            yield f"{component.family}/{name}{suffix}", "shape", own[name].shape == shape
-        ranks.append(rank)
-    released, law = f"{component.family}/released", noise_law(component.noise.law)
+    for group in map_groups(component):
+        said = {}
+        for name in component.axis_map.stored:
+            array = arrays[f"{component.noise.strategy_kind}/{name}{group.suffix}"]
+            said[name] = array.shape, array.attributes
+        ranks.append(component.axis_map.stored_rank(group.nodes, said))
     values = len(component.arrays) * math.prod(ranks)
-    joint = law.values == math.inf or law.values == values
-    yield released, "shape", arrays[released].shape == tuple(ranks) and joint
+    joint = component.noise.law.values in (math.inf, values)
+    return ranks if joint else [0] * len(ranks)
 
 
 # --- The manifest: the last object of a synopsis, and the only sign that it is one
@@ -444,19 +396,19 @@ def _object_name(name: str) -> str:
     return name
 
 
-class Entry(Facts):
+class Entry(StrictModel):
     """Size and SHA-256 of one object."""
 
     bytes: Annotated[int, Field(ge=0, lt=2**63)]
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 
 
-class _Version(Facts):
+class _Version(StrictModel):
     format: Text
     format_version: int
 
 
-class Manifest(Facts):
+class Manifest(StrictModel):
     """Which release this is and what every other object of the store must be.
 
     Examples
@@ -511,12 +463,6 @@ SHARD_BYTES = 1 << 28
 
 _READERS = 8
 _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
-_LARGEST = 1e100  # number of a matrix: products of several stay finite
-
-
-def functions_of(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the components that a synopsis's function is made of: all but promises."""
-    return [one for one in facts["components"] if "promise" not in one]
 
 
 class ReleasedStore:
@@ -545,18 +491,19 @@ class ReleasedStore:
         self.manifest = text
         self._manifest = Manifest.parse(text, str(self.place))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        self._root = checked(Root, self._metadata(ROOT), str(self.place), ROOT)
-        released = self._root.attributes
+        released = checked(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
+        self.released = released
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):
                 raise damaged(
                     str(self.place), ROOT, f"attributes.{key}", "is not that of the manifest"
                 )
-        names = [f"{at}/{name}/{ROOT}" for at, one in lattices(released) for name in _models(one)]
+        groups = list(array_groups(released))
+        names = [f"{path}/{name}/{ROOT}" for path, part in groups for name in group_layout(part)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
         self._arrays = _stored_arrays(released, texts, str(self.place))
-        groups = 2 + 2 * len(list(lattices(released)))  # root, components, and each lattice's
-        described = groups + len(names) + sum(len(array.names) for array in self._arrays.values())
+        described = 2 + 2 * len(groups)  # root, components, and each lattice's
+        described += len(names) + sum(len(array.names) for array in self._arrays.values())
         if len(self._manifest.objects) > described + _MAX_UNKNOWN_OBJECTS:
             why = f"names {len(self._manifest.objects)}, and the release has {described}"
             raise damaged(str(self.place), MANIFEST, "objects", why)
@@ -568,7 +515,7 @@ class ReleasedStore:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group that FORMAT.md names."""
-        return self._root.as_dict()
+        return self.released.to_json()
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -587,8 +534,8 @@ class ReleasedStore:
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
         """Return a whole small array, read into memory, and its attributes."""
         values = self._decoded(path, 0)
-        least = 1 / _LARGEST if "/eigenvalues" in path else -_LARGEST
-        if not ((values >= least) & (values <= _LARGEST)).all():
+        least = 1 / LARGEST_NUMBER if "/eigenvalues" in path else -LARGEST_NUMBER
+        if not ((values >= least) & (values <= LARGEST_NUMBER)).all():
             raise damaged(str(self.place), self._arrays[path].name(0), "", "holds no such number")
         return values, self._arrays[path].attributes
 

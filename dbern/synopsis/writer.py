@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import zarr
@@ -12,7 +13,8 @@ from zarr.codecs import BytesCodec, ZstdCodec
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from dbern.bernstein.oblique import Oblique
+from dbern.components.component import Component
+from dbern.components.layout import COEFFICIENTS, ArrayLayout, group_layout, map_groups
 from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_published, owner
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.strategies.approximation import AxisMap
@@ -24,24 +26,21 @@ _CHUNK_COEFFICIENTS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Component:
-    """One released lattice; `positions` are its nodes, `scale_factor` a granule, in data units.
+class ReleasedGroup:
+    """The group of one released array.
 
-    Of a vector the entries, without positions. With `maps` the lattice is derived from released
-    spectral coordinates or bins, kept too. `oblique` are the coordinates that it is a lattice of.
+    `positions` are the nodes of each axis, in data units. With `maps` the lattice is derived from
+    released spectral coordinates or bins, which are stored too.
     """
 
     name: str
-    lattice: Layout
-    axes: tuple[str, ...]
-    positions: tuple[FloatArray, ...]
-    scale_factor: float
+    component: Component
+    positions: Mapping[str, FloatArray]
     maps: tuple[AxisMap, ...] = ()
-    oblique: Oblique | None = None
 
     @property
     def path(self) -> str:
-        """Its group inside the store."""
+        """Its path inside the store."""
         return f"components/{self.name}"
 
 
@@ -84,7 +83,7 @@ class SynopsisWriter:
         with failures_told(self._place, "read"):
             return owner(self._place) == self._release_id
 
-    def begin(self, attributes: Mapping[str, Any], components: Sequence[Component]) -> None:
+    def begin(self, attributes: Mapping[str, Any], groups: Sequence[ReleasedGroup]) -> None:
         """Replace what an interrupted attempt left, and write all metadata.
 
         Raises
@@ -97,8 +96,8 @@ class SynopsisWriter:
         root = zarr.create_group(
             MemoryStore(made), attributes={**attributes, "release_id": self._release_id}
         )
-        for component in components:
-            _create_component(root, component)
+        for group in groups:
+            _create_component(root, group)
         objects = {name: value.to_bytes() for name, value in made.items()}
         with failures_told(self._place):
             self._place.discard(self._release_id)
@@ -109,31 +108,28 @@ class SynopsisWriter:
         self._metadata = {name: made[name] for name in made if name.endswith(ROOT)}
         self._entries = {name: digest(data) for name, data in objects.items()}
 
-    def write(self, component: Component, slab: Slab, values: Int64Array) -> None:
+    def write(self, group: ReleasedGroup, slab: Slab, values: Int64Array) -> None:
         """Write one slab, which is one whole shard."""
         with self._made() as store:
-            array = zarr.open_array(store, path=f"{component.path}/coefficients", mode="r+")
-            array[slab.start : slab.stop] = values.reshape(component.lattice.slab_shape(slab))
+            array = zarr.open_array(store, path=f"{group.path}/{COEFFICIENTS}", mode="r+")
+            shape = group.component.lattice.slab_shape(slab)
+            array[slab.start : slab.stop] = values.reshape(shape)
 
     def write_released(
-        self, component: Component, values: Int64Array, family: str, told: Mapping[str, float]
+        self, group: ReleasedGroup, values: Int64Array, silence: Mapping[str, float]
     ) -> None:
-        """Write released integers that are no lattice values, what is told of them, each matrix."""
+        """Write released integers that are no lattice values, and the arrays of each map."""
+        component = group.component
+        layouts = group_layout(component, [axis_map.rank for axis_map in group.maps])
         with self._made() as store:
-            parent = zarr.open_group(store, path=component.path, mode="r+")
-            group = parent.create_group(family)
-            facts = {"scale_factor": component.scale_factor, "add_offset": 0.0, **told}
-            mode = component.maps[0].mode
-            named = [(f"_{axis}", axis, f"{axis}_{mode}") for axis in component.axes]
-            if component.maps[0].of:  # one map of the whole lattice
-                named = [("", "point", mode)]
-            _create_array(group, "released", values, tuple(mode for *_, mode in named), facts)
-            for (suffix, axis, mode), one in zip(named, component.maps, strict=True):
-                names = {"axis": axis, "mode": mode}
-                for stored in one.arrays():
-                    along = tuple(names[kind] for kind in stored.dimensions)
-                    name = stored.name + suffix
-                    _create_array(group, name, stored.values, along, stored.facts)
+            parent = zarr.open_group(store, path=group.path, mode="r+")
+            kind = component.noise.strategy_kind
+            parent.create_group(kind)
+            _create_array(parent, f"{kind}/released", values, layouts, silence)
+            for names, axis_map in zip(map_groups(component), group.maps, strict=True):
+                for name, matrix in axis_map.arrays().items():
+                    path = f"{kind}/{name}{names.suffix}"
+                    _create_array(parent, path, matrix, layouts, axis_map.attributes(name))
 
     @contextmanager
     def _made(self) -> Iterator[MemoryStore]:
@@ -215,14 +211,11 @@ def discard(place: Place, release_id: str) -> None:
         place.discard(release_id)
 
 
-def _create_component(root: zarr.Group, component: Component) -> None:
-    lattice = component.lattice
-    facts: dict[str, Any] = {"scale_factor": component.scale_factor, "add_offset": 0.0}
-    if component.oblique is not None:  # who has this group alone must not take them for the axes
-        facts["oblique"] = component.oblique.to_dict()
-    group = root.create_group(component.path)
+def _create_component(root: zarr.Group, released: ReleasedGroup) -> None:
+    lattice, layouts = released.component.lattice, group_layout(released.component)
+    group = root.create_group(released.path)
     group.create_array(
-        "coefficients",
+        COEFFICIENTS,
         shape=lattice.shape,
         dtype="<i8",
         chunks=_chunks(lattice),
@@ -230,32 +223,34 @@ def _create_component(root: zarr.Group, component: Component) -> None:
         fill_value=MISSING,
         serializer=BytesCodec(endian="little"),
         compressors=ZstdCodec(level=1),
-        dimension_names=component.axes,
-        attributes=facts,
+        dimension_names=layouts[COEFFICIENTS].dimensions,
+        attributes=_attributes(layouts[COEFFICIENTS]),
     )
-    for name, positions in zip(
-        component.axes, component.positions, strict=False
-    ):  # of a vector none
-        _create_array(group, name, positions, (name,), {})
+    for axis, positions in released.positions.items():
+        _create_array(group, axis, positions, layouts)
 
 
 def _create_array(
     group: zarr.Group,
-    name: str,
+    path: str,
     values: Int64Array | FloatArray,
-    dimensions: tuple[str, ...],
-    attributes: Mapping[str, Any],
+    layouts: Mapping[str, ArrayLayout],
+    attributes: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     array = group.create_array(
-        name,
+        path,
         shape=values.shape,
         dtype=values.dtype.newbyteorder("<").str,
         chunks=values.shape,
         compressors=ZstdCodec(level=1),
-        dimension_names=dimensions,
-        attributes=dict(attributes),
+        dimension_names=layouts[path].dimensions,
+        attributes={**_attributes(layouts[path]), **attributes},
     )
     array[...] = values
+
+
+def _attributes(layout: ArrayLayout) -> dict[str, Any]:
+    return layout.scale.to_json() if layout.scale else {}
 
 
 def _chunks(lattice: Layout) -> tuple[int, ...]:

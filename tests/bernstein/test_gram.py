@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.components.function_classes import read_class, stored_class
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import gram, map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.base import Lattice, Slab
-from dbern.strategies.bias import GramBall, Released, StatedBall, approximation_of
+from dbern.strategies.bias import GramBall, Released, StatedBall
 from dbern.strategies.gram import (
     CubeKernel,
     GramStrategy,
@@ -236,16 +237,16 @@ def test_maps_and_classes_of_functions_come_back():
     assert strategy_of(lattice, [spectrum]) == GramStrategy(lattice, spectrum)
     for name in ("cubic", "arc-cosine"):
         ball = GramBall(cube_of(name, 2), 0.7)
-        assert approximation_of(ball.to_dict()) == ball
+        assert read_class(stored_class(ball).to_json()).restore() == ball
         assert ball.stored((3, 3), (1, 1), [spectrum]) is ball
     ball = GramBall(cube_of("user", 2), 0.7)
-    stated = approximation_of(ball.stored((3, 3), (2, 2), [spectrum]).to_dict())
+    stated = read_class(stored_class(ball.stored((3, 3), (2, 2), [spectrum])).to_json()).restore()
     assert isinstance(stated, StatedBall)
     assert stated.error((3, 3), (2, 2), [spectrum]) == ball.error((3, 3), (2, 2), [spectrum])
     for h, maps in (((1, 2), [spectrum]), ((2, 2), [None, None]), ((2, 2), [spectrum.using(2)])):
         assert stated.error((3, 3), h, maps) >= ball.error((3, 3), h, maps)
     with pytest.raises(NotImplementedError):
-        ball.to_dict()
+        stored_class(ball)
 
 
 def test_without_a_lipschitz_constant_each_term_is_bounded_by_itself():

@@ -14,9 +14,12 @@ from projects import SOLVED, Project, fix_reservations, labelled
 
 import dbern
 from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
+from dbern.components.component import Errors, LatticeComponent, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.families import LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
@@ -57,14 +60,16 @@ def lattices(draw):
 
 def array(values, h, layers):
     """The array that is released of these values, and its store."""
-    facts = {
-        "axes": [axis.name for axis in AXES[: values.ndim]],
-        "k": [count - 1 for count in values.shape],
-        "h": h,
-        "noise": {"kind": "laplace"},
-    }
+    component = LatticeComponent.model_construct(
+        axes=tuple(axis.name for axis in AXES[: values.ndim]),
+        value_unit=1.0,
+        k=tuple(count - 1 for count in values.shape),
+        h=tuple(h),
+        noise=ScaledNoise.of(LAPLACE, "", LaplaceNoise(1, 0, 1), 1.0),
+        errors=Errors(lattice=0.0, released=0.0),
+    )
     shards = Shards(values, layers)
-    return ReleasedArray(shards, "f", facts, Domain(AXES[: values.ndim])), shards
+    return ReleasedArray(shards, "f", component, Domain(AXES[: values.ndim])), shards
 
 
 def near(one, other, scale):

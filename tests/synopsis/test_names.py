@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 import dbern
 from dbern.cli.synopses import _described
+from dbern.components.strict import checked
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.kept import key_of
@@ -19,7 +20,7 @@ from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
 from dbern.synopsis.maps import plotted
-from dbern.synopsis.metadata import Released, checked
+from dbern.synopsis.metadata import Released
 from dbern.synopsis.points import as_datetimes, named_values
 
 ROWS = 4000

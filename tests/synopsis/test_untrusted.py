@@ -24,9 +24,10 @@ from projects import SOLVED, Project, Ran, labelled
 
 import dbern
 from dbern.cli import main as command_line
+from dbern.components.strict import checked
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.synopsis.metadata import _CombineFacts, checked
+from dbern.synopsis.metadata import _CombineFacts
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"
@@ -486,6 +487,8 @@ def test_a_k_that_is_not_that_of_the_array_is_refused(copied, k):
         (COEFFICIENTS, ("dimension_names",), ["y", "x"]),
         ("components/density/x/zarr.json", ("chunk_grid",), {"name": "rectilinear"}),
         ("components/density/x/zarr.json", ("data_type",), "int64"),
+        ("components/density/x/zarr.json", ("dimension_names",), ["y"]),
+        ("components/density/x/zarr.json", ("shape",), [8]),
     ],
 )
 def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, value):

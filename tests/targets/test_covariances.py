@@ -267,6 +267,6 @@ def test_the_oblique_axes_are_kept_where_rows_are_private():
     private = {"neighbors": "add-or-remove-one", "normalizer": "40"}
     spec = spec_of(H2, n=None, data=private, k=6, h=2)
     (measurement,) = spec.components
-    (plan,) = plan_files(spec, ()).components
+    (group,) = publishing._groups(spec, plan_files(spec, ()))
     assert measurement.oblique is not None
-    assert publishing._stored(spec, plan, "density").oblique == measurement.oblique
+    assert group.component.oblique.restore() == measurement.oblique

@@ -318,7 +318,7 @@ def test_a_release_counts_what_is_bounded(project, client, monkeypatch):
     synopsis = dbern.release(spec, client=client).synopsis
     assert synopsis.metadata["unit"] == "user (at most 2 rows)"
     moved = synopsis.metadata["components"][0]["sensitivity"]["function"]
-    least = lower_bound_of(synopsis.metadata, synopsis.arrays[0], 1e-40).value
+    least = lower_bound_of(synopsis._store.released, 1e-40).value
     assert 29.9 < least / (moved / 2) <= 30  # units of 2 in 60 rows
     total = float(synopsis.grid(201).integrate(["x", "y"]))
     rows = sum(min(2, users.count(user)) for user in set(users))

@@ -1,0 +1,153 @@
+"""Strict models of JSON that a stranger may have written, and the numbers and names in them.
+
+Nothing is used before such a model has looked at it: types, ranges, finite numbers, closed lists,
+and whether the parts fit each other. Keys that are not known are left out, as FORMAT.md promises to
+later minor versions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from threading import Lock
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from dbern.bernstein.basis import MOST_H, MOST_K
+from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
+from dbern.errors import DbernError, IntegrityError, printable
+from dbern.privacy.budget import exact
+
+ABSENT: Any = None  # a key that may be left out; where it is written it is no null
+
+_MOST_ROWS = 10**15
+_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+_LONG_NUMBER = re.compile(r"\d+\.\d{20,}|\d{20,}(\.\d+)?")  # a limit of floats, as pydantic says it
+_BUILDING = Lock()
+
+
+class StrictModel(BaseModel):
+    """Strict: a type is never guessed. Keys that are not known are left out."""
+
+    model_config = ConfigDict(
+        strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
+    )
+
+    def declares(self, key: str) -> bool:
+        """Whether a key that may be left out is there."""
+        return key in self.model_fields_set
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: of the keys that are there, and no others."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Return what `to_json` wrote."""
+        return cls.built().model_validate_json(json.dumps(content))
+
+    @classmethod
+    def built(cls) -> type[Self]:
+        """Return the class, ready for all threads: by itself a deferred build is for one."""
+        with _BUILDING:
+            cls.model_rebuild()
+        return cls
+
+
+Model = TypeVar("Model", bound=StrictModel)
+
+
+def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
+    """Read an object's JSON by its model.
+
+    `where`, `name`: the store and the object, for errors. Raises IntegrityError naming the object
+    and the key.
+    """
+    try:
+        content = model.built().model_validate_json(text)
+        json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, problem["loc"]))
+        why = _LONG_NUMBER.sub(lambda match: f"{float(match[0]):g}", problem["msg"])
+        raise damaged(where, name, key, why) from None
+    except (ValueError, RecursionError) as error:
+        raise damaged(where, name, "", str(error)) from None
+    return content
+
+
+def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
+    """Return the error for an object that says what no release says."""
+    key = f"{printable(key)}: " if key else ""
+    return IntegrityError(
+        f"{where}: {name} is damaged: {key}{why}. Copy the synopsis again, or ask whoever "
+        "published it"
+    )
+
+
+def made(make: Callable[..., Any], *arguments: Any) -> Any:
+    """Call what the rest of the package checks by; its errors become those of the model."""
+    try:
+        return make(*arguments)
+    except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(re.split(r"[;.] ", str(error))[0]) from None  # without the advice
+
+
+def require(holds: object, why: str) -> None:
+    """Refuse within a model what does not hold."""
+    if not holds:
+        raise ValueError(why)
+
+
+def listed_in(names: Collection[str]) -> AfterValidator:
+    """Refuse a name that is none of these."""
+
+    def require_listed(name: str) -> str:
+        require(name in names, f"is none of {', '.join(names)}")
+        return name
+
+    return AfterValidator(require_listed)
+
+
+def _require_plain(name: str) -> str:
+    require(_PLAIN.fullmatch(name), "is not a plain name")
+    return name
+
+
+def number(text: str) -> float:
+    """Return an exact decimal or fraction as a float.
+
+    Raises ValueError for anything else, or what no float holds.
+    """
+    return float(made(lambda: float(exact(text, "value"))))
+
+
+def _require_number(text: str) -> str:
+    number(text)
+    return text
+
+
+def _require_positive(text: str) -> str:
+    require(number(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
+    return text
+
+
+Text = Annotated[str, StringConstraints(max_length=10_000)]
+Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_require_plain)]
+Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_number)]
+Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_positive)]
+Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
+NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values
+Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
+Resolution = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...], Field(min_length=1)]
+Orders = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_H)], ...], Field(min_length=1)]

@@ -1,0 +1,123 @@
+"""What a component is, stated once: by plans, by stores and by their readers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from strategies import density_plan, sections
+
+from dbern.bernstein.kernels import kernel_of
+from dbern.components.function_classes import read_class, stored_class
+from dbern.components.layout import COEFFICIENTS, group_layout, map_groups
+from dbern.components.strict import checked
+from dbern.errors import IntegrityError, SpecError
+from dbern.planning import planner
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import measured_pairs, released_component
+from dbern.planning.spec import ReleaseSpec
+from dbern.releasing import publish
+from dbern.strategies.bias import Holder, KernelMixture, Linear, Smooth, StatedBall
+from dbern.synopsis.metadata import Released
+
+GAUSSIAN = kernel_of("gaussian", 0.2)
+SHARED = ("noise", "sensitivity", "certificate")
+
+
+class Reserved:
+    created = dataset = ""
+
+
+def attributes_of(spec, plan):
+    written = publish._attributes(spec, plan, Reserved, "")
+    return {**written, "release_id": ""}
+
+
+def refused_because(attributes):
+    with pytest.raises(IntegrityError) as refused:
+        checked(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+    return str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def planned():
+    spec = ReleaseSpec(**sections(mechanism={"noise": "binned-laplace"}))
+    return spec, plan_files(spec, ())
+
+
+@pytest.mark.parametrize(
+    "approximation",
+    [
+        Linear(), Holder(1.0, 0.5), Smooth(3, 2.0), KernelMixture((GAUSSIAN, GAUSSIAN)),
+        KernelMixture((GAUSSIAN,), gap=0.1), KernelMixture((GAUSSIAN,), choices=3),
+        StatedBall(2.0, (4, 4), (2, 1), 3, 0.1),
+    ],
+    ids=lambda approximation: type(approximation).__name__,
+)  # fmt: skip
+def test_classes_of_functions_come_back(approximation):
+    content = stored_class(approximation).to_json()
+    assert read_class(json.loads(json.dumps(content))).restore() == approximation
+
+
+def test_plans_and_stores_state_the_same(planned):
+    spec, plan = planned
+    stored = attributes_of(spec, plan)["components"]
+    for part, content in zip(plan.to_dict()["components"], stored, strict=True):
+        assert [content[key] for key in SHARED] == [part[key] for key in SHARED]
+        assert (content["k"], content["h"]) == (part["k"], part["h"])
+        assert content["errors"]["released"] == part["released_error"]
+
+
+def test_what_is_written_is_what_its_reader_makes_of_it(planned):
+    attributes = attributes_of(*planned)
+    read = checked(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+    pairs = measured_pairs(planned[0].components, planned[1].components)
+    assert read.components == [released_component(*pair) for pair in pairs]
+    assert json.dumps(read.components[0].to_json()) == json.dumps(attributes["components"][0])
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"entries": ["a"]}, "a vector has no lattice"),
+        ({"promise": {"of": ["density"], "factor": 1.0, "rest": 0.0}}, "a lattice no promise"),
+        ({"counted_in": []}, "counted_in names an array that is not there"),
+    ],
+)
+def test_a_component_of_parts_that_do_not_fit_is_refused(planned, more, reason):
+    attributes = attributes_of(*planned)
+    attributes["components"][0] |= more
+    assert reason in refused_because(attributes)
+
+
+def test_axes_may_have_the_names_of_other_dimensions():
+    """What has the size of an axis is told by the axis, and not by what it is called."""
+    bounds = {name: [0.0, 1.0] for name in ("x", "x_bin", "point")}
+    spec = ReleaseSpec(
+        **sections(
+            data={"bounds": bounds},
+            target={"bandwidth": [0.5] * 3},
+            mechanism={"k": [4, 5, 6], "noise": "binned-laplace"},
+        )
+    )
+    plan = plan_files(spec, ())
+    ((_, part),) = pairs = measured_pairs(spec.components, plan.components)
+    component = released_component(*pairs[0])
+    ranks = [axis_map.rank for axis_map in part.maps]
+    layouts = group_layout(component, ranks)
+    assert layouts[COEFFICIENTS].shape == (5, 6, 7)
+    assert layouts["binned/released"].shape == tuple(ranks)
+    for nodes, rank, group in zip((5, 6, 7), ranks, map_groups(component), strict=True):
+        assert layouts[f"binned/synthesis{group.suffix}"].shape == (nodes, rank)
+
+
+def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
+    """It would be charged and published, and no reader would open it."""
+
+    def extreme(measurement, part):
+        return released_component(measurement, replace(part, unit=1e151))
+
+    monkeypatch.setattr(planner, "released_component", extreme)
+    with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
+        density_plan((0.1,), (9,))

@@ -52,9 +52,10 @@ def noise_bound(
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smallest of three proved bounds: the union bound over coefficients times the operator's
-    norm, the tail of its values at nodes, and a simulated quantile of the very law. That is above
-    the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the others, with 0.9 beta.
-    `beside`, a law and a factor: of the norm and so many times what a draw of it exceeds 0 by.
+    norm, the tail of its values at nodes, and a simulated quantile of the very law. The last is
+    above the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the others, with 0.9 beta.
+    With `beside`, a law and a factor f, the bound is on the norm plus f times the positive part of
+    a draw of that law.
     """
     few = len(h) <= _SIMULATED_AXES
     simulated = _simulated_quantile(strategy, h, law, float(beta), beside) if few else None
@@ -75,16 +76,10 @@ def chosen_noise(
     beside: tuple[Noise, float],
     among: int,
 ) -> tuple[float, float]:
-    """Bound the noise of bins alone, and with their number's: both hold at once.
+    """Bound the noise of bins alone, and with that of the number that chose them, both at once.
 
-    Parameters
-    ----------
-    noise : callable
-        `noise_bound` of the bins.
-    beside : Noise, float
-        Law X of the number, and its factor f.
-    among : int
-        How many numbers have chosen the bins.
+    `noise` is the bins' `noise_bound`, `beside` the law X of the number and its factor f, `among`
+    how many numbers have chosen the bins.
 
     Of several numbers none falls below ``-s`` but with probability p, and none below ``-t`` but
     with ``beta / 20``. Whatever they are, the noise N of the bins is independent of them. So with
@@ -121,14 +116,13 @@ def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fract
 
 
 def _largest_draw(law: Noise, count: int, beta: Fraction) -> float:
-    """What none of so many draws reaches with probability ``1 - beta``: the union bound."""
     return family_of(law).tail(law, count, beta)
 
 
 def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta: Fraction) -> float:
     """Bound ``sup_y |c n_0 + sum_j n_j y_j|`` of every linear function at once.
 
-    Their `count` weights are, of each in turn, those of coordinates in [0, 1] and, unless c is
+    The `count` weights are, function by function, those of coordinates in [0, 1] and, unless c is
     zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
     smaller of a simulated quantile and ``l + c`` entries.
     """
@@ -147,7 +141,7 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
 def _of_vectors(
     law: Noise, count: int, nodes: int, beta: Fraction, sups: Callable[[FloatArray], FloatArray]
 ) -> tuple[Fraction, float]:
-    """Return what other bounds have of beta, and a simulated quantile as of `noise_bound`."""
+    """The part of beta left for other bounds, and a simulated quantile as in `noise_bound`."""
     draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
     rank = quantile_rank(draws, float(beta))
     if rank is None:
@@ -216,7 +210,7 @@ def _simulated_quantile(
 
 
 def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
-    """Chernoff's bound for values at nodes, and the union bound over them, in granules."""
+    """Chernoff's bound for values at nodes, and the union bound over them, in units of the grid."""
     a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in bases)
     m = math.prod(float(np.abs(basis).max()) for basis in bases)
     nodes = math.prod(len(basis) for basis in bases)
@@ -224,13 +218,7 @@ def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
 
 
 def _fewest_draws(most: int, beta: float) -> int:
-    """Return how few draws will do with as many of them beyond the rank as of the most.
-
-    Examples
-    --------
-    >>> _fewest_draws(141, 0.05), quantile_rank(116, 0.05)
-    (116, 115)
-    """
+    """Fewest draws with as many of them beyond the rank as with `most`."""
     beyond = most - (quantile_rank(most, beta) or 0)
 
     def enough(draws: int) -> bool:
@@ -241,7 +229,7 @@ def _fewest_draws(most: int, beta: float) -> int:
 
 
 def quantile_rank(draws: int, beta: float) -> int | None:
-    """Which of so many draws in order, from 0, will do; None where that takes more of them."""
+    """Rank, from 0, whose order statistic bounds the quantile; None where that takes more draws."""
     share = float(_SIMULATION_SHARE)
     level = 1 - (1 - share) * beta
     ranks = np.arange(1, draws + 1)
@@ -254,7 +242,7 @@ def quantile_rank(draws: int, beta: float) -> int | None:
 
 @dataclass(frozen=True)
 class Enclosure:
-    """Per axis, released values to values at nodes, and what these say of the sup in between.
+    """Per axis, maps from released values to values at nodes, which bound the sup in between.
 
     The sup is at most `factor` times the largest value at the nodes plus `loose` times the largest
     released value.
@@ -290,7 +278,7 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float 
 
 
 def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
-    """Multiplications of a draw, what its noise takes, and a map of the whole lattice, if any."""
+    """Multiplications for one draw: noise, the map of the whole lattice, if any, and the axes."""
     shape = [basis.shape[1] for basis in bases]
     work = 0.0 if strategy.whole is None else float(strategy.whole.size)
     for axis, basis in enumerate(bases):
@@ -307,7 +295,7 @@ def noise_sups(
     label: str = "certificate",
     first: FloatArray | None = None,
 ) -> FloatArray:
-    """Sup norms of `draws` noise fields, in granules; from a public key.
+    """Sup norms of `draws` noise fields, in units of the grid; from a public key.
 
     `first` takes all values to those of the lattice at once. Another `label` gives independent
     draws: what a choice was made on must not certify it.
@@ -336,18 +324,9 @@ class Certificate:
 
     Each part is a worst case over all databases, in data units.
 
-    Attributes
-    ----------
-    lower_bound : float
-        No mechanism with the same epsilon and delta certifies less at the same confidence; whether
-        one certifies as little is not known. 0 where no bound is known.
-    lower_bound_kind : str
-        How it is proved: see `LowerBound`.
-
-    Examples
-    --------
-    >>> Certificate(0.5, 0.25, 1.0, beta=0.05, lower_bound=0.01).total
-    1.75
+    No mechanism with the same epsilon and delta certifies less than `lower_bound` (0 where no bound
+    is known) at the same confidence; `lower_bound_kind` names the proof (`LowerBound`). Whether any
+    certifies as little is not known.
     """
 
     approximation: float
@@ -369,7 +348,7 @@ _SILENCED_AXES, _SILENCED_BINS = (2, 3), 1 << 20
 
 
 def with_silence(sure: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
-    """Return the certificate of a density whose noise is silenced, and the most that this moves it.
+    """The certificate of a density whose noise is silenced, and the largest change by silencing.
 
     A triangle inequality: `dbern.synopsis.arrays.silenced` moves bins' function by no more. On one
     axis hardly anything is gained by it, on more than three and of more bins it would take long.
@@ -381,9 +360,10 @@ def with_silence(sure: Certificate, strategy: Strategy) -> tuple[Certificate, fl
 
 
 def silenced_if_even(most: float, strategy: Any, law: Noise) -> float:
-    """Return how much of that is silenced of evenly spread records: nothing where they stand out.
+    """The part of `most` that is silenced for evenly spread records: nothing where they stand out.
 
-    By six deviations of the noise in a window of five bins an axis, of four that are enough.
+    Records stand out by six deviations of the noise in a window of five bins an axis; four are
+    enough.
     """
     if most == 0:
         return 0.0
@@ -398,11 +378,6 @@ def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str
     """Texts of the parts of a bound and of their sum, which is the sum of the texts.
 
     Each part is rounded up, to a decimal place that leaves the sum about so many digits.
-
-    Examples
-    --------
-    >>> printed_sum([0.12345678, 0.0000001, 2.0], 4)
-    (['0.124', '0.001', '2'], '2.125')
     """
     total = sum(parts)
     if not 0 < total < math.inf:
@@ -422,14 +397,9 @@ def _plain(number: Decimal) -> str:
 class ErrorModel:
     """The public facts from which a bound follows for any order and any confidence.
 
-    Attributes
-    ----------
-    lattice_error : float
-        Bound on the error of a lattice value before release (effective kernel, positions).
-    released_error : float
-        Bound on the error of a released value but for the noise (floats, rounding to the grid).
-    unit : float
-        Multiplies unit-cube values to give data units.
+    `lattice_error` bounds the error of a lattice value before release (effective kernel,
+    positions), `released_error` that of a released value but for the noise (floats, rounding to the
+    grid); `unit` multiplies unit-cube values to give data units.
     """
 
     approximation: Approximation
@@ -447,11 +417,11 @@ class ErrorModel:
         least: LowerBound | None = None,
         beside: Beside = None,
     ) -> Certificate:
-        """The bound on the sup error at order `h`; `least` is the known lower bound.
+        """Bound the sup error at order `h`; `least` is the known lower bound.
 
-        `at_once` is how many such bounds are to hold together: arrays of one function, or
-        candidates that `h` was chosen from after the noise was drawn. `beside`: of `noise_bound`,
-        the factor in data units.
+        `at_once` counts the bounds that hold together: arrays of one function, or candidates that
+        `h` was chosen from after the noise was drawn. `beside` is that of `noise_bound`, its factor
+        in data units.
         """
         at_once *= self.approximation.choices
         beside = beside and (beside[0], beside[1] / self.unit)
@@ -464,7 +434,7 @@ class ErrorModel:
         )
 
     def parts(self, h: Sequence[int]) -> tuple[float, float]:
-        """The bound's first two parts, approximation and rounding, which hold surely."""
+        """The bound's first two parts, approximation and rounding, which hold with certainty."""
         strategy, lattice = self.strategy, self.strategy.lattice
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
@@ -483,11 +453,11 @@ def vector_bound(
     beta: Fraction,
     at_once: int = 1,
 ) -> Certificate:
-    """The bound on every entry of a vector of so many: `error` but for the noise, and that.
+    """Bound the error of every entry of a vector: `error`, and the noise.
 
-    With `features`, axes l and constant c, entries are weights of linear functions: of each in turn
-    those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every function,
-    at every point. With a third, g, they are those of `grid_polynomials` of g points.
+    With `features`, axes l and constant c, entries are weights of linear functions: function by
+    function those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every
+    function, at every point. With a third, g, they are those of `grid_polynomials` of g points.
     `at_once` as in `ErrorModel.bound`.
     """
     if features is None:
@@ -529,7 +499,7 @@ def combined(
 
 
 def told_error(released: float, factor: float, rest: float) -> float:
-    """Return what bins miss of the data at hand by a component's `promise`, but for its noise."""
+    """Error of bins on the data at hand by a component's `promise`, but for the promise's noise."""
     return OUTWARD * (factor * max(0.0, released) + rest)
 
 
@@ -543,37 +513,15 @@ _EVEN = (
 
 @dataclass(frozen=True)
 class Promises:
-    """How far a function may be off, in the order in which it is told.
+    """Error bounds of a function, in the order of printing; `unit` follows a number in words.
 
-    Attributes
-    ----------
-    expected : float, optional
-        What was predicted for typical data; no promise.
-    these_data : float, optional
-        The half-width of the band about the data at hand; before the release what it would be for
-        records that are spread evenly. None where the structure gives none.
-    any_database : float
-        What was promised before a record was read.
-    beta : float
-        What promises may fail with.
-    unit : str
-        In words that follow a number.
-    largest : float, optional
-        The largest released value; before the release the largest that is possible.
-    extent : (float, float), optional
-        The least and the largest value that is possible.
-    by_place : bool
-        Whether no one width tells, as of quotients and least squares: some data leave all open.
-    on_lattice : bool
-        Whether a function is released, and not numbers that make one.
-    mends : tuple of str
-        What to write, or to release with, so that more is promised of any database.
-
-    Examples
-    --------
-    >>> found = Promises(0.01, 0.02, 0.7, 0.05, " per unit of x", 2.0, (0.0, 1.0), released=True)
-    >>> found.empty, found.lines()[0]
-    (True, ('expected', 'about 0.01 per unit of x, 0.5 % of the largest value, for typical data'))
+    `expected` was predicted for typical data and is no promise. `these_data` is the half-width of
+    the band about the data at hand, before the release that of evenly spread records; None where
+    the structure gives none. `any_database` was promised before a record was read. Promises fail
+    with probability at most `beta`. `largest` is the largest released value (before the release:
+    possible value), `extent` the range of possible values. `by_place`: no single width describes
+    the error, as for quotients and least squares. `on_lattice`: a function is released, and not
+    numbers that make one. `mends`: what to write so that more is promised of any database.
     """
 
     expected: float | None
@@ -609,7 +557,7 @@ class Promises:
 
     @property
     def constant(self) -> str:
-        """What a constant promises as well, where that is no more than any database is promised."""
+        """The constant that promises as much; empty where more is promised of any database."""
         return self._constant if self.empty else ""
 
     @property

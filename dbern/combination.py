@@ -1,4 +1,4 @@
-"""How released arrays make the released function: a closed list, described in FORMAT.md.
+"""Combinations of released arrays to the released function: a closed list, described in FORMAT.md.
 
 A combination is post-processing. Its error bound follows from those of its parts; where a quotient
 makes that impossible for the worst database, the bound is the width of the public range that every
@@ -35,25 +35,9 @@ def _kernel_scores(
 ) -> FloatArray:
     """``p prod_i q_i`` with ``q_i = s_i / p`` cut to [floor_i, peak_i]; zero where p <= 0.
 
-    Parameters
-    ----------
-    sums : array (axes, classes, ...)
-        s: the kernel sums of each class over n, in data units.
-    shares : array (classes,)
-        p: the records of each class over n; cut to [0, 1].
-    peaks, floors : sequence of float, one an axis
-        The public range of a likelihood in data units: the kernel's largest value, and what a
-        likelihood at least counts as.
-
-    Returns
-    -------
-    array (classes, ...)
-
-    Examples
-    --------
-    >>> sums = np.array([[[0.6]], [[0.2]]])
-    >>> _kernel_scores(sums, np.array([0.5]), [2.0, 2.0], [0.0, 0.0]).round(3).tolist()
-    [[0.24]]
+    Sums s (axes, classes, ...) are the classes' kernel sums over n, in data units; shares p
+    (classes,) their records over n, cut to [0, 1]. Peaks and floors are the kernel's largest value
+    and the least that a likelihood counts as, one an axis.
     """
     share = _share(shares, sums[0].ndim)
     scores = np.broadcast_to(share, sums[0].shape)
@@ -91,24 +75,8 @@ def _kernel_log_scores(
     axis says nothing, and where no axis does the shares decide. Without noise this is
     ``ln F - sum_i ln g_i``.
 
-    Parameters
-    ----------
-    sums, shares, peaks, floors
-        As of `_kernel_scores`; a share counts as at least its noise.
-    noise : sequence of array (classes,), and last a float
-        Standard deviations of the noise of the sums, axis by axis, and of that of the shares; > 0.
-
-    Returns
-    -------
-    array (classes, ...)
-
-    Examples
-    --------
-    >>> sums = np.array([[[0.6, -0.1], [0.2, -0.3]]])
-    >>> noise = [np.array([0.001, 0.001]), 0.001]
-    >>> logs = _kernel_log_scores(sums, np.array([0.5, 0.5]), [2.0], [0.0], noise)
-    >>> (logs[0] - logs[1]).round(2).tolist()  # three to one, and nothing known
-    [1.1, 0.0]
+    A share counts as at least its noise. `noise` has the standard deviations (classes,) of the
+    sums' noise, axis by axis, and last that of the shares'; all positive.
     """
     *of_sums, of_shares = noise
     share = _share(np.maximum(shares, min(float(of_shares), 1.0)), sums[0].ndim)
@@ -122,7 +90,7 @@ def _kernel_log_scores(
 
 
 def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) -> FloatArray:
-    """``prod_b c_b / p``, quotients cut to [0, 1]: what categories add to a score."""
+    """``prod_b c_b / p``, quotients cut to [0, 1]: the categories' factor of a score."""
     likely = np.clip(_over(cells, _share(shares, 2)), 0.0, 1.0)
     taken = np.where(listed[..., None, :] > 0, likely, 1.0)
     return np.asarray(np.moveaxis(taken.prod(axis=-1), -1, 0))
@@ -131,7 +99,7 @@ def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) ->
 def _listed_log_scores(
     cells: FloatArray, shares: FloatArray, listed: FloatArray, noise: float
 ) -> FloatArray:
-    """``sum_b ln((q_b + t) / (g_b + t))``, as `_kernel_log_scores` has it of an axis."""
+    """``sum_b ln((q_b + t) / (g_b + t))``, as in `_kernel_log_scores`."""
     share = _share(np.maximum(shares, min(noise, 1.0)), 2)
     likely, unsure = np.clip(cells / share, 0.0, 1.0), noise / share
     together = (share * likely).sum(axis=0) / share.sum()
@@ -147,25 +115,9 @@ def _gaussian_scores(
     With ``mu_i = m_i / p`` cut to [-1/2, 1/2], and ``sigma_i^2 = q_i / p - mu_i^2``, the quotient
     cut to at most 1/4 and the difference to at least ``floor_i^2``; zero where p is not above 0.
 
-    Parameters
-    ----------
-    moments : array (classes, 1 + 2 axes)
-        Of each class, over n: p, the records; m, the sums of each axis's centred position u in
-        [-1/2, 1/2]; q, those of their squares.
-    points : array (..., axes)
-        u.
-    peaks, floors : sequence of float, one an axis
-        The largest likelihood, in data units, and the least standard deviation, in those of u.
-
-    Returns
-    -------
-    array (classes, ...)
-
-    Examples
-    --------
-    >>> moments = np.array([[1.0, 0.25, 0.0625]])
-    >>> _gaussian_scores(moments, np.array([[0.25], [0.35]]), [4.0], [0.1]).round(3).tolist()
-    [[4.0, 2.426]]
+    `moments` (classes, 1 + 2 axes) are, class by class and over n: p, the records; m, the sums of
+    each axis's centred position u in [-1/2, 1/2]; q, those of their squares. Peaks are the largest
+    likelihoods in data units, floors the least standard deviations in units of u.
     """
     axes = len(peaks)
     share = _share(moments[:, 0], points.ndim)
@@ -199,25 +151,8 @@ def _gaussian_log_scores(
     counts as at least 1.5 times its own noise, or that common one where that is less: a variance
     that is lost in its noise would make a likelihood surer than anything is known.
 
-    Parameters
-    ----------
-    moments, points, floors
-        As of `_gaussian_scores`.
-    noise : float
-        The standard deviation of the noise of every released number; positive.
-    centred : bool
-        Whether these are the numbers of `_uncentred`, whose noise is then smaller.
-
-    Returns
-    -------
-    array (classes, ...)
-
-    Examples
-    --------
-    >>> moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03]])
-    >>> logs = _gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.1], 1e-4)
-    >>> (logs[0] - logs[1]).round(2).tolist()
-    [0.0, 6.0]
+    `noise` is the standard deviation of the noise of every released number, positive; `centred`
+    numbers are those of `_uncentred`, whose noise is smaller.
     """
     axes, noise = len(floors), min(max(noise, _LEAST_NOISE), _MOST_NOISE)
     share = _share(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
@@ -238,7 +173,7 @@ def _gaussian_log_scores(
 
 
 def _uncentred(moments: FloatArray) -> FloatArray:
-    """Turn sums of ``z = 2 u`` and ``z^2 - 1/2`` into those of u and ``u^2``, of each class."""
+    """Turn the classes' sums of ``z = 2 u`` and ``z^2 - 1/2`` into those of u and ``u^2``."""
     axes = moments.shape[1] // 2
     count, first, second = np.split(moments, [1, 1 + axes], axis=1)
     return np.hstack([count, first / 2, (second + count / 2) / 4])
@@ -273,7 +208,7 @@ def _mean_and_variance(
     *,
     lost: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
-    """Of one axis, each class's; the variance at least its floor, unless it may be `lost`."""
+    """Each class's mean and variance on one axis, at least its floor, unless it may be `lost`."""
     first, second = (
         _over(moments[:, 1 + axis + skip].reshape(share.shape), share) for skip in (0, axes)
     )
@@ -325,7 +260,6 @@ def _gaussian_score_error(
 
 
 def _share(shares: FloatArray, dimensions: int) -> FloatArray:
-    """Shares of the classes, cut to [0, 1], with their axis first of so many."""
     return np.asarray(np.clip(shares, 0.0, 1.0).reshape(-1, *[1] * (dimensions - 1)))
 
 
@@ -357,47 +291,28 @@ Answer: TypeAlias = Literal["value", "decision", "probability"]
 
 @dataclass(frozen=True)
 class Combination:
-    """What becomes of the values of the released arrays, in their order.
+    """The function that the values of the released arrays make, in their order.
 
-    Parameters
-    ----------
-    kind : str
-        "linear": the one array. "sigmoid": ``1 / (1 + exp(-f))`` of it, the probability of the
-        second class. "response": it plus the middle of the public range. "stack": one column each.
-        "one-vs-rest": column c is twice array c minus the sum of all. "ratio": the first over the
-        second, times the radius of the public range, plus its middle, cut to the range; the middle
-        where the second is not positive.
-        "naive-bayes": of each axis's sums by class, and after them the classes' shares, the scores
-        of `_kernel_scores`. "gaussian-naive-bayes": of one vector, those of `_gaussian_scores`. Of
-        two classes the second's score minus the first's, of more one column each.
-    classes : tuple
-        Public labels of the columns, in order; empty for one value a point.
-    low, high : float
-        The public range of a ratio or a response.
-    peaks, floors : tuple of float
-        Of naive Bayes, one an axis: see `dbern.combination`.
-    lists : tuple of int
-        Of naive Bayes, how many values are listed of each axis of categories.
-    grid, degree : int, optional
-        What is released are coefficients of `grid_polynomials` of so many points to that degree.
-        Of "least-squares" a degree of 2: of `with_products`.
-    squares : "centred", optional
-        Of "gaussian-naive-bayes": the released numbers are those of `_uncentred`; None for sums of
-        u and ``u^2``, as earlier releases have them.
-    constant : float, optional
-        Where it is stated, what is released is one vector of weights, and the arrays of the kind
-        are the linear functions that these make (`_linear_values`).
-    response, weight, products : str, int and "weighted", optional
-        Of "least-squares": the response's name, how its sum and its products are weighed.
-    ridge : float, optional
-        Of "least-squares", what is added to the diagonal of the columns' covariance matrix; None
-        where the released numbers decide.
+    Kinds. "linear": the one array. "sigmoid": ``1 / (1 + exp(-f))`` of it, the probability of the
+    second class. "response": it plus the middle of the public range. "stack": one column each.
+    "one-vs-rest": column c is twice array c minus the sum of all. "ratio": the first over the
+    second, times the radius of the public range, plus its middle, cut to the range; the middle
+    where the second is not positive. "naive-bayes": the scores of `_kernel_scores`, of each axis's
+    sums by class and after them the classes' shares. "gaussian-naive-bayes": those of
+    `_gaussian_scores`, of one vector. For two classes these are the second's score minus the
+    first's, for more one column each. "least-squares": coefficients that the released moments
+    determine.
 
-    Examples
-    --------
-    >>> both = Combination("ratio", low=-1.0, high=3.0)
-    >>> both.values([np.array([0.1, 9.0]), np.array([0.2, 1.0])]).tolist()
-    [2.0, 3.0]
+    `classes` are the columns' public labels, empty for one value a point; `low` and `high` the
+    public range of a ratio or a response. Naive Bayes has `peaks` and `floors`, one an axis, and
+    `lists`, the number of listed values of each axis of categories. With `grid` and `degree` the
+    released numbers are coefficients of `grid_polynomials` (for least squares degree 2: of
+    `with_products`). `squares` is "centred" where Gaussian naive Bayes released the numbers of
+    `_uncentred`, None for sums of u and ``u^2`` as in earlier releases. With a `constant` one
+    vector of weights is released, and the arrays are the linear functions of `_linear_values`.
+    Least squares has the `response`'s name, the `weight` of its sum and how its `products` are
+    weighed, and `ridge`, added to the diagonal of the columns' covariance matrix; None where the
+    released numbers decide.
     """
 
     kind: str = "linear"
@@ -419,8 +334,8 @@ class Combination:
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Return the function's values (m,) or (m, classes), from those of the arrays, (m,) each.
 
-        A vector is a part as it is. `unit` are the points' `dbern.data.domain.Domain.features`, for
-        a function that needs them (`of_points`).
+        A released vector is one part, as it is. `unit` are the points'
+        `dbern.data.domain.Domain.features`, for a function that needs them (`of_points`).
         """
         if self.grid is not None and self.degree is not None and unit is not None:
             parts = [grid_polynomials(unit[..., 0], self.grid, self.degree + 1) @ parts[0]]
@@ -452,17 +367,11 @@ class Combination:
     def decisions(
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
-        """Return what decides: above zero for the second of two classes, or the largest column.
+        """Values that decide: above zero for the second of two classes, or the largest column.
 
-        Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
-        probabilities; of "sigmoid" the log odds; of anything else the values.
-
-        Parameters
-        ----------
-        parts, unit
-            As of `values`.
-        noise : sequence of float
-            The standard deviation of the noise of each part, in its order.
+        For naive Bayes the log odds of the second of two classes, for more classes the logarithms
+        of their probabilities; for "sigmoid" the log odds; for anything else the values. `noise`
+        has the standard deviation of each part's noise.
         """
         if self.kind == "sigmoid":
             return Combination(constant=self.constant).values(parts, unit)
@@ -535,15 +444,7 @@ class Combination:
         return self.kind in (*BAYES, "sigmoid")
 
     def meaning(self, target: Mapping[str, Any]) -> Meaning:
-        """Return what the values mean, by how they are made and what the store says of `target`.
-
-        Examples
-        --------
-        >>> Combination("ratio", low=0.0, high=1.0).meaning({"kind": "mine"})
-        'response'
-        >>> Combination("linear", ("no", "yes")).meaning({"kind": "mine", "loss": "logistic"})
-        'log-odds'
-        """
+        """Return what the values mean, by how they are made and what the store says of `target`."""
         if self.kind in RANGED:
             return "response"
         if target["kind"] in _DENSITIES:
@@ -565,7 +466,7 @@ class Combination:
         return 0.5 if self.kind == "sigmoid" else 0.0
 
     def error(self, errors: Sequence[float]) -> float:
-        """Bound on the error of any value, from bounds on those of the arrays."""
+        """Bound the error of any value, from bounds on those of the arrays."""
         if self.kind in BY_PLACE:
             return self.high - self.low
         if self.kind == "sigmoid":  # whose slope is at most a quarter
@@ -576,7 +477,7 @@ class Combination:
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
     def even(self, top: float, below: float, density: float) -> float | None:
-        """Bound the error of a ratio where its second array is `density`; both arrays' are given.
+        """Bound the error of a ratio where its second array is `density`, by both arrays' errors.
 
         ``|e_N - m e_D| / (D + e_D)``, |m| at most 1; None where a constant promises as much.
         """
@@ -585,10 +486,10 @@ class Combination:
         return (1 + 1e-12) * (self.high - self.low) / 2 * (top + below) / (density - below)
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
-        """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
+        """Bound errors point by point, (m,) or (m, classes), by those (m,) of the arrays.
 
-        The bound of a column of a "stack" is that of its array. Not of a "ratio",
-        nor of scores, whose bound is one for all points.
+        A column of a "stack" has the bound of its array. A "ratio" and scores are left out: their
+        bound is the same for all points.
         """
         if self.kind == "stack":
             return np.stack(errors, axis=-1)
@@ -611,10 +512,7 @@ class Combination:
         return _kernel_score_error(sums, errors[-1], [*self.peaks, *[1.0 for _ in self.lists]])
 
     def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
-        """The least and the largest value that records can give; None where it is not known.
-
-        `arrays` is the same of every array.
-        """
+        """The range of values that records can give, from that of every array, if known."""
         if self.kind in RANGED:
             return self.low, self.high
         if self.kind == "sigmoid":
@@ -627,9 +525,9 @@ class Combination:
         return arrays if self.kind in ("linear", "stack") else None
 
     def unit(self, names: Sequence[str], *, density: bool, response: str = "the response") -> str:
-        """What a value is in, in words that follow a number; empty where it has no unit.
+        """The unit of a value, in words that follow a number; empty where it has none.
 
-        `names` and `response` are what the axes and the response are called.
+        `names` and `response` are the names of the axes and of the response.
         """
         if self.kind in RANGED:
             return f" of {response}"
@@ -638,7 +536,7 @@ class Combination:
         return ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Kind and parameters as JSON values."""
         content = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
@@ -680,9 +578,9 @@ def grid_polynomials(positions: FloatArray, points: int, count: int) -> FloatArr
 
 
 def _linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
-    """Return the values of linear functions at points of the unit cube, shape (..., l).
+    """Values of linear functions at points of the unit cube, shape (..., l).
 
-    Of each function in turn the weights of the coordinates and, unless it is zero, that of the
+    `weights` are, function by function, those of the coordinates and, unless it is zero, of the
     constant.
     """
     axes = unit.shape[-1]

@@ -19,16 +19,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 def compiled(function: Callable[..., Any], signature: Any) -> Any:
-    """Return the function as machine code for arguments of a signature; threads take turns.
-
-    Examples
-    --------
-    >>> from numba import types
-    >>> def double(x):
-    ...     return 2.0 * x
-    >>> compiled(double, types.float64(types.float64))(1.5)
-    3.0
-    """
+    """Compile a function for arguments of a signature; threads take turns."""
     with _ONE_AT_A_TIME:
         return _kept(function, signature)
 
@@ -42,5 +33,5 @@ def _kept(function: Callable[..., Any], signature: Any) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Return the function as a part of the compiled functions that call it."""
+    """Mark a function to be inlined into the compiled functions that call it."""
     return numba.njit(inline="always", **_OPTIONS)(function)

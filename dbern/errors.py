@@ -17,13 +17,7 @@ _OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, halves of a le
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return a text with what a terminal would obey written out, except for `keep`.
-
-    Examples
-    --------
-    >>> print(printable("caf\u00e9 \x1b[2J"))
-    café \x1b[2J
-    """
+    """Escape characters that a terminal would obey, except for `keep`."""
     if text.isprintable():
         return text
     return "".join(
@@ -78,12 +72,7 @@ class EnvironmentRefusedError(DbernError):
 class ExhaustedError(EnvironmentRefusedError):
     """A process may use too little of what it runs on.
 
-    Parameters
-    ----------
-    what : "memory", "files" or "threads"
-        Of which there is too little.
-    place : str
-        Which file was being read, if one was.
+    `what` is "memory", "files" or "threads", `place` the file that was being read, if any.
     """
 
     def __init__(self, what: str, place: str = "") -> None:
@@ -99,13 +88,7 @@ class ExhaustedError(EnvironmentRefusedError):
 
 
 def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
-    """Return what an exception says there is too little of, if that is what it says.
-
-    Examples
-    --------
-    >>> print(exhausted(OSError(24, ""), "a"))
-    a: too many files are open. Raise the limit (ulimit -n 1024) and run the same command again.
-    """
+    """The shortage that an exception reports, if it reports one."""
     for one in _chain(error):
         match one:
             case MemoryError() | OSError(errno=errno.ENOMEM):
@@ -131,7 +114,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 @contextmanager
 def needed(told: str) -> Iterator[None]:
-    """Refuse, with what to install, where an import within fails."""
+    """Refuse, saying what to install, where an import within fails."""
     try:
         yield
     except ImportError:
@@ -139,22 +122,16 @@ def needed(told: str) -> Iterator[None]:
 
 
 class InternalError(DbernError):
-    """An error that nobody foresaw, told by its type and the lines of code that it passed."""
+    """An error that nobody foresaw, reported by its type and the lines of code that it passed."""
 
     kind = "internal"
 
 
 def without_text(error: Exception) -> DbernError:
-    """Return what is reported of an error that is none of ours: its text may quote a record.
+    """Report an error that is none of ours without its text, which may quote a record.
 
     There remain its kind among Python's, for the name of another may be made of a record too, what
     the system calls its number, and the lines of code that it passed.
-
-    Examples
-    --------
-    >>> print(without_text(OSError(28, "no space for 1.5")))
-    internal error: OSError, No space left on device (its text is withheld, it may quote a record)
-    please report this
     """
     if too_little := exhausted(error):
         return too_little
@@ -192,14 +169,10 @@ _RAISED_BY_CONTENT = (ArithmeticError, LookupError, RecursionError, TypeError, V
 
 @contextmanager
 def unreadable_refused(where: str) -> Iterator[None]:
-    """Refuse a store that makes its reader raise what is no error of dbern's.
+    """Refuse, by an IntegrityError, a store whose reader raises an error that is none of ours.
 
     Its metadata is checked before it is used, so this is the net below those checks. The message
     names the line but quotes nothing: a fault of dbern's that ends here can be found and mended.
-
-    Raises
-    ------
-    IntegrityError
     """
     try:
         yield

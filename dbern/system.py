@@ -1,4 +1,4 @@
-"""Memory limits, functions imported by name, progress, what is kept for later, tables."""
+"""Memory limits, functions imported by name, progress, caches, tables."""
 
 from __future__ import annotations
 
@@ -39,19 +39,8 @@ _QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
     """Return bytes that this process may use at most: no more can come, whatever is free just now.
 
-    Where limits are nested, as a container's within a service's, the least counts.
-
-    Parameters
-    ----------
-    own : Path
-        Which control groups the process is in, as Linux writes it.
-    mount : Path
-        Where they are mounted.
-
-    Examples
-    --------
-    >>> memory_limit() > 0
-    True
+    Where limits are nested, as a container's within a service's, the least counts. `own` lists the
+    process's control groups, as Linux writes it, and they are mounted at `mount`.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for controller, group in _groups(own, mount, "memory"):
@@ -64,13 +53,7 @@ def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
 
 
 def memory_used() -> int:
-    """Return the bytes of memory that this process holds now; off Linux, the most it ever held.
-
-    Examples
-    --------
-    >>> memory_used() > 0
-    True
-    """
+    """Return the bytes of memory that this process holds now; off Linux, the most it ever held."""
     try:
         pages = int(_HELD.read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):  # no Linux
@@ -89,11 +72,6 @@ def cpu_count(own: Path = _SELF, mount: Path = _MOUNT) -> int:
     """Return how many processors this process may use, a part of one counted as one.
 
     Its affinity and the quotas of its control groups count; parameters as of `memory_limit`.
-
-    Examples
-    --------
-    >>> cpu_count() > 0
-    True
     """
     counts = [os.cpu_count() or 1]
     if hasattr(os, "sched_getaffinity"):  # on Linux
@@ -116,7 +94,7 @@ def _groups(own: Path, mount: Path, controller: str) -> Iterator[tuple[str, Path
 
 
 def _text(file: Path) -> str:
-    """Return what a file says without the space around it; nothing where it cannot be read."""
+    """Text of a file without the space around it; empty where it cannot be read."""
     with suppress(OSError):
         return file.read_text(encoding="utf-8", errors="replace").strip()
     return ""
@@ -126,13 +104,7 @@ def _text(file: Path) -> str:
 
 
 def is_url(where: str | Path) -> TypeGuard[str]:
-    """Return whether it is anything but a path.
-
-    Examples
-    --------
-    >>> is_url("s3://bucket/a.zarr"), is_url("a.zarr"), is_url(Path("a"))
-    (True, False, False)
-    """
+    """Return whether it is anything but a path."""
     return "://" in str(where)  # which no `Path` holds: it has single slashes
 
 
@@ -210,13 +182,7 @@ def _refuse_password(url: str) -> set[str]:
 
 
 def dict_of(found: object) -> dict[Any, Any]:
-    """Return a dict, an empty one in place of anything else.
-
-    Examples
-    --------
-    >>> dict_of({"a": 1}), dict_of(["a"])
-    ({'a': 1}, {})
-    """
+    """Return a dict, an empty one in place of anything else."""
     return found if isinstance(found, dict) else {}
 
 
@@ -224,13 +190,7 @@ def dict_of(found: object) -> dict[Any, Any]:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Limit the libraries of linear algebra to one thread within.
-
-    Examples
-    --------
-    >>> with one_thread():
-    ...     pass
-    """
+    """Limit the libraries of linear algebra to one thread within."""
     return _thread_pools(len(sys.modules)).limit(limits=1)  # type: ignore[no-any-return]  # untyped
 
 
@@ -243,13 +203,7 @@ def _thread_pools(_modules: int) -> Any:
 
 @lru_cache
 def version(package: str) -> str:
-    """Return the version of an installed package.
-
-    Examples
-    --------
-    >>> version("numpy")[0].isdigit()
-    True
-    """
+    """Return the version of an installed package."""
     from importlib.metadata import version as of
 
     return of(package)
@@ -265,13 +219,6 @@ def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
     """Call `tell` once for each module that a spec names within, before its code runs.
 
     Workers tell nothing, not even those that are threads of this process.
-
-    Examples
-    --------
-    >>> with imports_told(lambda module, key: print(f"{key} names {module}")):
-    ...     _ = named_function("math:hypot", "target.function", "of x, y")
-    ...     _ = named_function("math:cos", "target.function", "of x")
-    target.function names math
     """
     told: set[str] = set()
 
@@ -288,13 +235,7 @@ def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
 
 
 def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
-    """Import what a spec names; `what` says what it must be a function of.
-
-    Examples
-    --------
-    >>> named_function("math:hypot", "target.function", "of x, y")(3.0, 4.0)
-    5.0
-    """
+    """Import a function that a spec names; `what`, for an error, says what it is a function of."""
     try:
         module, function = name.split(":")
         found = getattr(_imported_module(module, key), function)
@@ -346,11 +287,6 @@ def source_digest(name: str) -> str:
     """Return the SHA-256 of an imported function's module text; empty where it has none.
 
     What that module imports is not part of it.
-
-    Examples
-    --------
-    >>> len(source_digest("textwrap:dedent")), source_digest("math:hypot")
-    (64, '')
     """
     try:
         text = inspect.getsource(sys.modules[name.partition(":")[0]])
@@ -376,14 +312,7 @@ Value = TypeVar("Value")
 
 
 class LRUCache(Generic[Value]):
-    """The last used values, of a total size of at most `most`. Threads wait for one another.
-
-    Examples
-    --------
-    >>> squares = LRUCache[int](most=2)
-    >>> [squares(n, lambda: n * n) for n in (1, 2, 1, 3)], squares(2, lambda: -1)
-    ([1, 4, 1, 9], -1)
-    """
+    """The last used values, of a total size of at most `most`. Threads wait for one another."""
 
     def __init__(self, most: float, size: Callable[[Value], float] = lambda _value: 1) -> None:
         self._most = most
@@ -412,9 +341,9 @@ _ENTRY = re.compile("[0-9a-f]{64}|tmp-.*")
 
 
 def kept(key: str) -> bytes:
-    """Return what `keep` wrote of a key, a SHA-256; nothing where that is not there.
+    """Return the content that `keep` wrote for a key, a SHA-256; nothing where there is none.
 
-    Nor from a folder or a file of another user's, or that another user may write to.
+    Folders and files of another user's, or that another user may write to, are ignored.
     """
     with suppress(OSError):
         folder = _cache()
@@ -427,7 +356,7 @@ def kept(key: str) -> bytes:
 
 
 def keep(key: str, content: bytes) -> None:
-    """Write what `kept` finds, whole or not at all; the oldest of too many go.
+    """Write content for `kept`, whole or not at all; the oldest of too many go.
 
     Only the user can read it. A cache that cannot be written to is left alone.
     """
@@ -468,13 +397,7 @@ def _cache() -> Path | None:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Return how many there are of something, in words.
-
-    Examples
-    --------
-    >>> counted(1, "row group"), counted(2, "file"), counted(0, "entry", "entries")
-    ('1 row group', '2 files', '0 entries')
-    """
+    """Return a count of things in words."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
@@ -482,13 +405,6 @@ def format_number(value: float, digits: int = 4) -> str:
     """Format a number for people: so many digits, thousands apart by narrow spaces.
 
     A whole number keeps all its digits.
-
-    Examples
-    --------
-    >>> format_number(200123.0), format_number(13001.7), format_number(0.00160735)
-    ('200\u202f123', '13\u202f000', '0.001607')
-    >>> format_number(1.5e-7), format_number(341234.5, 3), format_number(-0.5)
-    ('1.5×10⁻⁷', '341\u202f000', '-0.5')
     """
     if 1000 <= abs(value) < 1e15:
         rounded = value if value == int(value) else float(f"{value:.{digits}g}")
@@ -501,13 +417,7 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def html_table(rows: Mapping[str, str]) -> str:
-    """Return labels and texts as an HTML table, whatever they hold.
-
-    Examples
-    --------
-    >>> "&lt;b&gt;" in html_table({"a": "<b>"})
-    True
-    """
+    """Return labels and texts as an HTML table, whatever they hold."""
     cells = (
         f'<tr><th style="text-align: left">{escape(printable(label))}</th>'
         f'<td style="text-align: left">{escape(printable(text))}</td></tr>'

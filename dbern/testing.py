@@ -46,7 +46,7 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Search:
-    """What a search came to.
+    """Result of a search.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
 
 
 def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
-    """Return records at the edges of a schema; the second is inside, the last is missing."""
+    """Records at the edges of a schema; the second is inside, the last is missing."""
     axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.numbers]
     middle = {name: low + (high - low) / 2 for name, low, high in axes}
     ends = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
@@ -237,7 +237,7 @@ def _values(column: Column) -> list[tuple[str, float]]:
 
 
 def counted(counters: Counters, batches: Sequence[Sequence[Record]]) -> Int64Array:
-    """Count all batches in as many passes as it takes; returns the state."""
+    """Count all batches in as many passes as it takes; return the state."""
     columns = [
         {
             column.name: np.array([record[column.name] for record in batch], dtype=np.float64)
@@ -252,7 +252,7 @@ def counted(counters: Counters, batches: Sequence[Sequence[Record]]) -> Int64Arr
 
 
 def integers(spec: ReleaseSpec, plan: ReleasePlan, records: Sequence[Record]) -> list[Int64Array]:
-    """Return what carries the noise, flat, for each component all outputs."""
+    """Return the integers that carry the noise, flat, for each component all outputs."""
     counters = plan.counters(spec)
     state = counted(counters, [records])
     found = []
@@ -276,7 +276,7 @@ def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[flo
 
 
 def _ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -> FloatArray:
-    """Return distances of integers (m, N) and (m', N) over the law's sensitivity."""
+    """Distances of integers (m, N) and (m', N) over the law's sensitivity."""
     norm, bound = _sensitivity(planned)
     found = np.empty((len(ones), len(others)))
     for i, one in enumerate(ones):
@@ -288,7 +288,7 @@ def _ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -
 
 
 def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
-    """What the planned law is calibrated to, in granules: a norm, and the most by which to move."""
+    """Sensitivity of the planned law, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
     family = next(one for one in FAMILIES if planned.noise.kind in noise_names(one).values())
     if family.norm < math.inf:

@@ -154,7 +154,7 @@ class ReleasedDataset:
 
     @cached_property
     def _blocks(self) -> Blocks:
-        """By shards, as they were written, the last of them kept."""
+        """Lattice values by shards, as they were written, the last of them cached."""
         layers = self._lattice.slab_layers
         cache = LRUCache[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
 
@@ -194,5 +194,4 @@ class ReleasedDataset:
 
 
 def _lattice_of(component: Mapping[str, Any]) -> dict[str, int]:
-    """Its resolution by axis; empty for a vector."""
     return dict(zip(component["axes"], component.get("k", ()), strict=True))

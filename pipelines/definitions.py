@@ -27,17 +27,12 @@ _GRID = 80
 
 
 class Releases(dg.ConfigurableResource[None]):
-    """Where specs, data and outputs are, and which cluster counts.
+    """Locations of specs, data and outputs, and the cluster that counts.
 
-    Parameters
-    ----------
-    folder : str
-        Holds the specs; their relative paths, and those below, start there.
-    scheduler : str, optional
-        A Dask cluster, as ``tls://host:8786``; otherwise threads of the run's own process.
-    classifiers, applicants, scored : str
-        Where the weekly releases are, the table to score, and where its scores go: paths, or URLs
-        as ``s3://bucket/name``.
+    `folder` holds the specs; their relative paths, and those below, start there. `scheduler` is a
+    Dask cluster, as ``tls://host:8786``; otherwise threads of the run's own process count.
+    `classifiers`, `applicants` and `scored` are paths, or URLs as ``s3://bucket/name``, of the
+    weekly releases, the table to score, and its scores.
     """
 
     folder: str = "."
@@ -47,11 +42,11 @@ class Releases(dg.ConfigurableResource[None]):
     scored: str = "scored"
 
     def path(self, name: str) -> str:
-        """A file or folder of the pipelines; a URL stays what it is."""
+        """Return a file or folder of the pipelines; a URL stays what it is."""
         return name if "://" in name else str(Path(self.folder, name))
 
     def materialize(self, spec_name: str, partition: str) -> dg.MaterializeResult[None]:
-        """Release a partition, or find it released, and tell of it."""
+        """Release a partition, or find it released, and report it."""
         with _failures():
             spec = dbern.ReleaseSpec.load(self.path(spec_name), partition=partition)
             out = dbern.release(spec, scheduler=self.scheduler)
@@ -72,7 +67,7 @@ class Releases(dg.ConfigurableResource[None]):
         )
 
     def remaining(self, spec_name: str, partition: str) -> float:
-        """The share of the dataset's granted budget that is left."""
+        """Return the share of the dataset's granted budget that is left."""
         spec = dbern.ReleaseSpec.load(self.path(spec_name), partition=partition)
         with chdir(self.folder), dbern.BudgetLedger.open(spec.budget.ledger, read_only=True) as one:
             (account,) = one.status(spec.budget.dataset)
@@ -81,7 +76,7 @@ class Releases(dg.ConfigurableResource[None]):
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """A refusal is final, whoever asks; a failure of a worker or a network is tried again."""
+    """Make a refusal final, whoever asks; a failure of a worker or a network is tried again."""
     try:
         yield
     except dbern.DbernError as error:
@@ -93,7 +88,6 @@ def _failures() -> Iterator[None]:
 
 
 def _picture(synopsis: dbern.Synopsis) -> str:
-    """The released function as an image in Markdown."""
     figure = Figure(figsize=(5, 4), layout="constrained")
     grid = synopsis.grid(_GRID)
     grid.plot(ax=figure.add_subplot())  # type: ignore[call-arg]  # its wrapper hides self

@@ -44,7 +44,7 @@ def applicants(rows: int) -> dict[str, Any]:
 
 
 def risk(income: Any, debt: Any) -> Any:
-    """The probability of a default that the loans are drawn with."""
+    """Return the probability of a default that the loans are drawn with."""
     return 1 / (1 + np.exp(-(8 * (debt - 0.5) - (income - 40) / 12)))
 
 

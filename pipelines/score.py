@@ -24,23 +24,10 @@ FAILED, USAGE = 1, 2
 def score(synopses: str, table: str, out: str) -> tuple[int, dict[str, Any]]:
     """Score `table` into ``out/<table>-<partition>.parquet``; a table that is there stays.
 
-    Parameters
-    ----------
-    synopses : str
-        Folder or prefix of the releases; that whose name is last in order counts, for partitions
-        are named by their dates.
-    table : str
-        A Parquet file or object.
-    out : str
-        Folder, made if need be, or prefix for the scores.
-
-    Returns
-    -------
-    int
-        The exit code of the first command that failed, or 0; 2 where nothing was published yet.
-    dict
-        ``synopsis``, ``scores``, ``rows`` and whether they were there ``already``; of a failure its
-        ``message``.
+    The release whose name is last in order counts, for partitions are named by their dates. Returns
+    the exit code of the first command that failed, 2 where nothing was published yet, or 0; and
+    ``synopsis``, ``scores``, ``rows`` and whether they were there ``already``, or a failure's
+    ``message``.
     """
     try:
         found = dbern.published(synopses)

@@ -1,5 +1,5 @@
-"""Bernstein basis, iterated Bernstein operator (Definitions 3 to 6 of the paper), and blocks of
-large coefficient arrays.
+"""Bernstein basis, iterated Bernstein operator (Definitions 3 to 6 of the paper), uniform
+B-splines, and large arrays block by block.
 """
 
 from __future__ import annotations
@@ -39,29 +39,10 @@ Its roundings grow with the order: at 1e12 it keeps one digit, at 1e18 none.
 def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     """Evaluate ``b_{v,k}(y) = C(k,v) y^v (1-y)^(k-v)`` for all v.
 
-    Parameters
-    ----------
-    y : array (m,)
-        Points of the unit interval.
-    k : int
-        Degree, from 1 to 1000.
-
-    Returns
-    -------
-    array (m, k + 1)
-        Rows are nonnegative and sum to one, accurate to about ``2 k`` roundings. The recurrence
-        over v starts at the nearer end of the interval, where ``(1-y)^k >= 2^-1000`` cannot
-        underflow; it takes two products a value where powers or logarithms take many more.
-
-    Raises
-    ------
-    ValueError
-        For a degree out of range.
-
-    Examples
-    --------
-    >>> bernstein_basis(np.array([0.5]), 2).round(12).tolist()
-    [[0.25, 0.5, 0.25]]
+    Rows of the result (m, k + 1) are nonnegative and sum to one, accurate to about ``2 k``
+    roundings; degrees above 1000 are a ValueError. The recurrence over v starts at the nearer end
+    of the interval, where ``(1-y)^k >= 2^-1000`` cannot underflow; it takes two products a value
+    where powers or logarithms take many more.
     """
     if not 1 <= k <= MOST_K:
         raise ValueError(f"degree {k} is not from 1 to {MOST_K}")
@@ -90,11 +71,6 @@ def bernstein_mixtures(y: FloatArray, k: int, coefficients: FloatArray) -> Float
 
     Of more rows than `MANY`, those whose weight at nearby points is below 1e-22 are left out: 1e-19
     of the largest coefficient together, far less than the roundings of the others.
-
-    Examples
-    --------
-    >>> bernstein_mixtures(np.array([0.25, 1.0]), 1, np.array([[4.0], [8.0]])).tolist()
-    [[5.0], [8.0]]
     """
     if k < MANY:
         return np.asarray(bernstein_basis(y, k) @ coefficients)
@@ -120,11 +96,6 @@ def iterated_matrix(k: int, h: int) -> FloatArray:
     The iterated basis is ``b^(h)(y) = b(y) W_h``, so the order enters the coefficients once and
     evaluation costs the same for every h. The eigenvalues of ``I - M`` lie in [0, 1): the sum is
     stable where the alternating one of Definition 5 cancels.
-
-    Examples
-    --------
-    >>> bool(np.allclose(iterated_matrix(4, 1), np.eye(5)))
-    True
     """
     total = _unfolded(*iterated_parts(k, h))
     total.setflags(write=False)
@@ -147,7 +118,6 @@ def iterated_parts(k: int, h: int) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=8)
 def _step(k: int, power: int) -> tuple[FloatArray, FloatArray]:
-    """``(I - M)^power`` by parity."""
     if power == 1:
         nodes = np.arange(k + 1) / k
         return by_parity(np.eye(k + 1) - bernstein_basis(nodes, k))
@@ -157,17 +127,11 @@ def _step(k: int, power: int) -> tuple[FloatArray, FloatArray]:
 
 
 def by_parity(matrix: FloatArray, count: int = 0) -> tuple[FloatArray, FloatArray]:
-    """What a matrix that is the same in reverse, rows and columns, makes of even and odd vectors.
+    """Parts on even and odd vectors of a matrix that is the same in reverse, rows and columns.
 
-    These are mixed by it with none of the other kind: products, sums, inverses and transposes are
-    those of the two parts, in orthonormal coordinates (`parities`). Of `count` rows the first half
-    will do.
-
-    Examples
-    --------
-    >>> even, odd = by_parity(np.array([[3.0, 1.0], [1.0, 3.0]]))
-    >>> even.round(12).tolist(), odd.round(12).tolist()
-    ([[4.0]], [[2.0]])
+    It mixes neither kind with the other, so products, sums, inverses and transposes are those of
+    the two parts, in orthonormal coordinates (`parities`). With `count` given, `matrix` is the
+    first half of as many rows.
     """
     count, columns = count or len(matrix), matrix.shape[1] // 2
     rows = count // 2
@@ -180,18 +144,11 @@ def by_parity(matrix: FloatArray, count: int = 0) -> tuple[FloatArray, FloatArra
 
 
 def with_mirrored(rows: FloatArray, count: int) -> FloatArray:
-    """Return the first rows, and where there are not `count`, the others: these in reverse.
-
-    Examples
-    --------
-    >>> with_mirrored(np.array([[1.0, 2.0], [3.0, 4.0]]), 3).tolist()
-    [[1.0, 2.0], [3.0, 4.0], [2.0, 1.0]]
-    """
+    """Complete the first half of `count` rows by the same rows in reverse."""
     return np.concatenate([rows, rows[: count - len(rows)][::-1, ::-1]])
 
 
 def _unfolded(even: FloatArray, odd: FloatArray) -> FloatArray:
-    """Return the matrix of two parts, exactly the same in reverse: `by_parity` undone."""
     rows, columns = odd.shape
     top, own = np.empty((len(even), even.shape[1] + columns)), even[:, :columns].copy()
     own[rows:] *= math.sqrt(2)
@@ -204,14 +161,7 @@ def _unfolded(even: FloatArray, odd: FloatArray) -> FloatArray:
 
 
 def parities(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Even and odd parts of values (m, ..) in reverse, in orthonormal coordinates.
-
-    Examples
-    --------
-    >>> even, odd = parities(np.array([1.0, 2.0, 3.0]))
-    >>> even.round(12).tolist(), odd.round(12).tolist()
-    ([2.828427124746, 2.0], [-1.414213562373])
-    """
+    """Even and odd parts of values (m, ..) in reverse, in orthonormal coordinates."""
     half = len(values) // 2
     first, last = values[:half], values[::-1][:half]
     middle = values[half : len(values) - half]
@@ -220,7 +170,7 @@ def parities(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def of_parities(even: FloatArray, odd: FloatArray) -> FloatArray:
-    """Return the values of two parts: `parities` undone."""
+    """Merge two parts into the values (m, ..): the inverse of `parities`."""
     half = len(odd)
     first, last = even[:half] + odd, even[:half] - odd
     return np.concatenate([first / math.sqrt(2), even[half:], last[::-1] / math.sqrt(2)])
@@ -232,13 +182,7 @@ def iterated_basis(y: FloatArray, k: int, h: int) -> FloatArray:
 
 
 def iterate(coefficients: FloatArray, h: Sequence[int]) -> FloatArray:
-    """Apply ``W_h`` along every axis: the plain Bernstein form of the iterated polynomial.
-
-    Examples
-    --------
-    >>> iterate(np.array([0.0, 1.0, 0.0]), [1]).tolist()
-    [0.0, 1.0, 0.0]
-    """
+    """Apply ``W_h`` along every axis: the plain Bernstein form of the iterated polynomial."""
     result = np.asarray(coefficients, dtype=np.float64)
     for order in h:  # each step moves the first axis to the end
         matrix = iterated_matrix(result.shape[0] - 1, order)
@@ -251,12 +195,6 @@ def enclosing_nodes(degree: int, oversampling: int = _OVERSAMPLING) -> tuple[Flo
 
     Ehlich and Zeller (1964): with M Chebyshev nodes and degree below M, c is
     ``1 / cos(pi degree / 2M)``; M is `oversampling` times the degree.
-
-    Examples
-    --------
-    >>> nodes, factor = enclosing_nodes(10)
-    >>> nodes.shape, round(factor, 3)
-    ((80,), 1.02)
     """
     count = oversampling * max(degree, 1)
     nodes = (1 - np.cos((np.arange(count) + 0.5) * np.pi / count)) / 2
@@ -268,25 +206,9 @@ def enclosing_nodes(degree: int, oversampling: int = _OVERSAMPLING) -> tuple[Flo
 
 @dataclass(frozen=True)
 class Blocks:
-    """An array cut along its first axis; each pass over it reads one block at a time.
+    """An array of `shape`, cut along its first axis; each pass over it reads one block at a time.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the whole array.
-    layers : int
-        Layers of the first axis in every block but the last.
-    read : callable
-        From the index of a block to its values.
-
-    Examples
-    --------
-    >>> whole = np.arange(6.0).reshape(3, 2)
-    >>> two = Blocks((3, 2), 2, lambda index: whole[2 * index : 2 * index + 2])
-    >>> [(layers, part.tolist()) for layers, part in two]
-    [(slice(0, 2, None), [[0.0, 1.0], [2.0, 3.0]]), (slice(2, 3, None), [[4.0, 5.0]])]
-    >>> two.contracted([np.ones((1, 3)), np.eye(2)]).tolist()
-    [[6.0, 9.0]]
+    ``read(index)`` returns a block of `layers` layers, the last one fewer.
     """
 
     shape: tuple[int, ...]
@@ -305,7 +227,7 @@ class Blocks:
             yield place, self.read(index)
 
     def contracted(self, matrices: Sequence[FloatArray]) -> FloatArray:
-        """One matrix (m, n) applied to each axis: shape (m_1, .., m_l), in one pass.
+        """Apply one matrix (m, n) to each axis: shape (m_1, .., m_l), in one pass.
 
         The first axis goes first, so m_1 layers are in memory: for few of them.
         """
@@ -317,33 +239,20 @@ class Blocks:
 
 
 def blocks_of(values: FloatArray | Blocks) -> Blocks:
-    """An array in memory as its one block; blocks as they are."""
+    """Wrap an array in memory as one block; blocks stay as they are."""
     if isinstance(values, Blocks):
         return values
     return Blocks(values.shape, max(1, len(values)), lambda _index: values)
 
 
 def on_axes(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
-    """One matrix (m, n) applied to each axis, the first one last: for blocks of few layers.
-
-    Examples
-    --------
-    >>> on_axes(np.array([[1.0, 2.0]]), [np.array([[1.0], [10.0]]), np.array([[1.0, 1.0]])])
-    array([[ 3.],
-           [30.]])
-    """
+    """Apply one matrix (m, n) to each axis, the first one last: for blocks of few layers."""
     first, *others = matrices
     return np.tensordot(first, on_others(values, others), axes=(1, 0))
 
 
 def on_others(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
-    """One matrix (m, n) applied to each axis but the first.
-
-    Examples
-    --------
-    >>> on_others(np.array([[1.0, 2.0]]), [np.array([[1.0, 1.0], [1.0, -1.0]])]).tolist()
-    [[3.0, -1.0]]
-    """
+    """Apply one matrix (m, n) to each axis but the first."""
     for matrix in matrices:  # each moves the second axis to the end
         values = np.tensordot(values, matrix, axes=(1, 1))
     return values
@@ -353,7 +262,7 @@ def on_others(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
 
 
 def _cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
-    """Each position's cell, and its offset in it, from -1 to 1; single IEEE operations."""
+    """Cells of the positions, and offsets in them from -1 to 1; single IEEE operations."""
     scaled = positions * cells
     cell = np.minimum(scaled.astype(np.int64), cells - 1)
     return cell, 2.0 * (scaled - cell) - 1.0
@@ -367,11 +276,6 @@ def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
     but u from an integer that is at least one, so each step rounds by factors of ``1 +- 2^-53``, of
     which a weight gathers at most ``3 degree + 2``: weights are nonnegative, exact up to as many
     units of their own size, and as many of one in their sum.
-
-    Examples
-    --------
-    >>> [float(w[0]) for w in local_weights(np.array([0.0]), 2)]
-    [0.125, 0.75, 0.125]
     """
     u = (offset + 1.0) / 2.0
     weights = [np.ones_like(u)]
@@ -383,13 +287,7 @@ def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
 
 
 def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
-    """``beta_j(t)`` for each position t and bin j, shape (m, cells + degree); rows sum to one.
-
-    Examples
-    --------
-    >>> bin_matrix(np.array([0.25]), cells=2, degree=1).tolist()
-    [[0.5, 0.5, 0.0]]
-    """
+    """``beta_j(t)`` for each position t and bin j, shape (m, cells + degree); rows sum to one."""
     cell, offset = _cell_of(positions, cells)
     values = np.zeros((len(positions), cells + degree))
     for r, weight in enumerate(local_weights(offset, degree)):
@@ -407,13 +305,6 @@ def bin_products(
 
     Returns (bins, bins) and (bins, m), for values (m, positions) of functions f. A cell meets
     ``degree + 1`` bins: some cells at a time, few of the products are zero.
-
-    Examples
-    --------
-    >>> t, share = np.array([0.25, 0.75]), np.ones(2)
-    >>> of_bins, of_values = bin_products(t, share, np.array([[1.0, 3.0]]), cells=1, degree=1)
-    >>> of_bins.tolist(), of_values.tolist()
-    ([[0.625, 0.375], [0.375, 0.625]], [[1.5], [2.5]])
     """
     cell, offset = _cell_of(positions, cells)
     weights = np.stack(local_weights(offset, degree), axis=1)
@@ -432,14 +323,7 @@ def bin_products(
 
 
 def chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes in [-1, 1], and what takes values there to coefficients of T_0, T_1, ..
-
-    Examples
-    --------
-    >>> nodes, analysis = chebyshev(3)
-    >>> (analysis @ (2 * nodes**2 - 1)).round(12).tolist()
-    [0.0, -0.0, 1.0]
-    """
+    """Nodes in [-1, 1], and the map from values there to coefficients of T_0, T_1, .."""
     angles = (np.arange(count) + 0.5) * np.pi / count
     analysis = cosines(angles, count).T * (2 / count)
     analysis[0] /= 2
@@ -456,12 +340,6 @@ def solved_in_blocks(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
     `matrix` is positive definite and couples no bins that are more than 64 apart, as `bin_products`
     of degrees below that.
-
-    Examples
-    --------
-    >>> solved_in_blocks(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[3.0], [0.0]])).round(12)
-    array([[ 2.],
-           [-1.]])
     """
     later: list[tuple[FloatArray, FloatArray]] = []
     for first in range(0, len(matrix), _BLOCK):

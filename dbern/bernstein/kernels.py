@@ -1,9 +1,7 @@
 """Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs.
 
-Kernels ``K(0) f(|x| rate)`` whose shape f is smooth between kinks: bounds they have in common.
-
-A kernel says what its shape is and what the extremes of the shape's derivatives are; all else
-follows here.
+A `PiecewiseKernel` ``K(0) f(|x| rate)`` is smooth between kinks: its shape f and the extremes of
+the shape's derivatives give all its bounds.
 
 Largest sums
 ------------
@@ -137,10 +135,7 @@ class Kernel(ABC):
         """Bound ``max_t sum_v K(v/k - t)^2``."""
 
     def degree_for(self, tolerance: float, radius: float) -> tuple[int, float]:
-        """The degree whose Chebyshev truncation error is at most ``tolerance * peak``.
-
-        Returns the degree and the proved error; see `chebyshev_bound`.
-        """
+        """Degree with Chebyshev truncation error at most ``tolerance * peak``, and the error."""
         degree = 8
         while True:
             first = max(self.chebyshev_bound(degree + 1, radius), 1e-290 * self.peak)
@@ -159,7 +154,7 @@ _MOST_TERMS = 1 << 20
 
 @dataclass(frozen=True)
 class PiecewiseKernel(Kernel):
-    """See the module; `extremes`, `shape` and four numbers are a kernel's own."""
+    """A kernel by its shape f, derivatives and four numbers; bounds follow (*Largest sums*)."""
 
     # At most five roundings of z times ``|z f'(z)| < 2``, exp, and the shape's and the scale's own.
     ulps = EXP_ULPS + 20
@@ -193,7 +188,7 @@ class PiecewiseKernel(Kernel):
         """``int_z^inf f`` for z >= 0."""
 
     def cumulative(self, x: FloatArray) -> FloatArray:
-        """See `Kernel`."""
+        """``int_-inf^x K`` elementwise, from `beyond`."""
         share = self.beyond(np.abs(x) * self.rate) / (2 * self.mass)
         return np.where(x > 0, 1.0 - share, share)
 
@@ -231,7 +226,7 @@ class PiecewiseKernel(Kernel):
         return np.asarray(self.rate / (2 * self.mass) * self.shape(np.abs(x) * self.rate))
 
     def chebyshev_bound(self, degree: int, radius: float) -> float:
-        """See `Kernel`.
+        """Bound ``|c_a|`` by a derivative of the shape.
 
         ``c_a`` is ``h^(a) / (2^(a-1) a!)`` averaged with a positive weight, h the function of u;
         ``|c_a| <= 2 sup |h|`` besides.
@@ -245,11 +240,11 @@ class PiecewiseKernel(Kernel):
         return OUTWARD * self.peak * 2 * math.exp(min(power + math.log(largest), 0.0))
 
     def lattice_sum(self, k: int) -> float:
-        """See `Kernel`; at most 1e-4 too large."""
+        """Bound ``max_t sum_v K(v/k - t)``, at most 1e-4 too large."""
         return self._largest_sum(k, 1)
 
     def square_sum(self, k: int) -> float:
-        """See `Kernel`; at most 1e-4 too large."""
+        """Bound ``max_t sum_v K(v/k - t)^2``, at most 1e-4 too large."""
         return self._largest_sum(k, 2)
 
     def _largest(self, degree: int) -> float:
@@ -257,7 +252,6 @@ class PiecewiseKernel(Kernel):
         return max(-low, high)
 
     def _largest_sum(self, k: int, power: int) -> float:
-        """Bound ``max_t sum_v K(v/k - t)^power``; see the module."""
         lattice = np.arange(k + 1.0)
         middle = self._stepped(k, power, lattice, k // 2, halves=1)
         terms = math.ceil(k * self.reach) + 1
@@ -270,7 +264,7 @@ class PiecewiseKernel(Kernel):
         return min(endless, self._stepped(k, power, lattice, 0, halves=k))
 
     def _stepped(self, k: int, power: int, nodes: FloatArray, first: int, halves: int) -> float:
-        """Bound the sum over `nodes` / k for t from ``first / k`` on, over so many half periods."""
+        """Bound the sum over `nodes` / k for t from ``first / k`` on, over some half periods."""
         count = min(len(nodes), 2 * k * self.bandwidth + 2)
         # (K^2)'' = 2 K'^2 + 2 K K'' >= 2 peak min(K'', 0)
         low = self.peak * self.rate**2 * min(self.extremes(2)[0], 0.0)
@@ -295,7 +289,7 @@ class PiecewiseKernel(Kernel):
 
 @dataclass(frozen=True)
 class CompactKernel(PiecewiseKernel):
-    """See the module; the bandwidth b is the half-width of the support."""
+    """Polynomial of compact support, whose half-width is the bandwidth b."""
 
     inner: ClassVar[int]  # i
     power: ClassVar[int]  # m
@@ -340,12 +334,12 @@ class CompactKernel(PiecewiseKernel):
         return value
 
     def beyond(self, z: FloatArray) -> FloatArray:
-        """See `PiecewiseKernel`."""
+        """``int_z^1 f`` for z in [0, 1]; zero beyond the support."""
         whole = _compact_derivative(self.inner, self.power, 0).integ()
         return np.asarray(self.mass - whole(np.minimum(z, 1.0)))
 
     def extremes(self, degree: int) -> tuple[float, float]:
-        """See `PiecewiseKernel`; beyond the support every derivative is zero."""
+        """Infimum and supremum of the shape's derivative; all are zero beyond the support."""
         return _compact_extremes(self.inner, self.power, degree)
 
 
@@ -363,7 +357,7 @@ def _compact_mass(inner: int, power: int, moment: int = 0) -> float:
 
 @lru_cache(maxsize=256)
 def _compact_extremes(inner: int, power: int, degree: int) -> tuple[float, float]:
-    """Of the derivative: the ends of the unit interval and the roots of the next derivative.
+    """Extremes of the derivative, at the ends of the unit interval or roots of the next derivative.
 
     Rounding errors of simple roots enter the extremes squared; the only double roots, at one, are
     an end. A point that is no root does no harm.
@@ -384,13 +378,7 @@ class Triangle(CompactKernel):
 
 @dataclass(frozen=True)
 class Epanechnikov(CompactKernel):
-    """``3 (1 - z^2) / (4 b)``.
-
-    Examples
-    --------
-    >>> round(Epanechnikov(0.5).peak, 6), round(Epanechnikov(0.5).slope, 6)
-    (1.5, 6.0)
-    """
+    """``3 (1 - z^2) / (4 b)``."""
 
     name = "epanechnikov"
     inner, power = 2, 1
@@ -468,13 +456,13 @@ class ExponentialKernel(PiecewiseKernel):
         return np.asarray(total * np.exp(-near))
 
     def extremes(self, degree: int) -> tuple[float, float]:
-        """See `PiecewiseKernel`."""
+        """Infimum and supremum of the shape's derivative on z > 0."""
         return _exponential_extremes(self.coefficients, degree)
 
 
 @lru_cache(maxsize=256)
 def _exponential_extremes(coefficients: tuple[float, ...], degree: int) -> tuple[float, float]:
-    """Of ``q e^-z``, the derivative of ``p e^-z``: its ends and the roots of the next one's q.
+    """Extremes of ``q e^-z``, the derivative of ``p e^-z``, at its ends or the next one's roots.
 
     By Leibniz' rule ``q = sum_i C(degree, i) (-1)^(degree - i) p^(i)``. Roots are simple, so their
     rounding errors enter the extremes squared; a point that is no root does no harm.
@@ -490,13 +478,7 @@ def _exponential_extremes(coefficients: tuple[float, ...], degree: int) -> tuple
 
 @dataclass(frozen=True)
 class Laplace(ExponentialKernel):
-    """``exp(-|x| / b) / (2 b)``: Matern 1/2.
-
-    Examples
-    --------
-    >>> round(Laplace(0.1).peak, 6), round(Laplace(0.1).slope, 6)
-    (5.0, 50.0)
-    """
+    """``exp(-|x| / b) / (2 b)``: Matern 1/2."""
 
     name = "laplace"
     coefficients = (1.0,)
@@ -529,13 +511,7 @@ _LEAST_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below ev
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
-    """The density of a centred normal variable with standard deviation `bandwidth`.
-
-    Examples
-    --------
-    >>> round(Gaussian(0.1).peak, 4)
-    3.9894
-    """
+    """The density of a centred normal variable with standard deviation `bandwidth`."""
 
     name = "gaussian"
     # exp, the exponent's five roundings times ``|z| e^z < 0.37``, two products
@@ -563,7 +539,7 @@ class Gaussian(Kernel):
 
     @property
     def jumps(self) -> bool:
-        """No."""
+        """False: it is smooth."""
         return False
 
     @property
@@ -573,7 +549,7 @@ class Gaussian(Kernel):
 
     @property
     def kinks(self) -> tuple[float, ...]:
-        """None."""
+        """No kinks."""
         return ()
 
     def __call__(self, x: FloatArray) -> FloatArray:
@@ -588,7 +564,7 @@ class Gaussian(Kernel):
         return values
 
     def cumulative(self, x: FloatArray) -> FloatArray:
-        """See `Kernel`."""
+        """``int_-inf^x K`` elementwise, from the error function."""
         from scipy.special import ndtr  # takes 30 ms to import
 
         return np.asarray(ndtr(x / self.bandwidth))
@@ -674,16 +650,5 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def kernel_of(name: str, bandwidth: float) -> Kernel:
-    """The kernel of that name, one of `KERNELS`.
-
-    Raises
-    ------
-    KeyError
-        For another name.
-
-    Examples
-    --------
-    >>> kernel_of("triangle", 0.25).peak.__round__(6)
-    4.0
-    """
+    """The kernel of that name, one of `KERNELS`; a KeyError for another."""
     return KERNELS[name](bandwidth)

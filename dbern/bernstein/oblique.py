@@ -36,32 +36,18 @@ Matrix: TypeAlias = Sequence[Sequence[Number]]
 
 @dataclass(frozen=True)
 class Oblique:
-    """Coordinates ``(C y - low) / width`` of points y of the unit cube, themselves in a unit cube.
-
-    Parameters
-    ----------
-    rows : tuple of tuple of float
-        C.
-
-    Examples
-    --------
-    >>> shear = Oblique(((1.0, 0.0), (-0.5, 1.0)))
-    >>> shear.low, shear.width
-    ((0.0, -0.5), (1.0, 1.5))
-    >>> shear.positions(np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Coordinates ``(C y - low) / width``, C the `rows`, from the unit cube to a unit cube."""
 
     rows: tuple[tuple[float, ...], ...]
 
     @property
     def low(self) -> tuple[float, ...]:
-        """The least value of each."""
+        """Least values of ``C y``."""
         return tuple(math.fsum(min(0.0, c) for c in row) for row in self.rows)
 
     @property
     def width(self) -> tuple[float, ...]:
-        """How far each goes."""
+        """Lengths of the ranges of ``C y``."""
         return tuple(math.fsum(abs(c) for c in row) for row in self.rows)
 
     def positions(self, unit: FloatArray) -> FloatArray:
@@ -75,31 +61,17 @@ class Oblique:
         return np.clip(found, 0.0, 1.0)
 
     def points(self, positions: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """The points that have these coordinates, and which of them lie in the unit cube."""
+        """Points that have these coordinates, and which of them lie in the unit cube."""
         values = np.array(self.low) + positions * np.array(self.width)
         found = np.linalg.solve(np.array(self.rows), values.T).T
         return found, np.asarray(((found >= 0) & (found <= 1)).all(axis=1))
 
 
 def decorrelate(covariance: Matrix) -> tuple[Oblique, tuple[float, ...]]:
-    """The coordinates with the smallest box, and the standard deviations in it, per axis.
+    """The coordinates with the smallest box, and the standard deviations in it, one an axis.
 
-    Parameters
-    ----------
-    covariance : sequence of sequences of Fraction
-        Symmetric, of coordinates of the unit cube.
-
-    Raises
-    ------
-    ValueError
-        For one that is not positive definite.
-
-    Examples
-    --------
-    >>> square = [[Fraction(4, 100), Fraction(2, 100)], [Fraction(2, 100), Fraction(2, 100)]]
-    >>> shear, deviations = decorrelate(square)
-    >>> shear.rows, [round(d, 4) for d in deviations]
-    (((1.0, 0.0), (-0.5, 1.0)), [0.2, 0.0667])
+    `covariance` is symmetric, of coordinates of the unit cube; a ValueError unless it is positive
+    definite.
     """
     axes = range(len(covariance))
     _residuals(covariance, axes)  # refuses what is not positive definite, exactly
@@ -111,7 +83,7 @@ def decorrelate(covariance: Matrix) -> tuple[Oblique, tuple[float, ...]]:
 
 
 def _volume(covariance: Matrix, order: Sequence[int]) -> float:
-    """Of the box, in floats: a choice, no bound; single IEEE operations, the same anywhere."""
+    """Volume of the box, in floats: a choice, no bound; the same on every host."""
     try:
         rows, _ = _residuals([[float(entry) for entry in row] for row in covariance], order)
     except ValueError:

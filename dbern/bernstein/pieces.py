@@ -40,17 +40,11 @@ _DECAYS = np.linspace(0.2, 8.0, 200)
 class Pieces:
     """A function on the unit cube as one polynomial for each cell.
 
-    Parameters
-    ----------
-    cells : tuple of int
-        Cells along each axis: even, those of ``y <= 1/2`` first, each half counted from its end.
-    order : int
-        Terms along each axis.
-    table : array (prod(cells), order ** l)
-        Coefficients of ``prod_i t_i^(m_i)``, cells and powers in C order, lowest power first. With
-        c cells on a half, ``t = c sqrt(2 min(y, 1 - y)) - index - 1/2`` lies in [-1/2, 1/2].
-    error : float
-        Bound on the distance from the function that was resampled, roundings apart.
+    `cells` along each axis are even: those of ``y <= 1/2`` first, each half counted from its end.
+    Row (cell) of `table` (prod(cells), order ** l) has the coefficients of ``prod_i t_i^(m_i)``,
+    cells and powers in C order, lowest power first; with c cells on a half, ``t = c sqrt(2 min(y, 1
+    - y)) - index - 1/2`` lies in [-1/2, 1/2]. `error` bounds the distance from the function that
+    was resampled, roundings apart.
     """
 
     cells: tuple[int, ...]
@@ -60,28 +54,10 @@ class Pieces:
 
 
 def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | None:
-    """Cut a polynomial into pieces that miss it by `tolerance` times its largest value at most.
+    """Cut a polynomial into pieces that miss it by at most `tolerance` times its largest value.
 
-    Parameters
-    ----------
-    bernstein : array (k_1 + 1, .., k_l + 1)
-        Coefficients of the Bernstein basis.
-    tolerance : float
-        Share of the largest value.
-
-    Returns
-    -------
-    Pieces, or None
-        None where the table would be larger than 128 MiB, or with more than three axes, of which
-        few tables are not.
-
-    Examples
-    --------
-    >>> pieces = resample(np.array([0.0, 0.5, 1.0]))
-    >>> pieces.cells, pieces.table.shape
-    ((2,), (2, 8))
-    >>> bool(pieces.error <= 1e-9)
-    True
+    None where the table would be larger than 128 MiB, or with more than three axes, of which few
+    tables are not.
     """
     if (
         bernstein.ndim > _MOST_AXES
@@ -101,7 +77,10 @@ def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | No
 
 
 def _lines(bernstein: FloatArray) -> tuple[list[tuple[FloatArray, float]], float]:
-    """Per axis, the coefficients along it at enclosing nodes of the others; the largest value.
+    """Coefficients along each axis at enclosing nodes of the others, and the largest value.
+
+    Each array (k + 1, nodes) has the factor by which values elsewhere may exceed it. The largest is
+    that at the nodes: no more than the largest anywhere.
 
     The first are arrays (k + 1, nodes), each with the factor by which other places may exceed them.
     The second is the largest at the nodes: no more than the largest anywhere.
@@ -125,7 +104,7 @@ def _lines(bernstein: FloatArray) -> tuple[list[tuple[FloatArray, float]], float
 def _count_cells(
     lines: Sequence[tuple[FloatArray, float]], order: int, allowed: float, most: int
 ) -> tuple[list[int], float] | None:
-    """Cells on each half axis that keep within the allowed error, and the error; at most `most`.
+    """Cells on each half axis, at most `most`, that keep within the allowed error; and the error.
 
     With P_i what resampling does along axis i, ``1 - P_1 P_2 P_3`` is
     ``(1 - P_1) + P_1 (1 - P_2) + P_1 P_2 (1 - P_3)``, so each axis counts times the norms before.
@@ -198,7 +177,7 @@ def _spectrum(k: int, half: int, nodes: int) -> FloatArray:
 
 
 def _powers(k: int, half: int, order: int) -> FloatArray:
-    """From coefficients of the basis to powers of t on the cells, (2 half, order, k + 1)."""
+    """Maps from coefficients of the basis to powers of t on the cells, (2 half, order, k + 1)."""
     change = np.zeros((order, order))  # T_m(2 t) in powers of t, by its recurrence
     change[0, 0], change[1, 1] = 1.0, 2.0
     for m in range(2, order):

@@ -29,16 +29,16 @@ _LEAST_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below ev
 
 
 class Kernel(Protocol):
-    """What the solver and the proofs use of a kernel; see the module for the two constants."""
+    """A positive definite kernel with the two constants that solver and proofs use."""
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """``K(x_i, y_j)``, shape (m, n), for points (m, l) and (n, l)."""
 
     def bound(self, radius: float) -> float:
-        """``kappa^2``."""
+        """``kappa^2 = sup K(x, x)`` for records of norm at most `radius`."""
 
     def error(self, dimensions: int, radius: float) -> float:
-        """Float error of a value."""
+        """Bound the float error of a value ``K(x, y)``, in absolute terms."""
 
 
 @runtime_checkable
@@ -50,11 +50,11 @@ class LipschitzKernel(Protocol):
 
     @property
     def lipschitz(self) -> float:
-        """See the class."""
+        """Lipschitz constant of ``x -> K_x``."""
 
     @property
     def curvature(self) -> float:
-        """See the class; 0 where a `fold` stands for it."""
+        """Bound on ``|K''_y|`` along every line; 0 where a `fold` stands for it."""
 
 
 @runtime_checkable
@@ -80,13 +80,7 @@ class ExplicitKernel(Protocol):
 
 
 def box_radius(low: Sequence[float], high: Sequence[float]) -> float:
-    """The largest Euclidean norm in a box, rounded outward.
-
-    Examples
-    --------
-    >>> round(box_radius([0.0, -2.0], [1.0, 1.0]), 6)
-    2.236068
-    """
+    """The largest Euclidean norm in a box, rounded outward."""
     largest = (max(abs(a), abs(b)) for a, b in zip(low, high, strict=True))
     return OUTWARD * math.hypot(*largest)
 
@@ -128,15 +122,7 @@ class Gaussian:
     half square within half of that. The exact exponent t is at most 0, so clipping the computed
     one there brings it no further from t, and exp adds ``EXP_ULPS`` units.
 
-    Raises
-    ------
-    SpecError
-        For a scale that is not positive and finite.
-
-    Examples
-    --------
-    >>> Gaussian((0.5, 0.5))(np.zeros((1, 2)), np.array([[0.5, 0.0]])).round(4)
-    array([[0.6065]])
+    A scale that is not positive and finite is a SpecError.
     """
 
     scales: tuple[float, ...]
@@ -146,7 +132,7 @@ class Gaussian:
         _check_scales(self.scales)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n); see the class."""
+        """Values (m, n)."""
         a, b = x / self.scales, y / self.scales
         ones = np.ones((len(a), 1)), np.ones((len(b), 1))
         left = np.hstack([a, -0.5 * (a * a).sum(axis=1, keepdims=True), ones[0]])
@@ -165,7 +151,7 @@ class Gaussian:
         return 1.0
 
     def error(self, dimensions: int, radius: float) -> float:
-        """See the class; the axes' factors are far more accurate."""
+        """Bound the float error; the axes' factors are far more accurate."""
         square = (radius / min(self.scales)) ** 2
         return ((4 * dimensions + 12) * square + (EXP_ULPS + 8) * dimensions) * UNIT_ROUNDOFF
 
@@ -186,15 +172,7 @@ class Stationary:
     error of z moves p by less than .61 of it. exp and the polynomial add less than
     ``EXP_ULPS + 8`` units u; a product adds the factors' errors, all factors being at most 1.
 
-    Raises
-    ------
-    SpecError
-        For an unknown profile or a scale that is not positive and finite.
-
-    Examples
-    --------
-    >>> Stationary("laplace", (0.5,))(np.zeros((1, 1)), np.array([[0.5]])).round(4)
-    array([[0.3679]])
+    An unknown profile, or a scale that is not positive and finite, is a SpecError.
     """
 
     profile: str
@@ -210,7 +188,7 @@ class Stationary:
             )
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n); see the class."""
+        """Values (m, n)."""
         if self.product:
             values = self.along(0, x[:, 0], y[:, 0])
             for axis in range(1, len(self.scales)):
@@ -234,7 +212,7 @@ class Stationary:
         return 1.0
 
     def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - scale-free
-        """See the class."""
+        """Bound the float error of a value, as derived in the class."""
         return (EXP_ULPS + 16) * dimensions * UNIT_ROUNDOFF
 
 
@@ -252,11 +230,6 @@ class Linear:
 
     Positive definite: the features are x and the constant. ``kappa^2 = radius^2 + constant^2``.
     Float error: l products and l sums in any order, ``(l + 2) u kappa^2``.
-
-    Examples
-    --------
-    >>> Linear(constant=1.0).features(np.array([[0.5, 0.25]]))
-    array([[0.5 , 0.25, 1.  ]])
     """
 
     constant: float = 0.0
@@ -266,7 +239,7 @@ class Linear:
         _check_constant(self.constant)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n); see the class."""
+        """Values (m, n)."""
         return np.asarray(x @ y.T + self.constant**2)
 
     def features(self, x: FloatArray) -> FloatArray:
@@ -280,7 +253,7 @@ class Linear:
         return OUTWARD * (radius**2 + self.constant**2)
 
     def error(self, dimensions: int, radius: float) -> float:
-        """See the class."""
+        """Bound the float error of a value, as derived in the class."""
         return (dimensions + 4) * UNIT_ROUNDOFF * self.bound(radius)
 
 
@@ -291,11 +264,6 @@ class Polynomial:
     Positive definite: sums and products of positive definite kernels. ``kappa^2`` is its value at
     ``x . x = radius^2``. Float error: the base b is within ``(l + 4) u`` of its largest value, the
     power multiplies a relative error at the largest base by its degree, pow adds a few units.
-
-    Examples
-    --------
-    >>> Polynomial(degree=3).bound(radius=1.0) >= 8
-    True
     """
 
     degree: int = 3
@@ -312,7 +280,7 @@ class Polynomial:
             )
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n); see the class."""
+        """Values (m, n)."""
         return np.asarray((x @ y.T / self.scale**2 + self.constant) ** self.degree)
 
     def bound(self, radius: float) -> float:
@@ -320,7 +288,7 @@ class Polynomial:
         return float(OUTWARD * ((radius / self.scale) ** 2 + self.constant) ** self.degree)
 
     def error(self, dimensions: int, radius: float) -> float:
-        """See the class."""
+        """Bound the float error of a value, as derived in the class."""
         ulps = self.degree * (dimensions + 8) + EXP_ULPS + 2
         return ulps * UNIT_ROUNDOFF * self.bound(radius)
 
@@ -344,11 +312,6 @@ class ArcCosine:
     = (2 e_2^2 + e_3^2) |v| sin(theta) / (pi |x|)`` along a unit vector e, e_2 its part across x in
     the plane of x and v, e_3 that across both. ``|v| sin(theta)`` is v's distance from the line of
     x: so it is from 0 to ``fold |v - x| / |x|``, fold 2 over pi, and 0 at v = x.
-
-    Examples
-    --------
-    >>> ArcCosine()(np.array([[3.0, 4.0]]), np.array([[3.0, 4.0], [-3.0, -4.0]])).round(9) + 0.0
-    array([[25.,  0.]])
     """
 
     constant: float = 0.0
@@ -360,7 +323,7 @@ class ArcCosine:
         _check_constant(self.constant)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n); see the class."""
+        """Values (m, n)."""
         square = self.constant**2
         lengths = np.sqrt((x * x).sum(axis=1) + square)[:, None]
         lengths = lengths * np.sqrt((y * y).sum(axis=1) + square)
@@ -382,7 +345,7 @@ class ArcCosine:
         return OUTWARD * (radius**2 + self.constant**2)
 
     def error(self, dimensions: int, radius: float) -> float:
-        """See the class."""
+        """Bound the float error of a value, as derived in the class."""
         return (4 * dimensions + 56) * UNIT_ROUNDOFF * self.bound(radius)
 
 

@@ -51,22 +51,9 @@ _FLOAT_SLACK = 2.0**-30  # raising the degree errs by less than this times the c
 def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, float]:
     """Coefficients of a polynomial monotone along the axis, and the most that it was moved.
 
-    Parameters
-    ----------
-    bernstein : array (k_1 + 1, .., k_l + 1)
-    sign : 1 or -1
-        Nondecreasing or nonincreasing.
+    The degree is raised along the axis.
 
-    Returns
-    -------
-    array, float
-        At a higher degree along the axis.
-
-    Examples
-    --------
-    >>> shaped, moved = monotone(np.array([0.0, 1.0, 0.5]), 0, 1)
-    >>> bool((np.diff(shaped) >= 0).all()), 0.0 < moved < 0.1
-    (True, True)
+    `sign` is 1 for nondecreasing, -1 for nonincreasing.
     """
     k = bernstein.shape[axis] - 1
     fitting = _MOST_VALUES // (bernstein.size // (k + 1)) - 1
@@ -79,26 +66,16 @@ def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, f
 
 
 def _isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
-    """The nondecreasing array along the axis that is nearest in the sup norm.
-
-    Examples
-    --------
-    >>> _isotonic(np.array([0.0, 3.0, 1.0, 4.0])).tolist()
-    [0.0, 2.0, 2.0, 4.0]
-    """
+    """The nondecreasing array along the axis that is nearest in the sup norm."""
     highest = np.maximum.accumulate(values, axis)
     lowest = np.flip(np.minimum.accumulate(np.flip(values, axis), axis), axis)
     return np.asarray((highest + lowest) / 2)
 
 
 def _raised_degree(k: int, degree: int) -> FloatArray:
-    """What takes coefficients of degree k to those of the same polynomial at a higher degree.
+    """Matrix (degree + 1, k + 1) to coefficients of the same polynomial at a higher degree.
 
     ``b_{j,k} = sum_v C(k,j) C(K-k,v-j) / C(K,v) b_{v,K}``: each row is a law on the columns.
-
-    Returns
-    -------
-    array (degree + 1, k + 1)
     """
     v, j = np.arange(degree + 1)[:, None], np.arange(k + 1)
     possible = (v >= j) & (v - j <= degree - k)
@@ -119,12 +96,6 @@ def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
 
     Values at the enclosing nodes bound ``|p - middle|``, as p less a constant is a polynomial of
     the same degree; and p is never outside the range of its coefficients.
-
-    Examples
-    --------
-    >>> low, high = polynomial_range(np.array([0.0, 2.0, 0.0]))
-    >>> -0.02 < low <= 0.0, 1.0 <= high < 1.02
-    (True, True)
     """
     low, high = float(bernstein.min()), float(bernstein.max())
     for oversampling in (8, 4, 3, 2):
@@ -144,12 +115,6 @@ def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
     """Mean of ``max(p, 0)`` over the unit cube: a lower bound, and how far above it may be.
 
     Cells of a regular grid, by Jensen's inequality.
-
-    Examples
-    --------
-    >>> mean, gap = positive_mean(np.array([-1.0, 1.0]))
-    >>> abs(mean - 0.25) < 1e-6, 0 <= gap < 1e-6
-    (True, True)
     """
     dimensions = bernstein.ndim
     cells = min(1 << 12, math.floor(_CELLS ** (1 / dimensions)))

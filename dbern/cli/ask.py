@@ -178,7 +178,7 @@ def _table(answer: Answer) -> pd.DataFrame:
 
 
 def _along(text: str, question: str, given: Any, target: Mapping[str, Any]) -> _Asked:
-    """Of levels or places of an axis, which may be dates."""
+    """Ask about levels or points of an axis, which may be dates."""
     name, _, numbers = text.partition("=")
     read, what = (float, "LEVELS") if question == "quantile" else (_end, "PLACES")
     try:
@@ -222,7 +222,7 @@ def _of_axes(question: str, names: Sequence[str], given: Any) -> _Asked:
 
 
 def _about(text: str, question: str, given: Any, target: Target) -> _Asked:
-    """Of one box, or of a file's regions, a part at a time: each has its part of beta."""
+    """Ask about one box, or a file's regions, a part at a time: each has its part of beta."""
     if question == "count" and given is not None:
         raise SpecError("--given: counts have no condition. Write it into the box of --count")
     settings = {"target": target} | ({} if question == "count" else {"given": given})
@@ -268,7 +268,7 @@ def _named(answer: Answer, names: Sequence[str | int]) -> Answer:
 
 
 def _place(kind: _Kind, rows: Sequence[Any], asked: Distribution, path: Path, done: int) -> str:
-    """The first row of a file that is no region; or the file, where that is not what is wrong."""
+    """First row of a file that is no region; or the file, where that is not what is wrong."""
     for number, row in enumerate(rows, start=done + 1):
         try:
             kind.read(kind.region([row], asked.domain, path), asked.domain)
@@ -304,7 +304,7 @@ def _end(text: str) -> float | str | None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of file: its rows, one at a time, and what makes some of them regions to ask about."""
+    """Kind of file: its rows, one at a time, and what makes some of them regions to ask about."""
 
     row: str
     name: Callable[[Mapping[str, Any]], str | None]
@@ -332,7 +332,7 @@ def _boxes(rows: Sequence[dict[str, str]], domain: Domain, path: Path) -> Any:
 
 
 def _shapes(path: Path) -> Iterator[Any]:
-    """GeoJSON's features: of the array of a collection, or one a line; or the one shape."""
+    """Features of GeoJSON: of the array of a collection, or one a line; or the one shape."""
     number, each = 0, _a_line_each if path.suffix in _BY_LINES else _collected
     try:
         with path.open(encoding="utf-8") as file:

@@ -124,7 +124,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
 
 
 def _begin(folder: Path) -> None:
-    """An empty folder: an earlier demo's is replaced, nothing else ever is."""
+    """Make an empty folder: an earlier demo's is replaced, nothing else ever is."""
     if folder.exists() and not (folder / _MARKER).exists():
         raise SpecError(
             f"--folder: {folder} exists and was not made by dbern demo. Write another folder"
@@ -145,7 +145,7 @@ def _write_trips(folder: Path, rows: int, progress: Progress) -> None:
 
 
 def _trips(file: int, count: int) -> dict[str, FloatArray]:
-    """Trip origins drawn from the hubs, reproducible: the stream's key is public."""
+    """Draw trip origins from the hubs, reproducible: the stream's key is public."""
     import numpy as np
 
     from dbern.privacy.accuracy import public_stream, uniform
@@ -166,7 +166,7 @@ def _queries() -> FloatArray:
 
 
 def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.DataArray:
-    """The density straight from its definition on the grid, by no code of the release's."""
+    """Density straight from its definition on the grid, by no code of the release's."""
     import numpy as np
 
     from dbern.data.domain import Column

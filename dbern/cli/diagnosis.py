@@ -55,7 +55,7 @@ State = Literal["good", "warn", "mend"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, what is there, and what to do about it where it is not good."""
+    """Result of one check: what is there, and what to do about it where it is not good."""
 
     what: str
     state: State
@@ -105,13 +105,7 @@ _BUILT = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
-    """Check Python, every package that ``dbern`` needs, the clock, and memory.
-
-    Examples
-    --------
-    >>> installation()[0].what
-    'python'
-    """
+    """Check Python, every package that ``dbern`` needs, the clock, and memory."""
     needed = [line for line in requires("dbern") or () if ";" not in line]
     packages = [match.groups() for match in map(_REQUIREMENT.match, needed) if match]
     return _run(
@@ -166,12 +160,8 @@ _COMPARE = (
 def ledger(url: str) -> list[Finding]:
     """Check the ledger's file, its folders of keys and staging, its locks and its place.
 
-    Of one in PostgreSQL, what this client needs: a verified way to it, its secret, its staging.
-
-    Raises
-    ------
-    SpecError
-        When `url` names no ledger that this version can use.
+    In PostgreSQL, what this client needs: a verified way to it, its secret, its staging. Raises
+    SpecError when `url` names no ledger that this version can use.
     """
     backend = backend_of(url, read_only=True)
     backend.close()
@@ -253,7 +243,7 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     """Find every place of the log where time steps back, and the periods it could reopen.
 
     A budget by period is paid from in the period that the clock says. Clocks of several hosts
-    differ a little: a short step that ends in the same periods is told, and is no warning.
+    differ a little: a short step that ends in the same periods is shown, and is no warning.
     """
     pairs = enumerate(pairwise(line.at for line in log), 2)
     steps = [step for step in (_Step(entry, *pair) for entry, pair in pairs) if step.seconds > 0]
@@ -356,7 +346,7 @@ def database(url: str) -> list[Finding]:
 
 
 def _database_transport(url: str) -> Verdict:
-    """By what libpq reads: the URL, then the environment."""
+    """Check the transport by what libpq reads: the URL, then the environment."""
     parts = urlsplit(url)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = query.get("host") or parts.hostname or os.environ.get("PGHOST", "")

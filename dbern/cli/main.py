@@ -67,12 +67,7 @@ def run(arguments: list[str]) -> int:
 def run_json(arguments: list[str]) -> tuple[int, dict[str, Any]]:
     """Run one command as a person would type it, with ``--json``.
 
-    Returns
-    -------
-    int
-        Its exit code.
-    dict
-        The object that it prints; empty where it printed none.
+    Returns its exit code and the object that it prints; an empty one where it printed none.
     """
     with redirect_stdout(StringIO()) as printed:
         code = run([*arguments, "--json"])
@@ -126,6 +121,6 @@ def _fail(kind: str, message: str, code: int, as_json: bool) -> int:
 
 
 def _print_failure(kind: str, message: str, code: int) -> None:
-    """As JSON; the code stands, and no traceback with another error's text, if that fails too."""
+    """Print a failure as JSON; if that fails too the code stands, and no traceback has its text."""
     with suppress(OSError):
         click.echo(json.dumps({"error": kind, "message": message, "exit_code": code}))

@@ -1,4 +1,4 @@
-"""``dbern metrics``: what dashboards and alerts read of a ledger, as Prometheus text.
+"""Measurements of a ledger for dashboards and alerts, as Prometheus text: ``dbern metrics``.
 
 It holds public facts only: budgets, states, the times of reservations, and when certificates end.
 How long a stage took may depend on records and is in the private run record: it is among them where
@@ -41,18 +41,9 @@ DAYS: Final = {"day": 1, "week": 7}
 
 
 def due(every: str, last: int, today: date | None = None, since: date | None = None) -> list[str]:
-    """The `last` complete partitions before `today`, the oldest first, none before `since`.
+    """Return the `last` complete partitions before `today`, the oldest first, none before `since`.
 
     A day is called by its date, a week by its Monday. Today's are not complete and not among them.
-
-    Examples
-    --------
-    >>> due("day", 3, date(2026, 11, 20))
-    ['2026-11-17', '2026-11-18', '2026-11-19']
-    >>> due("week", 2, date(2026, 11, 20)), due("week", 1, date(2026, 11, 23))
-    (['2026-11-02', '2026-11-09'], ['2026-11-16'])
-    >>> due("day", 7, date(2026, 11, 20), since=date(2026, 11, 19))
-    ['2026-11-19']
     """
     length = DAYS[every]
     end = today or datetime.now(UTC).date()
@@ -109,7 +100,6 @@ def _schedule(value: str) -> Schedule:
 
 
 def _address(value: str) -> tuple[str, int]:
-    """Read ``PORT``, of this machine alone, or ``HOST:PORT``."""
     host, _, port = value.rpartition(":")
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise click.BadParameter("write a port, as 9464, or an address and a port")
@@ -191,13 +181,7 @@ def samples(
     *,
     private: bool = False,
 ) -> Iterator[Sample]:
-    """Measure a ledger, the schedules that it should have kept to, and certificates.
-
-    Raises
-    ------
-    DbernError
-        Where the ledger, a spec or a certificate cannot be read.
-    """
+    """Measure a ledger, the schedules that it should have kept to, and certificates."""
     from dbern.cluster.wire import ends
     from dbern.ledger import BudgetLedger
 
@@ -278,15 +262,6 @@ def _seconds(created: str) -> float:
 
 
 def _exposition(found: Sequence[Sample]) -> str:
-    """Return samples in the text format of Prometheus, grouped by name.
-
-    Examples
-    --------
-    >>> print(_exposition([Sample("info", 1, {"version": 'a"b'})]), end="")
-    # HELP dbern_info The version that measured this.
-    # TYPE dbern_info gauge
-    dbern_info{version="a\\"b"} 1.0
-    """
     lines = []
     for name, said in _HELP.items():
         of_it = [one for one in found if one.name == name]
@@ -317,7 +292,6 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, by a deadline."""
         deadline = threading.Timer(_SECONDS, _cut, [request])
         deadline.daemon = True
         with self._changing:
@@ -328,7 +302,6 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Forget a connection that is over."""
         with self._changing:
             deadline = self._connections.pop(request, None)
         if deadline is not None:
@@ -336,7 +309,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell of an error that is not a connection's in one line, and of those nothing."""
+        """Print an error in one line, but for a connection's, which is not printed."""
         del request, client_address
         error = sys.exception()
         if not isinstance(error, OSError):
@@ -349,7 +322,7 @@ def _cut(connection: socket.socket) -> None:
 
 
 def _names_this_machine(host: str) -> bool:
-    """Return whether a request's Host is an address or localhost.
+    """Whether a request's Host is an address or localhost.
 
     A page of somewhere else reaches this machine under its own name (DNS rebinding).
     """
@@ -361,7 +334,6 @@ def _names_this_machine(host: str) -> bool:
 
 
 def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> _Server:
-    """Listen at an address, to answer ``GET /metrics`` with what is measured then."""
     measuring = threading.Lock()
     local = address[0] in ("localhost", "::1") or address[0].startswith("127.")
 

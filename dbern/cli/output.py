@@ -1,4 +1,4 @@
-"""What commands print: results to stdout, progress, log lines and errors to stderr."""
+"""Output of commands: results to stdout, progress, log lines and errors to stderr."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JsonLines(logging.Handler):
 
     @classmethod
     def installed(cls) -> JsonLines | None:
-        """Return the one that a command of this process chose."""
+        """Return the handler that a command of this process installed."""
         return cls._installed
 
     def install(self, *, here: bool) -> None:
@@ -54,7 +54,7 @@ class JsonLines(logging.Handler):
         JsonLines._installed = self
 
     def remove(self) -> None:
-        """Log here no more."""
+        """Stop logging here."""
         logging.root.removeHandler(self)
         JsonLines._installed = None
 
@@ -125,7 +125,7 @@ def _report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
 
 @contextmanager
 def stdout_refusals() -> Iterator[None]:
-    """Tell of a result that a full disk under stdout does not take."""
+    """Report a result that a full disk under stdout does not take."""
     try:
         yield
     except BrokenPipeError:

@@ -78,7 +78,6 @@ def plan(
 
 
 def _content(planned: Any) -> dict[str, Any]:
-    """The plan as JSON, with the maps' ranks instead of their matrices."""
     content: dict[str, Any] = planned.to_dict()
     for component, one in zip(content["components"], planned.components, strict=True):
         component["ranks"] = [axis.rank for axis in one.maps]

@@ -72,14 +72,9 @@ def _release_partitions(
     """Release the partitions in turn.
 
     A missing or damaged file is one partition's trouble, and the others go on; a refused budget, an
-    environment that will not do or Ctrl-C ends the round.
-
-    Returns
-    -------
-    int
-        The exit code that ended the round, else the first that was not 0, else 0.
-    list of dict
-        For each partition tried: it, its exit code, and what ``dbern release --json`` printed.
+    environment that will not do or Ctrl-C ends the round. Returns the exit code that ended the
+    round, else the first that was not 0, and what ``dbern release --json`` printed for each
+    partition.
     """
     outcomes: list[dict[str, Any]] = []
     for partition in partitions:

@@ -162,7 +162,6 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
 
 
 def _described(facts: dict[str, Any], constant: str = "") -> str:
-    """In words; `constant` as of `Promises`."""
     from dbern.certificate import printed_sum
     from dbern.data.domain import named_with
     from dbern.reporting.wording import parameters_of
@@ -341,13 +340,7 @@ def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]
 
 
 def write_whole(target: Path, text: str, option: str, mode: int | None = None) -> None:
-    """Write the whole file or none of it; its permissions are `mode`, or those of the umask.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where it cannot be written; `option` is what named it.
-    """
+    """Write the whole file or none of it; its permissions are `mode`, or those of the umask."""
     try:
         with draft_of(target) as draft:
             if mode is not None:

@@ -36,12 +36,7 @@ _SCHEDULER = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[^\s/\[\]]+\]|[^\s:/\[\]]+):\d
 
 
 def require_address(address: str) -> None:
-    """Refuse what cannot be a scheduler's address, before anything waits for an answer from it.
-
-    Examples
-    --------
-    >>> require_address("tls://host:8786")
-    """
+    """Refuse what cannot be a scheduler's address, before anything waits for an answer from it."""
     if not _SCHEDULER.fullmatch(address):
         raise SpecError(
             f"scheduler: {address!r} is not the address of a Dask scheduler, which is a host and a "
@@ -52,7 +47,7 @@ def require_address(address: str) -> None:
 def connect(address: str, seconds: float, security: Security | None = None) -> Client:
     """Return a client of a scheduler, with distributed's configured certificates or others.
 
-    It unpickles nothing that it is sent: see `dbern.cluster.wire`. Besides certificates that are
+    It unpickles nothing that it is sent (`dbern.cluster.wire`). Besides certificates that are
     refused, it raises what `UNREACHABLE` lists.
     """
     from dbern.cluster.wire import PlainClient, check_files, configured, is_tls, refusal
@@ -104,10 +99,7 @@ def _scheduler_there(client: Any) -> Iterator[None]:
 class DaskWorkers:
     """The workers of a Dask scheduler, reached by a client; `Threads` can do the same.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        A caller's, in this process, or one of `connect`.
+    The client is a caller's, in this process, or one of `connect`.
     """
 
     def __init__(self, client: Any) -> None:
@@ -137,13 +129,13 @@ class DaskWorkers:
         return _scheduler_there(self._client)
 
     def arriving(self) -> Any:
-        """Return what futures are added to, to come out of it as they finish."""
+        """Return a collection of futures, which yields them as they finish."""
         from distributed import as_completed
 
         return as_completed(loop=self._client.loop)
 
     def at_work(self) -> bool:
-        """Return whether one takes tasks or is at one; one short of memory only ends its own."""
+        """Return whether any takes tasks or is at one; one short of memory only ends its own."""
         if not self.threads():  # finds a scheduler gone, where the next would repeat old news
             return False
         with _scheduler_there(self._client):
@@ -179,7 +171,7 @@ def _delayed(task: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def _say_offer(dask_worker: Any) -> bytes:
-    """Return the memory limit of a worker in bytes, zero for none, and its threads."""
+    """Memory limit of a worker in bytes, zero for none, and its threads."""
     memory = int(dask_worker.memory_manager.memory_limit or 0)
     return said({"memory": memory, "threads": dask_worker.state.nthreads})
 
@@ -213,10 +205,7 @@ def said(facts: dict[str, Any]) -> bytes:
 def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -> None:
     """Refuse a cluster without workers, without dbern, or with other versions than here.
 
-    Parameters
-    ----------
-    wait : float
-        Seconds that workers have to come where there are none.
+    Where there are no workers they have `wait` seconds to come.
     """
     here = environment()
     _wait_for_workers(client, wait, progress)
@@ -254,7 +243,7 @@ def _no_workers(wait: float) -> EnvironmentRefusedError:
 
 
 def unlike(worker: str) -> IntegrityError:
-    """Return a worker that answers a question with something else."""
+    """Make the error for a worker that answers a question with something else."""
     return IntegrityError(
         f"Worker {shown(worker)} answers as no worker of this version does. Find out what runs "
         "there, and start one that runs what is here."
@@ -262,7 +251,7 @@ def unlike(worker: str) -> IntegrityError:
 
 
 def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, Any]]:
-    """Return what each worker answers; while one is dying all are asked again, until it is gone."""
+    """Ask each worker; while one is dying all are asked again, until it is gone."""
     end = math.inf
     while True:
         with _scheduler_there(client):
@@ -305,18 +294,6 @@ class Threads:
 
     Decoding and counting release the interpreter's lock, so threads use all cores. Ctrl-C waits for
     none: what has not begun is dropped, and what has ends by itself, or with the process.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-
-    Examples
-    --------
-    >>> with Threads(2) as threads:
-    ...     total = threads.submit(sum, [threads.submit(abs, -1), threads.submit(abs, 2)])
-    ...     print(total.result())
-    3
     """
 
     def __init__(self, count: int) -> None:
@@ -337,7 +314,7 @@ class Threads:
             self._waiting.put(None)
 
     def threads(self) -> int:
-        """Return how many there are."""
+        """Return the number of threads."""
         return self._count
 
     def submit(self, task: Callable[..., Any], *arguments: object) -> _Task:
@@ -351,11 +328,11 @@ class Threads:
         return self.submit(partial(_delayed(task, argument).compute, scheduler="synchronous"))
 
     def there(self) -> AbstractContextManager[None]:
-        """Return what raises nothing: this process is there."""
+        """Return a context that raises nothing: this process is there."""
         return nullcontext()
 
     def arriving(self) -> _Arriving:
-        """Return what futures are added to, to come out of it as they finish."""
+        """Return a collection of futures, which yields them as they finish."""
         return _Arriving()
 
     def at_work(self) -> bool:
@@ -380,7 +357,7 @@ def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) ->
 
 
 def _resolved(argument: Any) -> Any:
-    """Return what a future came to: what a task needs was submitted before, so a thread has it."""
+    """Result of a future: what a task needs was submitted before, so a thread has it."""
     if type(argument) is list:
         return [_resolved(one) for one in argument]
     return argument.result() if type(argument) is _Task else argument
@@ -415,7 +392,7 @@ class _Arriving:
 
 
 def workers_of(client: Client | Threads) -> DaskWorkers | Threads:
-    """Return who counts for a client, or for what `cluster` started in this process."""
+    """Return the workers behind a client, or the threads that `cluster` started in this process."""
     return client if type(client) is Threads else DaskWorkers(client)
 
 
@@ -426,11 +403,8 @@ def cluster(
     """Connect to a running scheduler, or start threads in this process.
 
     A small release does not wait for processes to start. `wait`: seconds that workers have to come.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where no scheduler answers, no worker comes, or one runs other versions.
+    Raises EnvironmentRefusedError where no scheduler answers, no worker comes, or one runs other
+    versions.
     """
     if address is None:
         with Threads(cpu_count()) as threads:
@@ -450,13 +424,7 @@ def cluster(
 def same_cluster(
     given: Client, wait: float = WAIT_SECONDS, progress: Progress = silent
 ) -> Iterator[Client]:
-    """Connect to the cluster of a caller's client, by a client of ours, which unpickles nothing.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        As `cluster`.
-    """
+    """Connect to the cluster of a caller's client, by a client of ours, which unpickles nothing."""
     if is_here(given):
         check_workers(given, wait, progress)
         yield given

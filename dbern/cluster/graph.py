@@ -168,19 +168,19 @@ def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: b
 
 
 def _failed(error: BaseException, place: str = "") -> Outcome:
-    """Return the code of a failure: too little of something, or one that nobody foresaw."""
+    """Code of a failure: too little of something, or one that nobody foresaw."""
     if said := exhausted(error):
         return Outcome(None, failure=said.what, place=place)
     return Outcome(None, failure="internal", place=_kind(error))
 
 
 def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
-    """Return which of Python's exceptions it is: names of others, like texts, may hold values."""
+    """Name of one of Python's exceptions: names of others, like texts, may hold values."""
     return next(one.__name__ for one in type(error).__mro__ if one.__name__ in known)
 
 
 def _state_tag(state: Int64Array, salt: bytes) -> str:
-    """Return a private, keyed fingerprint of partial sums, for the releasing process to compare."""
+    """Private, keyed fingerprint of partial sums, for the releasing process to compare."""
     return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 
 
@@ -190,7 +190,7 @@ def _state_tag(state: Int64Array, salt: bytes) -> str:
 def passes(
     counters: Counters, tasks: Sequence[tuple[Portion, ...]]
 ) -> list[tuple[tuple[Portion, ...], int]]:
-    """Return what each counting task reads: some portions once, or all of them in each pass."""
+    """Return the reads of each counting task: some portions once, or all in each pass."""
     if not counters.passes:
         return [(task, 0) for task in tasks]
     whole = tuple(portion for task in tasks for portion in task)
@@ -202,12 +202,9 @@ def share_out(
 ) -> list[tuple[Portion, ...]]:
     """Return tasks of a sensible size: large files in parts, small ones together.
 
-    `whole`: without a look at how many rows there are, as many files for each task.
-
-    Raises
-    ------
-    IntegrityError, UnreadableFileError
-        Where a file is not of the size and row groups of its facts, or cannot be opened.
+    `whole`: as many files for each task, however many rows there are. Raises IntegrityError or
+    UnreadableFileError where a file is not of the size and row groups of its facts, or cannot be
+    opened.
     """
     if whole:
         portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MOST_TASKS)
@@ -322,16 +319,10 @@ def centers(
 ) -> Iterator[tuple[Piece, Int64Array, int]]:
     """Yield each piece's integers and the number of rows read, as workers finish them.
 
-    `files`: those that a failure may name.
-
-    Raises
-    ------
-    ReleaseError
-        The first failure of any task behind the total.
-    IntegrityError
-        Where a file changed, or slabs come from different sums: a lost total was counted again
-        from files that had changed under the same footers. Or where what a worker sent is not what
-        the plan expects.
+    A failure may name one of `files`. Raises ReleaseError for the first failure of any task behind
+    the total, and IntegrityError where a file changed, or slabs come from different sums: a lost
+    total was counted again from files that had changed under the same footers. Or where what a
+    worker sent is not what the plan expects.
     """
     workers = workers_of(client)
     window = _AHEAD * max(1, workers.threads())
@@ -366,7 +357,7 @@ def centers(
 
 
 def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
-    """Return what `sent` packed, of the plan's size, or a failure that is known here."""
+    """Unpack what `sent` packed, of the plan's size, or a failure that is known here."""
     layout = counters.parts[piece.part].strategy.layout
     size = math.prod(layout.slab_shape(piece.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
@@ -376,7 +367,7 @@ def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
 
 
 def _place_of(outcome: Outcome, files: Sequence[FileFacts]) -> str:
-    """Return where a task failed, if this release has that place: a worker may write a record."""
+    """Place where a task failed, if this release has it: a worker may write a record."""
     place = outcome.place
     ours = place in _PLACES or any(printed(file.path) == place for file in files)
     return place if ours else "a place that is unknown here"

@@ -1,4 +1,4 @@
-"""What workers may tell the releasing process: bytes, read by rules of our own.
+"""Messages of workers to the releasing process: bytes, read by rules of our own.
 
 Whoever unpickles an object runs its sender's code, and in the releasing process is the key. So a
 result that leaves the cluster is bytes: eight that name the format, four with the length of a head
@@ -95,14 +95,9 @@ def packed(outcome: Outcome) -> bytes:
 
 
 def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
-    """Return the result that `packed` made bytes of, its state flat.
+    """Read the result that `packed` wrote, its state flat.
 
-    Parameters
-    ----------
-    size : int
-        How many integers the plan expects.
-    limit : int
-        What their magnitude stays below.
+    The plan expects `size` integers, whose magnitude stays below `limit`.
     """
     view = memoryview(content).cast("B")
     if len(view) < _START.size:
@@ -130,7 +125,6 @@ def printed(place: str) -> str:
 
 
 def _head(text: bytes) -> dict[str, Any]:
-    """Return the fields, each of its type and within its bounds."""
     head = _object(text)
     if set(head) != set(_FIELDS) or any(type(head[name]) is not _FIELDS[name] for name in _FIELDS):
         raise _refused("has other fields")
@@ -145,7 +139,7 @@ def _head(text: bytes) -> dict[str, Any]:
 
 
 def answer(content: bytes | memoryview) -> dict[str, Any]:
-    """Return a worker's answer to a question: a small JSON object."""
+    """Parse a worker's answer to a question: a small JSON object."""
     if len(content) > _MOST_ANSWER_BYTES:
         raise _refused("is too long")
     return _object(bytes(content))

@@ -53,7 +53,7 @@ _PREFIX = "plain+"
 
 
 def _decoded(frames: list[Any]) -> Any:
-    """Return a message of distributed's protocol: msgpack first, then frames that it refers to."""
+    """Decode a message of distributed's protocol: msgpack first, then frames that it refers to."""
 
     def of_dict(pairs: dict[Any, Any]) -> Any:
         if "__Set__" in pairs:
@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
 
 
 def _closed(frames: list[Any], offset: int) -> Closed:
-    """Return what its sender serialized; bytes are known by their head, which names the type."""
+    """Wrap what its sender serialized; bytes are known by their head, which names the type."""
     head = msgpack.loads(frames[offset], use_list=False, **msgpack_opts)
     own = frames[offset + 1 : offset + 1 + head["num-sub-frames"]]
     if head.get("serializer") != "dask" or head.get("type") != "bytes":
@@ -97,19 +97,13 @@ def _closed(frames: list[Any], offset: int) -> Closed:
 
 
 class _Reading:
-    """How a connection of distributed's reads, but for the decoding, as bytes of whole frames."""
+    """Reading of distributed's connections, but for the decoding, as bytes of whole frames."""
 
     stream: Any
     abort: Callable[[], None]
 
     async def read(self, deserializers: object = None) -> Any:
-        """Return one message.
-
-        Raises
-        ------
-        CommClosedError
-            Where the connection is closed, or what came cannot be decoded, which closes it.
-        """
+        """Read one message; a connection whose message cannot be decoded is closed."""
         del deserializers
         stream = self.stream
         if stream is None:
@@ -275,7 +269,7 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
 
 
 def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a handler of a scheduler's messages whose failures hold nothing that was sent."""
+    """Wrap a handler of a scheduler's messages so that failures hold nothing that was sent."""
 
     def heard(**message: Any) -> Any:
         try:
@@ -298,7 +292,6 @@ def _unlike() -> IntegrityError:
 
 
 def _answered(reply: Any) -> Any:
-    """Return the result in a reply to a question, or an exception of the kind that it tells of."""
     if not isinstance(reply, dict):  # a scheduler's that could not ask
         return exception_of(reply)
     return (
@@ -352,18 +345,12 @@ def check_files(security: Any) -> None:
 
 
 def ends(path: str, setting: str) -> datetime:
-    """Return when the first of a file's certificates ends.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where the file cannot be read or holds none; `setting` is what named it.
-    """
+    """Return when the first of a file's certificates ends; `setting` named the file."""
     return min(one.not_valid_after_utc for one in _certificates(setting, path))
 
 
 def refusal(error: BaseException, security: Any) -> str | None:
-    """Return what a connection failed of, if it was a certificate that either side refused."""
+    """Return the reason of a failed connection, if either side refused a certificate."""
     for one in _causes(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             authority = _told(_AUTHORITY, security.tls_ca_file)
@@ -402,7 +389,6 @@ def _told(setting: str, value: str) -> str:
 
 
 def _content(setting: str, value: str | None) -> bytes:
-    """Return the file's content, or what is given in its place."""
     if not value:
         raise EnvironmentRefusedError(
             f"{setting} is not set. Write the file's path there, in the configuration of Dask "

@@ -1,9 +1,8 @@
 """Weighted kernel sums over records, counted exactly.
 
-Public rules from a record to an output and a weight: what a kernel sum adds up.
-
-Every rule decides by one record alone, with single IEEE operations. `WeightedRecords` hold all that
-is public about what a sum adds: the rule, and where records are.
+A public rule gives each record an output and a weight, which a kernel sum adds up. Every rule
+decides by one record alone, with single IEEE operations. `WeightedRecords` hold all that is public
+about what a sum adds: the rule, and where records are.
 
 Counting records into B-spline bins: integers from the record to the noise.
 
@@ -112,7 +111,7 @@ class RecordWeights(Protocol):
 
     @property
     def outputs(self) -> int:
-        """How many outputs there are."""
+        """Number of outputs."""
 
     @property
     def signed(self) -> bool:
@@ -136,7 +135,7 @@ class Alike:
     signed: bool = False
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, None]:
-        """All, first, one."""
+        """Every record, the first output, weight one."""
         del records
         return None, None, None
 
@@ -153,12 +152,12 @@ class ByCategory:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The category's."""
+        """Columns of the rule."""
         return (self.column,)
 
     @property
     def outputs(self) -> int:
-        """One a category."""
+        """Number of categories."""
         return len(self.column.categories)
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, Int64Array, None]:
@@ -178,7 +177,7 @@ class BySign:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The category's."""
+        """Columns of the rule."""
         return (self.column,)
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
@@ -190,7 +189,7 @@ class BySign:
 
 @dataclass(frozen=True)
 class ByResponse:
-    """The response, clamped to its bounds, as a share of their half-width from their middle.
+    """The response, clamped to its bounds: its distance from their middle over their half-width.
 
     Only single IEEE operations; the division rounds to at most one because the radius is rounded
     outward.
@@ -202,7 +201,7 @@ class ByResponse:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The response's."""
+        """Columns of the rule."""
         return (self.response.column,)
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
@@ -223,7 +222,7 @@ class Present:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The response's."""
+        """Columns of the rule."""
         return (self.response.column,)
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, None]:
@@ -233,16 +232,10 @@ class Present:
 
 @dataclass(frozen=True)
 class WeightedRecords:
-    """What of each record a kernel sum adds up: its position, output and weight.
+    """Position, output and weight of each record, which a kernel sum adds up.
 
-    Parameters
-    ----------
-    domain : Domain
-        The axes of the sum.
-    box : Domain, optional
-        All axes in which a record must be valid to count; by default those.
-    oblique : Oblique, optional
-        From positions in the box to those in `domain`.
+    The axes of the sum are those of `domain`; a record counts only if it is valid in all axes of
+    `box`, by default those. `oblique` maps positions in the box to those in `domain`.
     """
 
     domain: Domain
@@ -252,7 +245,7 @@ class WeightedRecords:
 
     @property
     def outputs(self) -> int:
-        """As many as the record weights have."""
+        """Number of outputs of the record weights."""
         return self.record_weights.outputs
 
     @property
@@ -261,7 +254,7 @@ class WeightedRecords:
         return (self.box or self.domain).columns + self.record_weights.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> Rows:
-        """A batch as it is added up: axes with their bounds, outputs and weights."""
+        """Locate a batch: axes with their bounds, outputs and weights."""
         axes = self.domain.axes
         counts, output, weight = self.record_weights(records)
         if self.box is not None:
@@ -284,7 +277,7 @@ class WeightedRecords:
 
     @property
     def shift(self) -> float:
-        """Bound on what a position is rounded by, in shares of its axis.
+        """Bound the rounding of a position, as a fraction of its axis.
 
         Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
         the same of the points that are asked for.
@@ -298,7 +291,7 @@ class WeightedRecords:
 
     @property
     def coordinates_text(self) -> str:
-        """What a description says of the axes."""
+        """Kind of coordinates, for a description."""
         return "" if self.oblique is None else ", in oblique coordinates"
 
 
@@ -307,12 +300,9 @@ class WeightedRecords:
 
 @dataclass(frozen=True)
 class BinnedSumAccumulator(RecordAccumulator):
-    """A kernel sum before its kernel: bins, one array for each output.
+    """Bins of a kernel sum before its kernel, one array for each output.
 
-    Parameters
-    ----------
-    bits : int
-        s; ``n 2^s < 2^62`` so that no sum overflows.
+    `bits` is s, with ``n 2^s < 2^62`` so that no sum overflows.
     """
 
     weighted_records: WeightedRecords
@@ -321,14 +311,14 @@ class BinnedSumAccumulator(RecordAccumulator):
     bits: int
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is made of bins, megabytes of many: no task needs it."""
+        """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
         bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return own | {"strategy": replace(self.strategy, bins=bins)}
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those of the weighted records."""
+        """Columns of the weighted records."""
         return self.weighted_records.columns
 
     @property
@@ -345,7 +335,7 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """See the top of the module for the kernel's; floats are of sums that are at most one.
+        """Bound errors of bins as proved above; floats are of sums that are at most one.
 
         *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
         2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
@@ -368,7 +358,7 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """What the record weights take; records are located and added block by block."""
+        """Memory of the record weights; records are located and added block by block."""
         return Memory(self.weighted_records.row_bytes)
 
     @property
@@ -420,7 +410,7 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
     oblique: Oblique | None = None,
     counted_in: str | None = None,
 ) -> Measurement:
-    """Return a weighted kernel sum as a measurement: see the top of the module.
+    """A weighted kernel sum as a measurement (proofs in `dbern.counting.kernel_sums`).
 
     Parameters
     ----------
@@ -466,14 +456,14 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
 
 @dataclass(frozen=True)
 class WeightedSum:
-    """What a kernel sum adds up, how far one record moves it, and how it is counted."""
+    """A kernel sum's records, its sensitivities and its counting."""
 
     weighted_records: WeightedRecords
     kernels: tuple[Kernel, ...]
 
     @property
     def outputs(self) -> int:
-        """As many as the record weights have."""
+        """Number of outputs of the record weights."""
         return self.weighted_records.outputs
 
     @property
@@ -488,7 +478,7 @@ class WeightedSum:
         )
 
     def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
-        """See the proof at the top of this module."""
+        """Bound n times the sensitivity under replace-one, as proved above."""
         signed, multi_output = self._signed, self.outputs > 1
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
@@ -497,25 +487,21 @@ class WeightedSum:
 
     @property
     def added_function_sensitivity(self) -> float:
-        """``sup K``."""
+        """``sup K``, n times what a record added can move."""
         return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
 
     def added_sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
-        """See the proof at the top of this module."""
+        """Bound n times the sensitivity under add-or-remove-one, as proved above."""
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=True).half
         return strategy.l1_sensitivity(self.kernels, signed=True).half
 
     def accumulator(self, strategy: Any, n: int, tolerance: float) -> SumAccumulator:
-        """Return the bins, or the cheapest sketch whose kernel error is at most `tolerance`.
+        """The bins, or the cheapest sketch whose kernel error is at most `tolerance`.
 
         Or nearly: from about a billion rows on, the integers are too short for the tolerance that
-        the plan asks for; the plan then shows the larger rounding part.
-
-        Raises
-        ------
-        SpecError
-            Where no sketch of reasonable size is that accurate.
+        the plan asks for; the plan then shows the larger rounding part. Where no sketch of
+        reasonable size is that accurate, it is a SpecError.
         """
         bits = min(_MOST_BITS, 62 - n.bit_length())
         if strategy.kind == "binned":
@@ -541,7 +527,7 @@ class WeightedSum:
         return KernelSumAccumulator(self.weighted_records, kernels, strategy, best, n)
 
     def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> SumAccumulator:
-        """Return the accumulator that a plan has chosen."""
+        """The accumulator that a plan has chosen."""
         if strategy.kind == "binned":
             return BinnedSumAccumulator(self.weighted_records, strategy, n, counting["bits"])
         sketch = MomentSketch.from_dict(dict(counting))
@@ -550,7 +536,7 @@ class WeightedSum:
 
 @dataclass(frozen=True)
 class KernelSumAccumulator(RecordAccumulator):
-    """A kernel sum resolved to integers: what workers count and contract."""
+    """A kernel sum resolved to integers, which workers count and contract."""
 
     weighted_records: WeightedRecords
     kernels: tuple[Kernel, ...]
@@ -560,12 +546,12 @@ class KernelSumAccumulator(RecordAccumulator):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those of the weighted records."""
+        """Columns of the weighted records."""
         return self.weighted_records.columns
 
     @property
     def counting(self) -> dict[str, Any]:
-        """The sketch."""
+        """Parameters of the sketch."""
         return self.sketch.to_dict()
 
     @property
@@ -577,7 +563,7 @@ class KernelSumAccumulator(RecordAccumulator):
 
     @cached_property
     def errors(self) -> Errors:
-        """See the top of the module.
+        """Bound errors by those of the sketch's effective kernel.
 
         *Kernel*: rho bounds ``|K~ - K|``; a value's error is at most ``2 rho |T_j|_1``, and its
         norms are those of these. *Values*: none on the lattice exceeds ``sup K + rho``, plus
@@ -604,7 +590,7 @@ class KernelSumAccumulator(RecordAccumulator):
 
     @property
     def _row_error(self) -> float:
-        """Bound on the float error of a value whose row of the map sums to one."""
+        """Bound the float error of a value whose row of the map sums to one."""
         # The division by n rounds once more, a value of at most the kernel's peak.
         division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
         mapped = self.strategy.matrix(0) is not None
@@ -620,7 +606,7 @@ class KernelSumAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """What the record weights take, and the per-axis tables."""
+        """Memory of the record weights and of the per-axis tables."""
         shape, cells = self.strategy.lattice.shape, self.sketch.cells
         entries = sum(nodes * count for nodes, count in zip(shape, cells, strict=True))
         return Memory(self.weighted_records.row_bytes, tables=8 * (self.sketch.order + 2) * entries)

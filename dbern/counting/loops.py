@@ -39,7 +39,6 @@ _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 
 
 def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records to the flat `state`, in place; see `add_rows`."""
     dimensions = len(rows.columns)
     given = (
         tuple(_read_only(column, np.float64) for column in rows.columns),
@@ -77,7 +76,7 @@ def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
 
 def _apart(cells: int, rows: Rows, terms: Terms) -> bool:
-    """Whether sums of neighbouring cells are to lie apart, for as many cells in all layers.
+    """Whether sums of neighbouring cells are stored apart, for as many cells in all layers.
 
     They overlap in the state, where a processor waits until the record before is stored.
     """
@@ -86,7 +85,7 @@ def _apart(cells: int, rows: Rows, terms: Terms) -> bool:
 
 
 def _aligned(array: Any) -> Any:
-    """The array without what comes before a multiple of a vector's bytes, and as much less."""
+    """Cut an array to whole vectors that begin at a multiple of a vector's bytes."""
     skipped = -array.ctypes.data // 8 % _ABREAST
     return array[skipped : len(array) - _ABREAST + skipped]
 
@@ -116,7 +115,7 @@ def _signature(dimensions: int, splines: bool) -> Any:
 
 @lru_cache
 def _run_splines(dimensions: int) -> Callable[..., None]:
-    """The pass over a batch; the order is not compiled in: that takes seconds for each."""
+    """Build the pass over a batch; the order is not compiled in: that takes seconds for each."""
     last, block, of_axis = dimensions - 1, _BLOCK, _BLOCK * _ABREAST
 
     def run(sums: Any, columns: Any, bounds: Any, clamp: Any, weight: Any, output: Any, counts: Any,
@@ -144,7 +143,7 @@ def _run_splines(dimensions: int) -> Callable[..., None]:
 
 @lru_cache
 def _run_moments(dimensions: int) -> Callable[..., None]:
-    """The pass over a batch; the order is not compiled in: that takes seconds for each."""
+    """Build the pass over a batch; the order is not compiled in: that takes seconds for each."""
     last = dimensions - 1
     block = _BLOCK
     width = block + _PADDING
@@ -185,7 +184,7 @@ def _run_moments(dimensions: int) -> Callable[..., None]:
 
 @inlined
 def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, place: Any) -> None:
-    """What each record's product starts from, zero if it does not count, and its output."""
+    """Begin each record's product, zero if it does not count, and find its output."""
     for i in range(len(place)):
         scale[i] = unit
         place[i] = 0
@@ -202,7 +201,7 @@ def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, place: 
 
 @inlined
 def _bound(column: Any, low: Any, high: Any, clamp: Any, scale: Any, position: Any) -> None:
-    """Positions in the unit interval, as `Domain.bounded` has them; any for the missing record."""
+    """Move values into the unit interval like `Domain.bounded`; a missing record anywhere."""
     width = high - low
     for i in range(len(column)):
         x = column[i]
@@ -218,7 +217,7 @@ def _bound(column: Any, low: Any, high: Any, clamp: Any, scale: Any, position: A
 
 @inlined
 def _locate(extent: Any, periods: Any, parts: Any, offset: Any, place: Any) -> None:
-    """From positions to shares of a period; `place` moves on to the period's first cell."""
+    """Turn positions into fractions of a period; `place` moves on to the period's first cell."""
     count, most = float(periods), np.int64(periods - 1)
     across, within = np.uint64(extent), np.uint64(parts)
     for i in range(len(place)):
@@ -230,14 +229,13 @@ def _locate(extent: Any, periods: Any, parts: Any, offset: Any, place: Any) -> N
 
 @inlined
 def _center(offset: Any) -> None:
-    """From shares of a cell to offsets in [-1, 1]."""
     for i in range(len(offset)):
         offset[i] = 2.0 * offset[i] - 1.0
 
 
 @inlined
 def _cut(edges: Any, offset: Any, place: Any) -> None:
-    """From shares of a period to offsets in [-1, 1] in the cells it is cut into."""
+    """Turn fractions of a period into offsets in [-1, 1] in the cells it is cut into."""
     for i in range(len(place)):
         low, high = 0, len(edges) - 2  # the last edge but one that is not above the share
         while low < high:
@@ -266,7 +264,6 @@ def _chebyshev(offset: Any, order: Any, powers: Any) -> None:
 
 @inlined
 def _multiply(factor: Any, products: Any, axis: Any) -> None:
-    """The products of one more axis."""
     for i in range(products.shape[1]):
         products[axis + 1, i] = products[axis, i] * factor[i]
 
@@ -302,7 +299,7 @@ def _shuffled(builder: Any, one: Any, other: Any, lanes: Any) -> Any:
 
 
 def _turned(builder: Any, rows: list[Any]) -> list[Any]:
-    """Rows as columns: each round puts the lanes of rows that are half of them apart in turns."""
+    """Transpose rows: each round interleaves the lanes of rows that are half of them apart."""
     half = _ABREAST // 2
     for _ in range(_ABREAST.bit_length() - 1):
         rows = [
@@ -434,7 +431,7 @@ def _add_splines(sums: Any, starts: Any, place: Any, unit: Any, factors: Any, ou
 
 @lru_cache
 def _gather() -> Any:
-    """What adds sums that lie apart to the state, where they overlap."""
+    """Build the loop that adds sums stored apart to the state, where they overlap."""
 
     def gather(state: Any, sums: Any, last: Any, cells: Any, length: Any) -> None:
         for layer in range(len(sums) // (cells * _ABREAST)):
@@ -453,21 +450,7 @@ def _gather() -> Any:
 def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to a C-contiguous `state`, in place; the interpreter's lock is not held.
 
-    Raises
-    ------
-    IndexError
-        For arrays of different lengths, outputs that there are not, or a smaller state.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dbern.counting.rows import EQUAL, unit_rows
-    >>> pairs = np.array([[0], [1]])
-    >>> terms = Terms(pairs, pairs[:, 0], 1, (3,), (2,), (EQUAL,), 4, 1, splines=True)
-    >>> state = np.zeros(3, dtype=np.int64)
-    >>> add_rows(state, unit_rows(np.array([[0.125], [1.0]])), terms)
-    >>> state.tolist()
-    [12, 4, 16]
+    Arrays of different lengths, missing outputs and a smaller state are an IndexError.
     """
     require_inside(state, rows, terms)  # the loops check nothing
     if len(rows.columns[0]) == 0:
@@ -481,7 +464,7 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
 
 def _by_cell(rows: Rows, terms: Terms) -> Rows:
-    """The same records, those of a cell together: what a block adds to stays in a core's cache."""
+    """Sort records by cell: what a block adds to stays in a core's cache."""
     cell = np.zeros(len(rows.columns[0]), dtype=np.int64)
     bounds = zip(rows.columns, rows.low, rows.high, terms.periods, strict=True)
     for column, low, high, periods in bounds:

@@ -1,4 +1,4 @@
-"""What is released of records, and how they become integers.
+"""Released quantities of records, and how they become integers.
 
 A *measurement* is a family of functions on the unit cube, its *outputs*, that one record moves
 together, or a vector; one calibration covers them. Measurements pay fractions of the release's
@@ -205,23 +205,17 @@ class Measurement:
 
 
 def for_rows(measurement: Measurement, n: int) -> Measurement:
-    """Return the measurement as it is planned for n rows."""
+    """The measurement as it is planned for n rows."""
     return measurement.for_rows(n) if measurement.for_rows else measurement
 
 
 def for_lattice(measurement: Measurement, strategy: Strategy | Entries) -> Measurement:
-    """Return the measurement as it is released with a strategy."""
+    """The measurement as it is released with a strategy."""
     return measurement.for_lattice(strategy) if measurement.for_lattice else measurement
 
 
 def require_counted(measurements: Sequence[Measurement]) -> None:
-    """Refuse sums whose records are counted in nothing that is released.
-
-    Raises
-    ------
-    SpecError
-        Where `counted_in` names no measurement of as many outputs.
-    """
+    """Refuse, by a SpecError, sums whose records are counted in nothing that is released."""
     outputs = {one.name: one.outputs for one in measurements}
     for one in measurements:
         if one.counted_in is not None and outputs.get(one.counted_in) != one.outputs:
@@ -233,12 +227,9 @@ def require_counted(measurements: Sequence[Measurement]) -> None:
 
 
 def random_privacy(measurements: Sequence[Measurement], charge: Budget) -> RandomPrivacy | None:
-    """Return what a charge buys, if the sensitivity of a measurement is an estimate.
+    """The guarantee of a charge, if the sensitivity of a measurement is an estimate.
 
-    Raises
-    ------
-    SpecError
-        Where there is more than one: each estimate fails for a gamma of its own.
+    More than one estimate is a SpecError: each fails for a gamma of its own.
     """
     found = [one.random(charge) for one in measurements if one.random]
     if len(found) > 1:
@@ -256,13 +247,7 @@ _TIMES = 8
 
 
 def most_rows(normalizer: int) -> int:
-    """The most rows there can be where their number is private: a public power of two.
-
-    Examples
-    --------
-    >>> most_rows(1000) == 2**32, most_rows(2**40) == 2**44
-    (True, True)
-    """
+    """The most rows there can be where their number is private: a public power of two."""
     return max(_LEAST_MOST, _TIMES << normalizer.bit_length())
 
 
@@ -336,43 +321,43 @@ def _rows(bound: Bound, protection: Protection) -> Bound:
 
 @dataclass(frozen=True)
 class DerivedAccumulator(Accumulator):
-    """What counts as another accumulator does, and finishes otherwise."""
+    """An accumulator that counts like another and finishes differently."""
 
     inner: Accumulator
 
     @property
     def passes(self) -> int:
-        """Those of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.passes
 
     @property
     def shards(self) -> int:
-        """Those of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.shards
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.columns
 
     @property
     def counting(self) -> dict[str, Any]:
-        """That of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.counting
 
     @property
     def description(self) -> str:
-        """That of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.description
 
     @property
     def memory(self) -> Memory:
-        """That of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.memory
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the accumulator."""
+        """Inherited from the accumulator."""
         return self.inner.shape
 
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
@@ -390,7 +375,9 @@ class NormalizedAccumulator(DerivedAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """Of a replaced record or half of it for each row of a unit; norms are over all databases.
+        """Bound errors of a replaced record, or half of it for each row of a unit.
+
+        Norms are over all databases.
 
         Errors of one value are those for at most as many records as the normalizer: accuracy alone.
         """
@@ -406,5 +393,5 @@ class NormalizedAccumulator(DerivedAccumulator):
         )
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Values over n."""
+        """Values over the normalizer."""
         return self.inner.finish(state, output, slab) * float(most_rows(self.n)) / self.n

@@ -1,6 +1,4 @@
-"""Count kernel sums by exact integer moments in cells.
-
-Exact integer sketches of kernel sums: cells and integer moments of the offset.
+"""Count kernel sums by exact integer sketches: cells and integer moments of the offset.
 
 Each axis is cut into public cells (`Cells`), equal ones where the kernel is smooth. A record in
 cell j at offset u in [-1, 1] adds, for every multi-index a of total order at most p, the integer
@@ -55,13 +53,7 @@ _added = [0]  # by this process
 
 
 def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records to a C-contiguous `state`, in place.
-
-    Raises
-    ------
-    IndexError
-        For arrays of different lengths, outputs that there are not, or a smaller state.
-    """
+    """Add records to a C-contiguous `state`, in place; an IndexError for arrays that do not fit."""
     _added[0] += len(terms.indices) * len(rows.columns[0])
     if _added[0] > _FEW or _LOOPS in sys.modules:
         from dbern.counting import loops  # numba: half a second, and as much to be ready
@@ -73,26 +65,14 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one axis: equal periods of the unit interval, each cut at the same fractions.
-
-    Parameters
-    ----------
-    periods : int
-    cuts : tuple of float
-        Inside (0, 1), increasing; none for equal cells.
-
-    Examples
-    --------
-    >>> Cells(2, (0.25,)).centers.tolist()
-    [0.0625, 0.3125, 0.5625, 0.8125]
-    """
+    """Cells of one axis: equal periods of the unit interval, all cut at the same fractions."""
 
     periods: int
     cuts: tuple[float, ...] = ()
 
     @property
     def count(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         return self.periods * (len(self.cuts) + 1)
 
     @cached_property
@@ -129,18 +109,7 @@ class Cells:
 
 
 def cells_for(kernel: Kernel, k: int, density: float) -> Cells:
-    """Fewest cells, `density` or more to a unit, on each of which every ``K(v/k - .)`` is smooth.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import kernel_of
-    >>> cells_for(kernel_of("gaussian", 0.1), k=10, density=4.5)
-    Cells(periods=5, cuts=())
-    >>> cells_for(kernel_of("laplace", 0.1), k=10, density=16)
-    Cells(periods=20, cuts=())
-    >>> cells_for(kernel_of("epanechnikov", 0.125), k=2, density=1)
-    Cells(periods=2, cuts=(0.25, 0.75))
-    """
+    """Fewest cells, `density` or more to a unit, with every ``K(v/k - .)`` smooth on each."""
     if not kernel.kinks:
         return Cells(max(1, math.ceil(density)))
     scaled = [Fraction(kink) * k for kink in kernel.kinks]
@@ -156,24 +125,9 @@ def cells_for(kernel: Kernel, k: int, density: float) -> Cells:
 
 @dataclass(frozen=True)
 class MomentSketch:
-    """The integers a record becomes, and how they add up.
+    """Integer moments of records in cells, of total order at most `order`.
 
-    Parameters
-    ----------
-    axes : tuple of Cells
-        Cells of each axis.
-    order : int
-        Largest total order p of the moments kept.
-    bits : int
-        Fixed-point bits s of each moment; ``rows * 2^bits < 2^62`` so that no sum overflows.
-
-    Examples
-    --------
-    >>> sketch = MomentSketch(axes=(Cells(2),), order=1, bits=4)
-    >>> state = sketch.empty()
-    >>> sketch.add(state, np.array([[0.25], [0.5], [1.0]]))
-    >>> state.tolist()
-    [[16, 32], [0, 0]]
+    A moment has `bits` fixed-point bits s; ``rows * 2^bits < 2^62`` so that no sum overflows.
     """
 
     axes: tuple[Cells, ...]
@@ -182,7 +136,7 @@ class MomentSketch:
 
     @property
     def cells(self) -> tuple[int, ...]:
-        """How many cells each axis has."""
+        """Number of cells of each axis."""
         return tuple(axis.count for axis in self.axes)
 
     @cached_property
@@ -221,7 +175,7 @@ class MomentSketch:
         add_rows(state, unit_rows(positions, output, weight), self.terms(layers))
 
     def terms(self, outputs: int) -> Terms:
-        """What a record adds to a state of shape (indices, outputs, cells)."""
+        """Factors and targets of a record in a state of shape (indices, outputs, cells)."""
         return Terms(
             indices=np.array(self.indices, dtype=np.int64),
             places=np.arange(len(self.indices)) * (outputs * math.prod(self.cells)),
@@ -235,13 +189,13 @@ class MomentSketch:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Parameters as JSON values."""
         axes = [{"periods": axis.periods, "cuts": list(axis.cuts)} for axis in self.axes]
         return {"axes": axes, "order": self.order, "bits": self.bits}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> MomentSketch:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         axes = (Cells(one["periods"], tuple(one["cuts"])) for one in content["axes"])
         return cls(tuple(axes), content["order"], content["bits"])
 
@@ -265,11 +219,8 @@ def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatAr
 def _table_error(kernel: Kernel, cells: Cells, order: int) -> float:
     """Bound on the error of one entry of `chebyshev_table`: rounding and aliasing.
 
-    Raises
-    ------
-    ValueError
-        Where a cell is wider than two bandwidths: the aliasing bound is proved only below that,
-        but for polynomials, which have no aliasing.
+    The aliasing bound is proved only for cells up to two bandwidths wide, wider ones are a
+    ValueError; polynomials have no aliasing.
     """
     first = kernel.chebyshev_bound(2 * _NODES - order, cells.radius)
     if cells.radius > kernel.bandwidth and first > 0:
@@ -294,16 +245,8 @@ _CACHED_ENTRIES = 1 << 16
 def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArray]) -> FloatArray:
     """``sum_a sum_j prod_i c_{a_i}(v_i, j_i) state[a, j] / 2^bits`` for the tables' v.
 
-    Parameters
-    ----------
-    state : array, `sketch.shape`
-    tables : sequence of arrays (order + 1, rows_i, cells_i)
-        `chebyshev_table` of each axis, or some rows of it.
-
-    Returns
-    -------
-    array (rows_1, .., rows_l)
-        Within `contraction_error` of the exact sum.
+    Shape (rows_1, .., rows_l), for tables (order + 1, rows_i, cells_i); within `contraction_error`
+    of the exact sum.
     """
     partial: dict[tuple[int, ...], FloatArray] = {
         index: np.ldexp(moment.astype(np.float64), -sketch.bits)

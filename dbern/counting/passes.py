@@ -1,6 +1,4 @@
-"""How workers count: portions or passes of records, and how many rows of a unit count.
-
-At most u rows of each unit: which ones are counted, in passes over buckets of units.
+"""Counting by workers: portions or passes of records, and at most u rows of each unit.
 
 Kept are the u rows of a unit with the smallest keyed hashes of unit and row. So what is kept of a
 unit depends on its own rows and a private salt alone, not on their order, on files or workers, or
@@ -45,22 +43,13 @@ from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
 
 @dataclass(frozen=True)
 class Errors:
-    """What an accumulator's values are off by.
+    """Bounds on the errors of an accumulator's values.
 
-    Attributes
-    ----------
-    kernel : float
-        Bound on what one record's effective contribution differs from its exact one, times n.
-    kernel_norms : (float, float)
-        Bounds on what that adds to the l1 and l2 sensitivities, times n.
-    position : float
-        Bound on the change of the function by rounding of the records: accuracy, never privacy.
-    floats : float
-        Bound on the float error of `finish`, per value.
-    float_norms : (float, float)
-        Bounds on the l1 and l2 norms of the float errors of all values of one database.
-    value_bound : float
-        Bound on ``|finish|`` over all databases.
+    `kernel` bounds the difference of one record's effective and exact contribution, times n, and
+    `kernel_norms` what that adds to the l1 and l2 sensitivities, times n. `position` bounds the
+    change of the function by rounding of the records: accuracy, never privacy. `floats` bounds the
+    float error of a value of `finish`, `float_norms` the l1 and l2 norms of those of all values of
+    one database, `value_bound` ``|finish|`` over all databases.
     """
 
     kernel: float
@@ -73,17 +62,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Memory:
-    """What counting takes, in bytes.
-
-    Attributes
-    ----------
-    batch : int
-        One record of a batch.
-    tables : int
-        `finish`, besides state and slab.
-    gathered : int
-        One pass, besides its state.
-    """
+    """Memory in bytes: of one record of a batch, of `finish`'s tables, and of a pass."""
 
     batch: int
     tables: int = 0
@@ -93,10 +72,7 @@ class Memory:
 class Pass(ABC):
     """One pass of an accumulator over records, on one worker.
 
-    Attributes
-    ----------
-    surveys : bool
-        Whether it sees all records once before any is added: they are read twice.
+    With `surveys` it sees all records once before any is added: they are read twice.
     """
 
     surveys: ClassVar[bool] = False
@@ -138,12 +114,12 @@ class Accumulator(ABC):
 
     @property
     def passes(self) -> int:
-        """See the class."""
+        """Number of passes over all records; 0 where each record is added by itself."""
         return 0
 
     @property
     def shards(self) -> int:
-        """See the class."""
+        """Number of shards where records meet, which may be of whole units; else 0."""
         return 0
 
     @property
@@ -154,22 +130,22 @@ class Accumulator(ABC):
     @property
     @abstractmethod
     def counting(self) -> dict[str, Any]:
-        """How records are counted, as JSON values."""
+        """Parameters of counting, as JSON values."""
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """How records are counted, in a few words."""
+        """Description of counting, in a few words."""
 
     @property
     @abstractmethod
     def errors(self) -> Errors:
-        """What values are off by."""
+        """Bounds on the errors of its values."""
 
     @property
     @abstractmethod
     def memory(self) -> Memory:
-        """What counting takes."""
+        """Memory that counting takes."""
 
     @property
     @abstractmethod
@@ -232,28 +208,16 @@ _COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and
 
 
 def _bounding_passes(rows: int) -> int:
-    """Passes over about so many rows, where nothing else says how many."""
     return max(1, -(-rows // PASS_ROWS))
 
 
 @dataclass(frozen=True)
 class Bounding:
-    """How many rows of each unit are counted, and how they are found.
+    """Choose at most `unit.rows` rows of each unit to count.
 
-    Parameters
-    ----------
-    column : Column
-        The units' ids.
-    unit : PrivacyUnit
-        Of at most so many rows.
-    box : Domain
-        Axes in which a row must be valid to count.
-    content : tuple of Column
-        Columns that are counted: what a row is.
-    rows : int
-        Public normalizer: about how many rows there are.
-    buckets, passes : int
-        A pass keeps units of the buckets b with ``b mod passes`` its index.
+    `column` has the units' ids; a row must be valid in the axes of `box` and consists of the
+    columns `content`. `rows`, the public normalizer, is about how many rows there are. A pass keeps
+    units of the buckets b with ``b mod passes`` its index.
     """
 
     column: Column
@@ -266,7 +230,7 @@ class Bounding:
 
     @property
     def gathered_bytes(self) -> int:
-        """Memory of one pass of as many rows as the normalizer says, with room for an uneven one.
+        """Memory of one pass over as many rows as the normalizer, with room for an uneven one.
 
         Units of many rows make passes uneven before their rows are bounded.
         """
@@ -276,7 +240,7 @@ class Bounding:
     def bounded(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
     ) -> Iterator[dict[str, FloatArray]]:
-        """Batches of the rows that one pass keeps, once all records were seen."""
+        """Yield batches of the rows that one pass keeps, once all records were seen."""
         kept = _Kept(self.unit.max_contributions, salt)
         for batch in batches:
             ids = np.atleast_2d(batch[self.column.name].T).T
@@ -298,7 +262,7 @@ class Bounding:
 
 @dataclass
 class _Kept:
-    """The rows of one pass: those with the smallest hashes of each unit, so far."""
+    """Rows of one pass: those with the smallest hashes of each unit, so far."""
 
     most: int
     salt: bytes = field(repr=False)
@@ -307,7 +271,7 @@ class _Kept:
     _waiting: int = 0
 
     def add(self, ids: FloatArray, rows: FloatArray) -> None:
-        """Take rows (m, d) of units (m, e) in."""
+        """Merge rows (m, d) of units (m, e) in."""
         # Adding 0.0 makes one zero of two, here as in the hash.
         self._ids.append(ids + 0.0)
         self._rows.append(rows + 0.0)
@@ -346,22 +310,12 @@ _LEAST_MERGED = 1 << 17  # rows that are gathered before equal ones are looked f
 
 @dataclass
 class Gathering(Pass):
-    """One pass: batches of records in, the sum over its shards of what they solve to out.
+    """One pass: gathers records by shard, and adds the solutions of its shards to the state.
 
-    Parameters
-    ----------
-    state : array
-        What the pass adds to.
-    rows : callable
-        Content (m', d) of a batch's records that count.
-    solved : callable
-        Integers of one shard, from its distinct rows in sorted order and their counts.
-    salt : bytes
-        Keys the hash.
-    shards, passes, index : int
-        The pass keeps shards s with ``s mod passes = index``.
-    names : callable, optional
-        What (m', e) a record's shard is a hash of; its content unless stated.
+    `rows` gives the content (m', d) of a batch's records that count, `names` (m', e) what a
+    record's shard is a hash of, its content unless stated; `solved` the integers of one shard from
+    its distinct rows in sorted order and their counts. `salt` keys the hash. The pass keeps shards
+    s with ``s mod passes = index``.
     """
 
     state: Int64Array = field(repr=False)
@@ -400,7 +354,7 @@ class Gathering(Pass):
         self._kept, self._waiting = [rows], 0
 
     def merged(self) -> FloatArray | None:
-        """Return shard, content and number (m, d + 2) of the distinct records, sorted, if any."""
+        """Shard, content and number (m, d + 2) of the distinct records, sorted, if any."""
         if not self._kept:
             return None
         self._merge()
@@ -421,7 +375,7 @@ class Gathering(Pass):
 
 
 class StoppedError(Exception):
-    """Counting cannot go on, for a reason that is safe to tell: its code and its public place."""
+    """Counting cannot go on, for a reason that reveals nothing: its code and its public place."""
 
     def __init__(self, failure: str, place: str) -> None:
         super().__init__(failure)
@@ -444,7 +398,7 @@ class Counters:
     def of(
         cls, parts: Sequence[Accumulator], schema: RecordSchema, unit: PrivacyUnit, n: int
     ) -> Self:
-        """Those of records of this schema and unit, about n of them."""
+        """Combine accumulators for records of this schema and unit, about n of them."""
         if schema.unit is None:
             return cls(tuple(parts), schema.filter)
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
@@ -473,7 +427,7 @@ class Counters:
         return any(part.keyed for part in self.parts)
 
     def with_key(self, key: bytes) -> Counters:
-        """Return them with the release's key."""
+        """The same accumulators with the release's key."""
         return replace(self, parts=tuple(part.with_key(key) for part in self.parts))
 
     def empty(self) -> Int64Array:
@@ -496,7 +450,7 @@ class Counters:
     def count(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
     ) -> Int64Array:
-        """The state of some records, or of one pass over all of them.
+        """Count some records, or one pass over all of them.
 
         Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
         over the batches twice (`Pass.surveys`); not over bounded ones.

@@ -1,4 +1,4 @@
-"""A batch of records, and what each adds and where, as arrays.
+"""Batches of records, and the terms that each adds, as arrays.
 
 A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
 its offset in its cell (`moments`), or the B-splines that live there (`bins`). Only single IEEE
@@ -27,20 +27,10 @@ EQUAL = (0.0, 1.0)
 class Rows:
     """A batch of records as it was read, and the public rules from there to the unit cube.
 
-    Parameters
-    ----------
-    columns : sequence of arrays (m,)
-        One an axis, in data units; NaN for null.
-    low, high : sequence of float
-        Their bounds.
-    clamp : bool
-        What becomes of finite values outside: moved to the bound, or not counted.
-    counts : array (m,), optional
-        Which records may count; all.
-    output : array (m,), optional
-        Which output each adds to; the first.
-    weight : array (m,), optional
-        In [-1, 1]; one.
+    `columns` has an array (m,) for each axis, in data units, NaN for null; `low` and `high` are the
+    axes' bounds. With `clamp` finite values outside are moved to the bound, otherwise they do not
+    count. By default all records count, in the first output, with weight one; weights are in [-1,
+    1].
     """
 
     columns: Sequence[FloatArray]
@@ -55,41 +45,20 @@ class Rows:
 def unit_rows(
     positions: FloatArray, output: Int64Array | None = None, weight: FloatArray | None = None
 ) -> Rows:
-    """Records at unit-cube positions (m, l), all of which count.
-
-    Examples
-    --------
-    >>> unit_rows(np.array([[0.25, 0.5]])).low
-    [0.0, 0.0]
-    """
+    """Records at unit-cube positions (m, l), all of which count."""
     axes = positions.shape[1]
     return Rows(list(positions.T), [0.0] * axes, [1.0] * axes, output=output, weight=weight)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a record adds, and where.
+    """Terms of a record, and their places in the state.
 
-    Parameters
-    ----------
-    indices : array (terms, l)
-        Which factor of each axis.
-    places : array (terms,)
-        Where in the flat state a record of the first output and cells adds the term.
-    outputs : int
-        Layers of cells.
-    extents : tuple of int
-        Length of each axis of such a layer.
-    periods : tuple of int
-        Equal periods of each axis.
-    edges : tuple of tuple of float
-        Where the cells of a period begin and end, from 0 to 1; ``(0, 1)`` for equal cells.
-    bits : int
-        A weight of one is the integer ``2^bits``.
-    order : int
-        Degree of the B-splines, or largest degree of the polynomials.
-    splines : bool
-        Whether factors are B-splines.
+    Row t of `indices` (terms, l) chooses the factor of each axis, ``places[t]`` is the term's
+    offset in the flat state for the first output and the first cells. The state has `outputs`
+    layers of cells, each of the lengths `extents`. Axes have equal `periods`, cut at `edges` from 0
+    to 1; ``(0, 1)`` for equal cells. A weight of one is the integer ``2^bits``. `order` is the
+    degree of the B-splines (`splines`), or the largest degree of the polynomials.
     """
 
     indices: Int64Array
@@ -111,24 +80,12 @@ class Terms:
 
 
 def strides(extents: Sequence[int]) -> list[int]:
-    """How far apart neighbours along each axis of a C-contiguous array are, in entries.
-
-    Examples
-    --------
-    >>> strides((2, 3, 4))
-    [12, 4, 1]
-    """
+    """Distances of neighbours along each axis of a C-contiguous array, in entries."""
     return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
 
 
 def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Refuse what would be added beside the state.
-
-    Raises
-    ------
-    IndexError
-        For arrays of different lengths, outputs that there are not, or a smaller state.
-    """
+    """Refuse, by an IndexError, records that would be added outside the state."""
     given = (rows.counts, rows.output, rows.weight)
     lengths = {len(array) for array in (*rows.columns, *given) if array is not None}
     if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.reach:
@@ -142,12 +99,9 @@ def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
 
 def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records, in place; bit for bit, this is what a record's integers are.
+    """Add records, in place; bit for bit, this defines a record's integers.
 
-    Raises
-    ------
-    IndexError
-        For arrays of different lengths, outputs that there are not, or a smaller state.
+    Arrays of different lengths, missing outputs and a smaller state are an IndexError.
     """
     require_inside(state, rows, terms)
     points = np.column_stack(rows.columns)
@@ -178,7 +132,7 @@ def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
 
 def _located(positions: FloatArray, periods: int, edges: FloatArray) -> tuple[Any, FloatArray]:
-    """Cell and offset in [-1, 1] of each position in the unit interval."""
+    """Cells and offsets in [-1, 1] of positions in the unit interval."""
     scaled = positions * periods
     period = np.minimum(scaled.astype(np.int64), periods - 1)
     share = scaled - period

@@ -1,1 +1,1 @@
-"""What a record is and where it lies: domain, Parquet, storage."""
+"""Records and their sources: domain, Parquet, storage."""

@@ -75,7 +75,7 @@ def _can_hold(kind: pa.DataType, column: Column) -> bool:
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
     """Return the values (m,): numbers, times in the column's unit, or positions of categories.
 
-    Of ids two floats each, (m, 2); of curves their numbers, (m, points).
+    Ids are two floats each, (m, 2), curves lists of numbers, (m, points).
     """
     if column.ids:
         return _ids(values)
@@ -96,14 +96,7 @@ def stored_type(column: Column) -> pa.DataType:
 
 
 def to_stored(floats: FloatArray, column: Column) -> pa.Array:
-    """Return what `as_floats` returned as an Arrow array; `from_stored` returns it again.
-
-    Examples
-    --------
-    >>> column = Column("who", "data.unit.column", ids=True)
-    >>> from_stored(to_stored(np.array([[1.0, np.nan]]), column), column)
-    array([[ 1., nan]])
-    """
+    """Return what `as_floats` returned as an Arrow array; `from_stored` returns it again."""
     buffer = pa.py_buffer(np.ascontiguousarray(floats))
     return pa.Array.from_buffers(stored_type(column), len(floats), [None, buffer])
 
@@ -118,7 +111,7 @@ def from_stored(values: pa.Array, column: Column) -> FloatArray:
 def _curves(values: pa.Array, points: int) -> FloatArray:
     """Return lists of so many numbers (m, points), NaN for one that is null or of another length.
 
-    What is null in a list is NaN there.
+    Nulls in a list are NaN.
     """
     whole = pc.equal(pc.list_value_length(values), points).fill_null(False)
     found = np.full((len(values), points), np.nan)
@@ -133,7 +126,7 @@ def _positions(values: pa.Array, column: Column) -> FloatArray:
 
 
 def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
-    """Return the values of a dictionary that occur, each once, and where each row's is among them.
+    """Distinct values of a dictionary array that occur, and the position of each row's among them.
 
     A row's own copy of its value, which may be long, is never made.
     """
@@ -142,7 +135,7 @@ def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
 
 
 def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
-    """Return what is listed, (n,) or (n, 2), at each place; NaN where there is none."""
+    """Look up listed values, (n,) or (n, 2), at each position; NaN where there is none."""
     index = _plain(places)
     known = ~np.isnan(index)
     found = np.full((len(index), *listed.shape[1:]), np.nan)
@@ -151,7 +144,7 @@ def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
 
 
 def ids_as(kind: pa.DataType) -> str:
-    """Return what ids of a type are compared as; across two of these equal ids may be two units."""
+    """Return the form in which ids are compared; equal ids of two forms may be two units."""
     plain = plain_type(kind)
     if is_text(plain):
         return "text"
@@ -161,7 +154,7 @@ def ids_as(kind: pa.DataType) -> str:
 def _ids(values: pa.Array) -> FloatArray:
     """Return two floats a value (m, 2), equal for equal ids alone: see `dbern.counting.passes`.
 
-    Of a number the nearest float and what is left of it, of text 106 bits of a hash.
+    Numbers are the nearest float and the remainder, texts 106 bits of a hash.
     """
     if pa.types.is_decimal(values.type) and values.type.scale == 0:
         with suppress(pa.ArrowInvalid):  # the same, and faster, where all are short enough
@@ -213,13 +206,7 @@ def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
 
 
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
-    """Return numbers (m,), or dates and timestamps in `unit`; null is NaN.
-
-    Examples
-    --------
-    >>> numbers(pa.array([True, None]))
-    array([ 1., nan])
-    """
+    """Return numbers (m,), or dates and timestamps in `unit`; null is NaN."""
     kind = values.type
     if is_time(kind):
         if unit is None:
@@ -287,16 +274,9 @@ def _decimals(values: pa.Array) -> FloatArray:
 
 
 def of_text(text: str, column: Column) -> float | tuple[float, float]:
-    """Return what a folder ``column=text`` says, as the spec types it; NaN where it does not fit.
+    """Return the value of a folder ``column=text``, typed by the spec; NaN where it does not fit.
 
-    Of ids two floats.
-
-    Examples
-    --------
-    >>> of_text("7.5", Column("x", "data.bounds.x"))
-    7.5
-    >>> of_text("no", Column("done", "data.group.values", ("yes", "no")))
-    1.0
+    An id is two floats.
     """
     if column.ids:
         return _id_of(None if text == _NO_VALUE else text.encode())

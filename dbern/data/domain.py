@@ -49,7 +49,7 @@ _RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 
 
 class Outside(enum.Enum):
-    """What becomes of a finite value outside its public bounds."""
+    """Treatment of a finite value outside its public bounds."""
 
     DROP = "drop"
     CLAMP = "clamp"
@@ -62,15 +62,7 @@ class Axis:
     With `categories` a value is its position in that public list, and `of_values` makes the axis.
     `units` are those that a spec states of numbers, for people.
 
-    Raises
-    ------
-    SpecError
-        Where the bounds are not finite, reversed, or too close to tell apart.
-
-    Examples
-    --------
-    >>> Axis("delay", -60.0, 180.0).width
-    240.0
+    Bounds that are not finite, reversed, or too close to tell apart are a SpecError.
     """
 
     name: str
@@ -114,15 +106,8 @@ class Axis:
     def of_values(cls, name: str, values: Sequence[Category]) -> Axis:
         """Return the axis of a public list of values.
 
-        Raises
-        ------
-        SpecError
-            For fewer than two values, more than `MOST_VALUES`, or one that is listed twice.
-
-        Examples
-        --------
-        >>> Axis.of_values("sex", ["Female", "Male"]).high
-        1.0
+        Fewer than two values, more than `MOST_VALUES`, or a value that is listed twice are a
+        SpecError.
         """
         where = f"data.bounds.{name}.values"
         if len(values) < 2:
@@ -162,24 +147,13 @@ class Axis:
         """Return positions of the unit interval in data units, never outside the bounds.
 
         ``low + 1 * (high - low)`` need not be `high`, and what is above it has no value.
-
-        Examples
-        --------
-        >>> Axis("y", -1.0, 1 / 3).at(np.array([0.0, 0.75, 1.0])).tolist()
-        [-1.0, 0.0, 0.3333333333333333]
         """
         inner = np.minimum(self.low + positions * self.width, self.high)
         return np.where(positions == 1.0, self.high, inner)
 
     @property
     def counted(self) -> str:
-        """What lengths along an axis of times are counted in, in parentheses; else nothing.
-
-        Examples
-        --------
-        >>> Axis("when", 0.0, 9.0, TimeUnit.DAYS).counted, Axis("x", 0.0, 9.0).counted
-        (' (days)', '')
-        """
+        """Unit of lengths along an axis of times, in parentheses; else nothing."""
         return f" ({self.unit.name.lower()})" if self.unit else ""
 
     @property
@@ -190,18 +164,12 @@ class Axis:
 
     @property
     def label(self) -> str:
-        """Its name for people, with its units or the zone of times.
-
-        Examples
-        --------
-        >>> Axis("distance", 0.0, 9.0, units="miles").label, Axis("x", 0.0, 9.0).label
-        ('distance (miles)', 'x')
-        """
+        """Its name for people, with its units or the zone of times."""
         return named_with(self.name, "UTC" if self.unit is TimeUnit.SECONDS else self.units)
 
     @property
     def column(self) -> Column:
-        """What is read."""
+        """The column that is read."""
         key = f"data.bounds.{self.name}" + (".values" if self.categories else "")
         return Column(self.name, key, self.categories, self.unit)
 
@@ -232,7 +200,7 @@ class Domain:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What is read of a record."""
+        """Columns of a record that are read."""
         return tuple(axis.column for axis in self.axes)
 
     @property
@@ -305,7 +273,7 @@ class Domain:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """How many values each axis of categories has."""
+        """Numbers of listed values, one for each axis of categories."""
         return tuple(len(axis.categories) for axis in self.lists)
 
     def parted(self, unit: FloatArray) -> tuple[Int64Array, FloatArray]:
@@ -397,13 +365,13 @@ class Response:
 
     @property
     def column(self) -> Column:
-        """What is read."""
+        """The column that is read."""
         return Column(self.name, "data.response.column", unit=self.unit, points=self.points)
 
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """What the spec says about a record: axes, and a label, response or group where it has one.
+    """Columns of a record, as the spec has them: axes, and a label, response or group, if any.
 
     A record whose value of `filter` is not one of its categories is a missing record, and so is
     one without an id of its `unit` of privacy, where that is not the record.
@@ -461,24 +429,18 @@ TICKS = {
 
 
 class TimeUnit(enum.Enum):
-    """What an axis of dates or times counts, in the words of the CF conventions."""
+    """Unit of an axis of dates or times, in the words of the CF conventions."""
 
     DAYS = "days since 1970-01-01"
     SECONDS = "seconds since 1970-01-01"
 
     @property
     def seconds(self) -> int:
-        """Of one unit."""
+        """Seconds of one unit."""
         return _DAY if self is TimeUnit.DAYS else 1
 
     def of(self, moment: date) -> float:
-        """Return a date (its beginning) or a time as a number, correctly rounded.
-
-        Examples
-        --------
-        >>> TimeUnit.DAYS.of(date(1970, 1, 3)), TimeUnit.SECONDS.of(datetime(1970, 1, 1, 1))
-        (2.0, 3600.0)
-        """
+        """Return a date (its beginning) or a time as a number, correctly rounded."""
         if not isinstance(moment, datetime):
             moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
         if moment.tzinfo is None:
@@ -494,13 +456,7 @@ class TimeUnit(enum.Enum):
         return floats * float(ratio)
 
     def of_datetimes(self, values: np.ndarray[Any, Any]) -> FloatArray:
-        """Return an array of datetime64 as numbers, not-a-time as NaN.
-
-        Examples
-        --------
-        >>> TimeUnit.DAYS.of_datetimes(np.array(["1970-01-02T12", "NaT"], "datetime64[ms]"))
-        array([1.5, nan])
-        """
+        """Return an array of datetime64 as numbers, not-a-time as NaN."""
         name, count = np.datetime_data(values.dtype)
         if name not in TICKS or count != 1:
             name = "ns" if name in ("ps", "fs", "as") else "s"
@@ -509,15 +465,7 @@ class TimeUnit(enum.Enum):
         return np.where(np.isnat(values), np.nan, numbers)
 
     def text(self, value: float) -> str:
-        """Return a number as a date or a time again; within a day to the minute.
-
-        Examples
-        --------
-        >>> TimeUnit.DAYS.text(20454.0), TimeUnit.DAYS.text(20454.375)
-        ('2026-01-01', '2026-01-01T09:00Z')
-        >>> TimeUnit.SECONDS.text(5400.0)
-        '1970-01-01T01:30:00Z'
-        """
+        """Return a number as a date or a time again; within a day to the minute."""
         if self is TimeUnit.SECONDS:
             return f"{_EPOCH + timedelta(seconds=value):%Y-%m-%dT%H:%M:%S}Z"
         moment = _EPOCH + timedelta(minutes=round(value * (_DAY // 60)))
@@ -525,13 +473,7 @@ class TimeUnit(enum.Enum):
         return moment.date().isoformat() if midnight else f"{moment:%Y-%m-%dT%H:%M}Z"
 
     def to_datetimes(self, numbers: FloatArray) -> np.ndarray[Any, Any]:
-        """Return numbers as datetime64 of microseconds, UTC, which `of_datetimes` takes back.
-
-        Examples
-        --------
-        >>> TimeUnit.DAYS.to_datetimes(np.array([20454.0, 20454.5])).astype(str).tolist()
-        ['2026-01-01T00:00:00.000000', '2026-01-01T12:00:00.000000']
-        """
+        """Return numbers as datetime64 of microseconds, UTC, which `of_datetimes` takes back."""
         units_a_day = _DAY // self.seconds
         days = np.floor(numbers / units_a_day)  # whole days are exact, whatever the year
         microseconds = np.rint((numbers - days * units_a_day) * (self.seconds * 10**6))
@@ -540,22 +482,14 @@ class TimeUnit(enum.Enum):
 
 
 def from_text(value: Any) -> Any:
-    """Return the date or time that a text in ISO form is; TOML has them without quotes."""
+    """Parse a date or time in ISO form, or return any other value; TOML has them without quotes."""
     return moment_of(value) if isinstance(value, str) else value
 
 
 def moment_of(text: str) -> date:
     """Return a date or a time in ISO form.
 
-    Raises
-    ------
-    ValueError
-        For anything else.
-
-    Examples
-    --------
-    >>> moment_of("2026-01-01"), moment_of("2026-01-01T12:30:00Z").isoformat()
-    (datetime.date(2026, 1, 1), '2026-01-01T12:30:00+00:00')
+    Anything else is a ValueError.
     """
     try:
         return date.fromisoformat(text)
@@ -564,13 +498,7 @@ def moment_of(text: str) -> date:
 
 
 def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit | None]:
-    """Return two bounds as numbers, and their unit: days of two dates, seconds of two times.
-
-    Examples
-    --------
-    >>> bounds_of([date(1970, 1, 2), date(1970, 1, 3)], "data.bounds.day")
-    (1.0, 2.0, <TimeUnit.DAYS: 'days since 1970-01-01'>)
-    """
+    """Return two bounds as numbers, and their unit: days of two dates, seconds of two times."""
     low, high = bounds
     kinds = {_unit(low), _unit(high)}
     if len(kinds) > 1:

@@ -52,7 +52,7 @@ class Frame:
 
     @property
     def facts(self) -> tuple[FileFacts, ...]:
-        """What the footer of a file of these rows says; no file where nobody knows how many."""
+        """Facts like a file's footer for these rows; none where their number is unknown."""
         with _unquoted("its rows cannot be counted"):
             rows = self.count()
         if rows is None:
@@ -65,10 +65,8 @@ class Frame:
 def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
     """Return the columns of a table that a spec reads; no value is looked at.
 
-    Raises
-    ------
-    SpecError
-        For what is no table, and for a column that is missing, there twice or of a wrong type.
+    Anything but a table, and a column that is missing, there twice or of a wrong type, is a
+    SpecError.
     """
     names = {column.name for column in columns}
 
@@ -229,14 +227,8 @@ def _records(frame: Frame, only: Column | None = None) -> Iterator[dict[str, Flo
 def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
     """Write the floats of a frame as an encrypted Parquet file, and return how many rows there are.
 
-    Raises
-    ------
-    SpecError, ExhaustedError
-        Where the table cannot be read, which may be due to a record.
-    EnvironmentRefusedError
-        Where this pyarrow cannot encrypt.
-    OSError
-        Where the file cannot be written.
+    A table that cannot be read, which may be due to a record, is a SpecError or ExhaustedError, a
+    pyarrow that cannot encrypt an EnvironmentRefusedError.
     """
     with needed(
         f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "

@@ -50,7 +50,7 @@ class Source:
         }
 
     def explain(self) -> str:
-        """Return the same as text."""
+        """Files and columns as text."""
         lines = [f"{self.source}: {counted(len(self.files), 'file')}, {_row_groups(self.files)}"]
         shown = self.files[:_SHOWN_FILES]
         lines += [f"  {file.path}: {_row_groups([file])}" for file in shown]
@@ -66,10 +66,7 @@ class Source:
 def inspect_source(source: str) -> Source:
     """Read the schemas of a path, a folder or a glob; no value and no statistic.
 
-    Raises
-    ------
-    SpecError
-        Where there are no files, or one is not Parquet.
+    No files, or one that is not Parquet, is a SpecError.
     """
     files = list(each(_read_schema, discover(source)))
     columns = []

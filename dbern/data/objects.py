@@ -36,7 +36,7 @@ _REGION = "us-east-1"
 
 
 class Settings(NamedTuple):
-    """Which store, and how to speak to it."""
+    """Store, and the settings of its protocol."""
 
     server: str  # its address; empty for Amazon's
     region: str
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
 
 def settings() -> Settings:
-    """Return what the variables of this process say just now."""
+    """Settings from the variables of this process, as they are now."""
     named = os.environ.get
     authority = named(_AUTHORITY) or ""
     given = "" if named("AWS_ACCESS_KEY_ID") else named(_CREDENTIALS) or ""
@@ -64,16 +64,13 @@ def settings() -> Settings:
 def trusted(given: Settings) -> bytes | None:
     """Return certificates to trust besides the system's, as PEM; None where none are named.
 
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where the file cannot be read.
+    A file that cannot be read is an EnvironmentRefusedError.
     """
     return _content(given.authority, _AUTHORITY).encode() if given.authority else None
 
 
 def _credentials(given: Settings) -> dict[str, str]:
-    """Return what the file of credentials holds, by obstore's names; no message quotes the file."""
+    """Content of the file of credentials, by obstore's names; no message quotes the file."""
     if not given.credentials:
         return {}
     parser = ConfigParser(interpolation=None)
@@ -121,13 +118,7 @@ _PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an
 
 
 def check_url(url: str, what: str) -> str:
-    """Return the URL if it is one of S3 without a secret; the error names `what`, never the URL.
-
-    Examples
-    --------
-    >>> check_url("s3://bucket/a/b.zarr/", "release.output")
-    's3://bucket/a/b.zarr'
-    """
+    """Return the URL if it is one of S3 without a secret; the error names `what`, never the URL."""
     if not url.startswith("s3://"):
         raise SpecError(
             f"{what}: only paths and s3:// URLs are available in this version. Write one such as "
@@ -147,16 +138,8 @@ def check_url(url: str, what: str) -> str:
 class Objects:
     """The objects below a URL, by their names relative to it.
 
-    Parameters
-    ----------
-    url : str
-        As ``s3://bucket/prefix``.
-
-    Raises
-    ------
-    OSError
-        From any method, where the store refuses or does not answer; `FileNotFoundError` where the
-        object, or the bucket, is not there.
+    Any method raises an OSError where the store refuses or does not answer; `FileNotFoundError`
+    where the object, or the bucket, is not there.
     """
 
     def __init__(self, url: str) -> None:
@@ -165,16 +148,13 @@ class Objects:
         self._client = _client(self._bucket, settings())
 
     def __reduce__(self) -> tuple[type[Objects], tuple[str]]:
-        """Return a client, which may hold credentials, does not travel."""
+        """Refuse to pickle: a client may hold credentials."""
         return Objects, (self.url,)
 
     def read(self, name: str, most: float = math.inf) -> bytes:
         """Return one whole object, in one request.
 
-        Raises
-        ------
-        OSError
-            With EFBIG before anything of more than `most` bytes is fetched.
+        One of more than `most` bytes is an OSError with EFBIG, before anything is fetched.
         """
         with _told():
             return bytes(self._found(name, most).bytes())
@@ -206,10 +186,7 @@ class Objects:
         Where an answer is lost, the object may be there all the same: then its bytes say whether
         it is this one. That is success, as for files.
 
-        Raises
-        ------
-        FileExistsError
-            Where other bytes are there.
+        Other bytes there are a FileExistsError.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError
@@ -339,12 +316,8 @@ def creating(url: str) -> Iterator[Any]:
     appears; parts that had arrived are the store's to clear away. The store is asked beforehand
     whether the object is there: of two that write it at once the later one's stays.
 
-    Raises
-    ------
-    FileExistsError
-        Where the object is there.
-    OSError
-        Where the store refuses or does not answer.
+    An object that is there is a FileExistsError, a store that refuses or does not answer an
+    OSError.
     """
     import obstore
 
@@ -409,7 +382,6 @@ def _arrow(given: Settings) -> Any:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Raise failures of obstore as `OSError` without their texts, which quote the server."""
     from obstore import exceptions
 
     try:

@@ -92,7 +92,7 @@ def _found(source: str) -> Iterator[Path]:
 
 
 def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[os.DirEntry[str]]:
-    """Yield what a search for a pattern looks at below a folder; `links`: through links as well."""
+    """Yield the entries that a search for a pattern visits below a folder."""
     root = folder.resolve()
     if "**" in pattern and root == Path(root.anchor):
         raise SpecError(
@@ -123,7 +123,7 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
 
 @contextmanager
 def _skipped(folder: str) -> Iterator[None]:
-    """Pass over what may not be seen, as `glob` does.
+    """Skip folders without permission, as `glob` does.
 
     A disk that fails is refused: its files would be missing from the release without a word.
     """
@@ -188,7 +188,7 @@ class UnreadableFileError(Exception):
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a Parquet footer says about a file, statistics left unread."""
+    """Facts of a Parquet footer, statistics left unread."""
 
     path: str  # absolute, or a URL
     size: int  # in bytes
@@ -216,7 +216,7 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
 
 
 def each(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> Iterator[_Read]:
-    """Yield what is read of each item, in order, by `READERS` threads that take some at a time."""
+    """Read items, yielding results in order, by `READERS` threads that take some at a time."""
     together = max(1, min(_MOST_TOGETHER, len(items) // (4 * READERS)))
     parts = [items[first : first + together] for first in range(0, len(items), together)]
     with ThreadPoolExecutor(READERS) as pool:
@@ -225,14 +225,10 @@ def each(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> Iterator[_Re
 
 
 def file_facts(path: str) -> FileFacts:
-    """Return what the footer says now.
+    """Read a file's footer now.
 
-    Raises
-    ------
-    UnreadableFileError
-        Where there is no readable footer.
-    ExhaustedError
-        Where memory or open files are too few.
+    No readable footer is an UnreadableFileError, too little memory or too few open files an
+    ExhaustedError.
     """
     with (
         _failures_told(path),
@@ -291,7 +287,7 @@ def _facts(path: str, source: pa.NativeFile, metadata: pq.FileMetaData) -> FileF
 
 
 def opened(path: str) -> tuple[FileFacts, pa.Schema]:
-    """Return what a file's footer says."""
+    """Facts and schema of a file's footer."""
     try:
         with _opened(path) as source:
             if not is_url(path):
@@ -313,7 +309,7 @@ def _check_footer(path: str, source: pa.NativeFile) -> None:
 
 
 def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
-    """Return bytes of the file, and of its footer as the last eight of them say."""
+    """Sizes in bytes of the file and of its footer, by the last eight of them."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))
     return size, int.from_bytes(file.read(4), "little")
@@ -325,7 +321,7 @@ _Checked: TypeAlias = tuple[pa.Schema, list[tuple[str, str]]]
 def _footer(
     path: str, columns: Sequence[Column], checked: list[_Checked]
 ) -> tuple[FileFacts, list[tuple[str, str]]]:
-    """Return a file's facts, and what ids of its columns are compared as (of folders, text).
+    """Return a file's facts, and the forms of its ids for comparison (text, for folders).
 
     `checked`: the last schema that has all columns. Most files have one, and need no other look.
     """
@@ -366,10 +362,7 @@ def footer_tag(path: str, salt: bytes) -> str:
     It is taken anew whenever counting begins, so a file that was brought back since, with another
     time, is counted; the time tells files apart whose footers, without statistics, are the same.
 
-    Raises
-    ------
-    UnreadableFileError
-        Where the file cannot be opened.
+    A file that cannot be opened is an UnreadableFileError.
     """
     with _failures_told(path):
         size, content = identity(path) if is_url(path) else _file_tag(path)
@@ -497,7 +490,7 @@ class Stream:
 def records_of(
     batch: pa.RecordBatch, columns: Sequence[Column], only: Column | None, path: str = ""
 ) -> dict[str, FloatArray]:
-    """Return the columns of a batch as floats; those that it has not are what folders say."""
+    """Return the columns of a batch as floats; missing ones from the names of folders."""
     inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
     values = {}
     for column in columns:
@@ -526,16 +519,12 @@ def read_batches(
 ) -> Iterator[dict[str, FloatArray]]:
     """Stream the columns of some row groups as 64-bit floats, nulls as NaN.
 
-    Of a column with categories, the position of each value among them, NaN for any other. A column
-    that the file has not is what its folder says. Rows whose value of `only` is not one of its
-    categories are null in every column. Checksums of pages are compared where the file has them.
-
-    Raises
-    ------
-    UnreadableFileError
-        Where the file cannot be opened or decoded, or a page is not what its checksum says.
-    ExhaustedError
-        Where not even one row at a time fits into memory, or too few files may be open.
+    Values of a column with categories are their positions, NaN for any other. A column that the
+    file has not has the value in its folder's name. Rows whose value of `only` is not one of its
+    categories are null in every column. Checksums of pages are compared where the file has them. A
+    file that cannot be opened or decoded, or a page with another checksum, is an
+    UnreadableFileError; an ExhaustedError where not even one row at a time fits into memory, or too
+    few files may be open.
     """
     wanted = (*columns, only) if only else tuple(columns)
     with (
@@ -574,12 +563,7 @@ def reading_bytes(
     """Bound the memory of `read_batches`: two batches and their floats, buffers, pages twice.
 
     With `only`, its column and a copy of the others; `remote`: with the buffers of an object store.
-    Texts count as long as they are planned to be on average: what they are is not public.
-
-    Examples
-    --------
-    >>> reading_bytes([Column("x", "data.bounds.x")]) >> 20
-    3
+    Texts count as long as they are planned to be on average: their lengths are not public.
     """
     buffer = _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES
     each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES

@@ -36,18 +36,12 @@ _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFREG: "file", st
 
 
 def is_object_name(name: str) -> bool:
-    """Return whether a stranger's name is one of something below a store, on any file system.
-
-    Examples
-    --------
-    >>> is_object_name("components/f/c/0"), is_object_name("a/../../b"), is_object_name("/etc/b")
-    (True, False, False)
-    """
+    """Return whether a stranger's name is one of something below a store, on any file system."""
     return all(map(_PART.fullmatch, name.split("/")))
 
 
 def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
-    """Yield a plain file's content, of `most` bytes at most, that is behind no link."""
+    """Yield a plain file's content, at most `most` bytes, that is behind no link."""
     handle = _open(root, name)
     try:
         left = os.fstat(handle).st_size
@@ -133,15 +127,7 @@ MOST_METADATA = 1 << 21
 class Folder:
     """A folder of a file system, written so that what is torn is never taken for anything else.
 
-    Parameters
-    ----------
-    path : Path
-        The folder, there or not.
-
-    Raises
-    ------
-    OSError
-        From any method, where it cannot be read or written.
+    Any method raises an OSError where the folder, there or not, cannot be read or written.
     """
 
     noun, worth_threads = "folder", 16
@@ -164,10 +150,7 @@ class Folder:
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
         """Return one object.
 
-        Raises
-        ------
-        IntegrityError
-            Where it has more than `most` bytes, is no plain file, or is behind a link.
+        More than `most` bytes, no plain file, or a link on its path is an IntegrityError.
         """
         return b"".join(self.parts(name, most))
 
@@ -201,10 +184,7 @@ class Folder:
     def create(self, name: str, data: bytes) -> None:
         """Create an object, whole or not at all, unless the same one is there.
 
-        Raises
-        ------
-        FileExistsError
-            Where another is there.
+        Another one there is a FileExistsError.
         """
         target, draft = self.path / name, self.path / f"{name}.{os.getpid()}.tmp"
         if target.parent != self.path:
@@ -255,7 +235,6 @@ class Folder:
         return "The disk is full: free some space, then run" if full else "Mend the folder, and run"
 
     def _beside(self, release_id: str, what: str) -> Path:
-        """Return a hidden sibling that belongs to this release alone."""
         return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
 
 
@@ -271,7 +250,7 @@ class Memory(Folder):
         return True
 
     def parts(self, name: str, most: int = MOST_METADATA) -> Iterator[bytes]:
-        """Yield one object, whatever the most that may be read: it is in memory already."""
+        """Yield one object in one part, of any size: it is in memory already."""
         del most
         if name not in self._objects:
             raise FileNotFoundError(name)
@@ -285,17 +264,8 @@ class Memory(Folder):
 class Bucket:
     """A prefix of a bucket: no object is ever renamed, and the root metadata says whose it is.
 
-    Parameters
-    ----------
-    url : str
-        As ``s3://bucket/name.zarr``.
-
-    Raises
-    ------
-    SpecError
-        For any other URL.
-    OSError
-        From any method, where the store refuses or does not answer.
+    Any URL but ``s3://bucket/name.zarr`` is a SpecError; any method raises an OSError where the
+    store refuses or does not answer.
     """
 
     noun, worth_threads = "prefix", 2
@@ -307,7 +277,7 @@ class Bucket:
         self.create = self._objects.create
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[str]]:
-        """Return the URL travels, and what may hold credentials does not."""
+        """Pickle the URL, without what may hold credentials."""
         return Bucket, (self.url,)
 
     def __str__(self) -> str:
@@ -323,10 +293,7 @@ class Bucket:
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
         """Return one object.
 
-        Raises
-        ------
-        IntegrityError
-            Where it has more than `most` bytes; none of them is fetched.
+        More than `most` bytes are an IntegrityError; none of them is fetched.
         """
         with self._told(name, most):
             return self._objects.read(name, most)
@@ -352,12 +319,8 @@ class Bucket:
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
         """Create the root metadata, which claims the prefix, then the other first objects.
 
-        Raises
-        ------
-        FileExistsError
-            Where another release claimed it.
-        EnvironmentRefusedError
-            Where the store creates a name twice: nothing could be published exactly once.
+        A prefix that another release claimed is a FileExistsError; a store that creates a name
+        twice, where nothing could be published exactly once, an EnvironmentRefusedError.
         """
         del release_id  # is in the root metadata
         self.create(ROOT, objects[ROOT])
@@ -396,13 +359,7 @@ Place: TypeAlias = Folder | Bucket
 
 
 def place_at(where: str | Path) -> Place:
-    """Return the place of a path or URL.
-
-    Raises
-    ------
-    SpecError
-        For a URL that is not of S3, or holds a secret.
-    """
+    """The place of a path or URL; a SpecError for a URL that is not of S3, or holds a secret."""
     if is_url(where):
         return Bucket(where)
     return Folder(Path(where))
@@ -459,7 +416,7 @@ def owner(place: Place) -> str | None:
 
 @contextmanager
 def failures_told(place: Place, done: str = "written") -> Iterator[None]:
-    """Raise any `OSError` within as a `ReleaseError` that says how to mend the store."""
+    """Raise an `OSError` as a `ReleaseError` with the remedy for the store."""
     try:
         yield
     except OSError as error:

@@ -79,13 +79,11 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 @dataclass(frozen=True)
 class _Released(RiskModel, ABC):
-    """A model and its sensitivity, as a measurement."""
-
     fraction: Fraction = WHOLE
     name: str = "weights"
 
     def measurement(self) -> Measurement:
-        """Return it as a measurement: before n is known, one that only says so."""
+        """The released measurement; before n is known, one without sensitivities."""
         return Measurement(
             self.name,
             self.domain,
@@ -100,17 +98,16 @@ class _Released(RiskModel, ABC):
 
     @property
     def unit(self) -> float:
-        """What released values are in units of."""
         return 1.0
 
     @property
     def _sensitivity(self) -> float:
-        """n times what a record can do to the weights of one output, in units of values."""
+        """n times the move of the weights of one output by a record, in units of values."""
         return OUTWARD * self.n * self.weight_sensitivity / self.unit
 
     @property
     def _norm(self) -> float:
-        """Bound that of the mean of the minimizers, concave in a shard's weight."""
+        """Bound the norm of the mean of the minimizers, concave in a shard's weight."""
         total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
         return self.risk.norm(total)
 
@@ -129,7 +126,6 @@ class _Released(RiskModel, ABC):
         return _accumulator(self.for_rows(n) if self.n != n else self, strategy)
 
     def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        """Return the accumulator that a plan has resolved."""
         return _accumulator(self.restored(n, counting), strategy)
 
 
@@ -149,7 +145,7 @@ class RiskMinimizer(_Released):
     space: GaussianFeatures | GramKernel
 
     def measurement(self) -> Measurement:
-        """Return it as a measurement: before n is known, one that only says so."""
+        """The released measurement; before n is known, one without sensitivities."""
         space = self.space
         found = replace(
             super().measurement(),
@@ -163,7 +159,7 @@ class RiskMinimizer(_Released):
 
     @cached_property
     def bias(self) -> Approximation:
-        """The space's, for the norm of the mean of the minimizers."""
+        """The space's class of functions, for the norm of the mean of the minimizers."""
         norm = self._norm / self.unit
         return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
 
@@ -178,7 +174,7 @@ class RiskMinimizer(_Released):
         return OUTWARD * self._sensitivity * self.space.bound
 
     def sensitivity(self, strategy: Any, norm: int) -> Bound:
-        """Bound the sensitivity: see the proof in `dbern.erm.models`."""
+        """Bound n times the sensitivity (proof in `dbern.erm.models`)."""
         bound = self.space.operator_norm(strategy, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
@@ -190,26 +186,12 @@ class RiskMinimizer(_Released):
 
 @dataclass(frozen=True)
 class LinearFunctions(_Released):
-    """The weights of every output, one output after the other; see the module.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import Linear
-    >>> from dbern.data.domain import Axis, Column, Domain
-    >>> from dbern.erm.risk import Logistic
-    >>> from dbern.counting.kernel_sums import BySign
-    >>> label = BySign(Column("late", "data.label.classes", (False, True)))
-    >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-    >>> model = LinearFunctions(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
-    >>> weights = model.for_rows(1000)
-    >>> weights.entries, 3.4 < weights.sensitivity(Entries(3), 1).value < 5
-    (('weight of x', 'weight of y', 'weight of the constant'), True)
-    """
+    """Weights of every output, one output after the other (*Linear functions* above)."""
 
     space: LinearFeatures
 
     def measurement(self) -> Measurement:
-        """Return it as a measurement: before n is known, one that only says so."""
+        """The released measurement; before n is known, one without sensitivities."""
         features = self.space.dimensions, self.space.kernel.constant
         found = replace(super().measurement(), entries=self.entries, features=features)
         if not self.n:
@@ -219,7 +201,7 @@ class LinearFunctions(_Released):
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Listed values, axes and constant, of each output."""
+        """Names of the weights of each output: listed values, axes and constant."""
         names = [f"weight of {a.name} = {v}" for a in self.domain.lists for v in a.categories]
         names += [f"weight of {axis.name}" for axis in self.domain.numbers]
         if self.space.size > len(names):
@@ -234,7 +216,7 @@ class LinearFunctions(_Released):
         return OUTWARD * self._sensitivity * max(1.0, self.space.bound)
 
     def sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """Bound the sensitivity: see the module."""
+        """Bound n times the sensitivity of the weights (*Linear functions* above)."""
         del strategy
         outputs, size = self.outputs, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
@@ -250,13 +232,7 @@ class LinearFunctions(_Released):
 class _Solutions(Accumulator):
     """A model resolved: the state is the sum over shards of solutions in fixed point.
 
-    Parameters
-    ----------
-    model : RiskModel
-    strategy : Strategy or Entries
-        What is released.
-    unit : float
-        A released value is in units of this.
+    A released value, by `strategy`, is in units of `unit`.
     """
 
     model: RiskModel
@@ -268,7 +244,7 @@ class _Solutions(Accumulator):
     @property
     @abstractmethod
     def kept(self) -> str:
-        """What is kept of a shard, in a few words."""
+        """Stored numbers of a shard, for a description."""
 
     @property
     @abstractmethod
@@ -278,11 +254,11 @@ class _Solutions(Accumulator):
     @property
     @abstractmethod
     def step(self) -> float:
-        """Bound on the norm of what fixed point changes of the mean of the weights."""
+        """Bound on the norm of the change of the mean of the weights by fixed point."""
 
     @abstractmethod
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """One shard in fixed point, from its distinct records."""
+        """Solution of one shard in fixed point, from its distinct records."""
 
     # How shards are gathered
 
@@ -296,7 +272,7 @@ class _Solutions(Accumulator):
 
     @property
     def description(self) -> str:
-        """What is kept, shards, passes and steps; and what a user's loss can show."""
+        """Stored numbers, shards, passes and steps; and what a user's loss can show."""
         method, risk = self.model.method, self.model.risk
         what = "content" if self.model.ids is None else "unit"
         shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
@@ -326,12 +302,9 @@ class _Solutions(Accumulator):
         return Memory(8 * (24 + 6 * axes), tables, rows + 8 * solving)
 
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """Begin to gather what one pass solves; of bounded units it is given its own alone.
+        """Begin to gather the records that one pass solves, of bounded units its own alone.
 
-        Raises
-        ------
-        StoppedError
-            Where a kernel or a loss of the user's is not the one that was planned.
+        A kernel or loss of the user's that is not the planned one is a StoppedError.
         """
         for key, name, digest in self.model.sources:
             try:
@@ -353,7 +326,7 @@ class _Solutions(Accumulator):
         )
 
     def mean(self, state: Int64Array) -> FloatArray:
-        """Over the shards, of some of the state."""
+        """Mean over the shards of a part of the state."""
         return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self.shards)
 
     # How far they are from the minimizers; no kernel error adds to the sensitivity
@@ -385,7 +358,7 @@ class _Solutions(Accumulator):
         return self.model.method.distance(risk) + rounded
 
     def lattice_errors(self, row_error: float) -> Errors:
-        """From the float error of a value whose row of the map sums to one, of weights or values.
+        """Bound errors by the float error of a value whose row of the map sums to one.
 
         *Floats*, fixed point included, of all values of all outputs: the norm of the row sums,
         which factors. *Position*: the weights' error at its largest, and the kernel's cut.
@@ -428,22 +401,22 @@ class WeightsAccumulator(_Solutions):
 
     @property
     def kept(self) -> str:
-        """How many weights."""
+        """Number of weights, for a description."""
         return f"weights of {self._features.size} features"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Outputs, features."""
+        """Outputs and features."""
         return (self.model.outputs, self._features.size)
 
     @property
     def step(self) -> float:
-        """Of as many numbers, each by half a step."""
+        """Bound of half a step for each number, in norm."""
         return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._features.size)
 
     @property
     def memory(self) -> Memory:
-        """The features of a shard or of a block of it.
+        """Memory of the features of a shard or of a block of it.
 
         Tables are the features at the lattice points of each axis, mapped, and the products.
         """
@@ -454,7 +427,7 @@ class WeightsAccumulator(_Solutions):
 
     @cached_property
     def errors(self) -> Errors:
-        """Of a function the map's floats, of weights those of a division.
+        """Bound errors by the floats of a function's map, or for weights those of a division.
 
         By stationarity the mean of the minimizers has weights that sum to at most C M, times the
         most rows over n. No weight is larger, or farther from its meaning, than the norm of all.
@@ -479,12 +452,12 @@ class WeightsAccumulator(_Solutions):
         return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """Return one shard's weights in fixed point, from its distinct records."""
+        """Weights of one shard in fixed point, from its distinct records."""
         _, weights = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Return the released values of one slab."""
+        """Released values of one slab."""
         if self._lattice is None:
             return self.mean(state.reshape(-1)[slab.start : slab.stop])
         space = cast("GaussianFeatures", self._features)
@@ -500,22 +473,22 @@ class ValuesAccumulator(_Solutions):
 
     @property
     def largest(self) -> float:
-        """A value is at most ``sup |phi|`` times the norm."""
+        """Bound on a number of the state: a value is at most ``sup |phi|`` times the norm."""
         return max(1.0, self.model.space.bound)
 
     @property
     def kept(self) -> str:
-        """How many values."""
+        """Number of values, for a description."""
         return f"values at {self.strategy.lattice.size} lattice points"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Outputs, then the lattice."""
+        """Outputs and lattice."""
         return (self.model.outputs, *self.strategy.lattice.shape)
 
     @property
     def memory(self) -> Memory:
-        """A shard's Gram matrix, and values under way; tables are the mean's values, mapped."""
+        """Memory of a shard's Gram matrix and of values; tables are the mean's values, mapped."""
         size = self.strategy.lattice.size
         heavy = min(self.pass_rows, math.ceil(1.25 * self.model.n / self.shards) + 64)
         gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
@@ -523,7 +496,7 @@ class ValuesAccumulator(_Solutions):
 
     @cached_property
     def errors(self) -> Errors:
-        """Of evaluating expansions, half a step, and the map."""
+        """Bound errors of evaluating expansions, half a step, and the map."""
         space, risk, lattice = self.model.space, self.model.risk, self.strategy.lattice
         floats = value_error(risk, max(space.radius, risk.radius)) + math.ldexp(0.5, -self.bits)
         depth = 6 + sum(nodes + 4 for nodes in lattice.shape)
@@ -533,12 +506,12 @@ class ValuesAccumulator(_Solutions):
         return self.lattice_errors(OUTWARD * floats / self.unit)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """Return one shard's values in fixed point, from its distinct records."""
+        """Values of one shard in fixed point, from its distinct records."""
         problem, state = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         axes = cast("GramKernel", self.model.space).cube.axes(self.strategy.lattice)
         values = cast("DualObjective", problem).model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Return the released values of one slab."""
+        """Released values of one slab."""
         return self.strategy.measure(self.mean(state[output]), slab) / self.unit

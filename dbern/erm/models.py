@@ -1,4 +1,4 @@
-"""Regularized risk minimizers: what is learned, how far one record moves it, and how it is solved.
+"""Regularized risk minimizers: the learning problem, its sensitivity and its solution.
 
 ``F = (1/m) sum_s w_s . phi``, w_s the minimizer of shard s (`dbern.erm.risk`), for each of q
 outputs: one model, or one a class against the rest.
@@ -55,34 +55,16 @@ _USUAL = Protection()
 
 @dataclass(frozen=True)
 class RiskModel:
-    """What is learned, whatever is released of it: see the module.
+    """The learning problem, whatever is released of its solution.
 
-    Parameters
-    ----------
-    domain : Domain
-    loss : Loss
-    space : Space
-        The functions it is chosen from.
-    record_weights : RecordWeights
-        Gives a record's label as its weight (times `radius`), or where there are several outputs
-        as its output, one against the rest.
-    cost : float
-        The paper's C.
-    radius : float
-        Half-width of the responses' bounds; 1 for classes.
-    shards : int, optional
-        Number of shards; by default so many that the features of one are kept in memory.
-    n : int
-        Public number of rows, or normalizer; 0 before a plan: only a plan's measurement has
-        sensitivities.
-    protection : Protection
-    ids : Column, optional
-        Units' ids, where shards are of whole units.
-    chosen : bool
-        Whether a plan chose C, which it then stores.
-    sources : tuple of (str, str, str)
-        Of a kernel and a loss that the spec names its key, name and module's digest: bounds are
-        proved for the text that was planned with.
+    `space` has the functions it is chosen from. `record_weights` gives a record's label as its
+    weight (times `radius`, the half-width of the responses' bounds, 1 for classes), or where there
+    are several outputs as its output, one against the rest. `cost` is the paper's C, and `chosen`
+    if a plan chose it, which then stores it. There are `shards`, by default so many that the
+    features of one are kept in memory; where they are of whole units, `ids` has the units' ids. `n`
+    is the public number of rows or the normalizer, 0 before a plan: only a plan's measurement has
+    sensitivities. `sources` are key, name and digest of the module of a kernel and a loss that the
+    spec names: bounds are proved for the text that was planned with.
     """
 
     domain: Domain
@@ -99,12 +81,9 @@ class RiskModel:
     chosen: bool = False
 
     def for_rows(self, n: int) -> Self:
-        """Return the model of n records: shards and features are fixed.
+        """The model for n records, with fixed shards and features.
 
-        Raises
-        ------
-        SpecError
-            For more shards than records, or features that do not suffice.
+        More shards than records, or features that do not suffice, are a SpecError.
         """
         if self.shards is not None and self.shards > n:
             raise SpecError(f"target.shards: more than the {n} records. Write shards = 1")
@@ -112,17 +91,17 @@ class RiskModel:
         return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
 
     def protected(self, protection: Protection, ids: Column | None) -> Self:
-        """Return the model for another neighboring relation."""
+        """The model for another neighboring relation."""
         return replace(self, protection=protection, ids=ids)
 
     def restored(self, n: int, counting: Mapping[str, Any]) -> Self:
-        """Return the model that a plan has resolved."""
+        """The model that a plan has resolved."""
         cost, space = counting.get("C", self.cost), self.space.restored(counting)
         return replace(self, n=n, shards=counting["shards"], space=space, cost=cost)
 
     @property
     def counting(self) -> dict[str, Any]:
-        """What the plan stores besides shards, as JSON values; `restored` reads them."""
+        """Parameters that the plan stores besides shards, as JSON values; `restored` reads them."""
         return {**({"C": self.cost} if self.chosen else {}), **self.space.counting}
 
     def _resolved(self, shards: int, n: int) -> Space:
@@ -164,7 +143,7 @@ class RiskModel:
 
     @property
     def weight_sensitivity(self) -> float:
-        """What a neighbour can do to the weights of one output, in the Euclidean norm."""
+        """Bound a neighbour's change of the weights of one output, in the Euclidean norm."""
         rows = self.protection.unit.max_contributions / (2 if self.protection.added else 1)
         risk, floats = self.risk, 0.0
         if self.protection.private_rows:
@@ -173,7 +152,7 @@ class RiskModel:
 
     @property
     def derivation(self) -> str:
-        """What r is, in words."""
+        """Derivation of r, in words."""
         rows = self.protection.unit.max_contributions
         times = "" if self.protection.added else "2 "
         times = times if rows == 1 else f"{rows} rows x {times}"
@@ -185,20 +164,19 @@ class RiskModel:
         return self.domain.columns + self.record_weights.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Return points and label (m', l + 1) of the records that count: their content."""
+        """Points and label (m', l + 1) of the records that count: their content."""
         _, positions, labels = self._counted(records)
         # Adding 0.0 makes one zero of two, here as in the hash.
         return np.column_stack([self.space.points(positions), labels]) + 0.0
 
     def units(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Return the ids (m', 2) of the same records."""
+        """Ids (m', 2) of the units of the same records."""
         assert self.ids is not None, "a unit wider than a row"  # noqa: S101 - for the types
         return records[self.ids.name][self._counted(records)[0]]
 
     def _counted(
         self, records: Mapping[str, FloatArray]
     ) -> tuple[BoolArray, FloatArray, FloatArray]:
-        """Which records count, and their positions and labels."""
         kept, positions = self.domain.bounded(records)
         known, output, weight = self.record_weights(records)
         if known is not None:
@@ -211,7 +189,7 @@ class RiskModel:
     def fitted(
         self, points: FloatArray, labels: FloatArray, counts: FloatArray
     ) -> tuple[Objective, FloatArray]:
-        """Return one shard's problem and its solution, of its distinct records and their counts."""
+        """Problem and solution of one shard, from its distinct records and their counts."""
         targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
         problem = objective(self.risk, points, targets, counts)
         return problem, self.method.run(problem)

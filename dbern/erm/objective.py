@@ -1,4 +1,4 @@
-"""Minimizers of a perturbed objective: what is solved, to a proved distance, and what is kept.
+"""Minimizers of a perturbed objective: solved to a proved distance, and truncated.
 
 With features phi, labels l, a loss L of o predictions ``f = W phi`` and b of
 `dbern.privacy.perturbation`, the objective of all records is
@@ -86,11 +86,6 @@ class Softmax:
 
     Float error: a share is a quotient of exponentials, each within `EXP_ULPS` units, and of their
     sum; exponents' rounding is that of predictions.
-
-    Examples
-    --------
-    >>> Softmax(1).trace, Softmax(4).trace
-    (0.25, 0.75)
     """
 
     outputs: int
@@ -106,7 +101,7 @@ class Softmax:
 
     @property
     def single(self) -> Softmax:
-        """Return that of one output."""
+        """The loss of one output."""
         return Softmax(1)
 
     @property
@@ -135,36 +130,36 @@ class Softmax:
         return math.sqrt(self.outputs) * (2 * EXP_ULPS + self.outputs + 8) * UNIT_ROUNDOFF
 
     def labels(self, weights: FloatArray) -> FloatArray:
-        """Return labels (n,) of what records count as: of two classes the second has label 0."""
+        """Labels (n,) from record weights: of two classes the second has label 0."""
         return np.where(weights > 0, 0.0, 1.0) if self.outputs == 1 else weights
 
     def whole(self, state: FloatArray) -> FloatArray:
-        """Return all classes' weights less their mean; of two classes those of the second."""
+        """Weights of all classes less their mean; of two classes those of the second."""
         if self.outputs == 1:
             return state
         state = np.vstack([state, np.zeros(state.shape[1])])
         return np.asarray(state - state.mean(axis=0))
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L (n,)."""
+        """L (n,)."""
         own = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0).sum(axis=1)
         largest = np.maximum(predictions.max(axis=1), 0.0)
         rest = np.exp(-largest) + np.exp(predictions - largest[:, None]).sum(axis=1)
         return np.asarray(largest + np.log(rest) - own)
 
     def shares(self, predictions: FloatArray) -> FloatArray:
-        """Return p (n, o)."""
+        """Probabilities p (n, o)."""
         largest = np.maximum(predictions.max(axis=1, keepdims=True), 0.0)
         odds = np.exp(predictions - largest)
         return np.asarray(odds / (np.exp(-largest) + odds.sum(axis=1, keepdims=True)))
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L' (n, o)."""
+        """L' (n, o)."""
         ours = labels[:, None] == np.arange(self.outputs)
         return np.asarray(self.shares(predictions) - ours)
 
     def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L'' (n, o, o): for steps alone, no proof rests on it."""
+        """L'' (n, o, o): for steps alone, no proof rests on it."""
         del labels
         shares = self.shares(predictions)
         return np.asarray(shares[:, :, None] * (np.eye(self.outputs) - shares[:, None, :]))
@@ -180,12 +175,6 @@ class Separate:
     ``L'`` has an entry an output, each at most the loss's slope. ``L''`` is diagonal where there is
     one, that is almost everywhere, with entries in [0, Λ], Λ the loss's curvature: its trace is at
     most ``o Λ``. Rounding of a residual is part of `derivative_error` of the loss, for each output.
-
-    Examples
-    --------
-    >>> from dbern.erm.risk import Hinge
-    >>> Separate(Hinge(1.0), 3).trace
-    3.0
     """
 
     loss: Loss
@@ -204,7 +193,7 @@ class Separate:
 
     @property
     def single(self) -> Separate:
-        """Return that of one output."""
+        """The loss of one output."""
         return Separate(self.loss)
 
     @property
@@ -233,50 +222,38 @@ class Separate:
         return OUTWARD * math.sqrt(self.outputs) * self.loss.derivative_error
 
     def labels(self, weights: FloatArray) -> FloatArray:
-        """Return labels of what records count as: the same."""
+        """Labels from record weights: the same."""
         return weights
 
     def whole(self, state: FloatArray) -> FloatArray:
-        """Return the weights of all outputs."""
+        """Weights of all outputs."""
         return state
 
     def _targets(self, labels: FloatArray) -> FloatArray:
         return one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels[:, None]
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L (n,)."""
+        """L (n,)."""
         return np.asarray(self.loss.value(self._targets(labels), predictions).sum(axis=1))
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L' (n, o)."""
+        """L' (n, o)."""
         return self.loss.derivative(self._targets(labels), predictions)
 
     def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L'' (n, o, o), by differences: for steps alone, no proof rests on it."""
+        """L'' (n, o, o), by differences: for steps alone, no proof rests on it."""
         above, below = (self.derivative(labels, predictions + h) for h in (_NEAR, -_NEAR))
         return np.asarray(((above - below) / (2 * _NEAR))[:, :, None] * np.eye(self.outputs))
 
 
 @dataclass(frozen=True)
 class PerturbedRisk:
-    """One perturbed problem, public facts only: see the module.
+    """One perturbed problem, by public facts only.
 
-    Parameters
-    ----------
-    loss : Softmax or Separate
-    n : int
-        What all records weigh together at most.
-    radii : tuple of float
-        Bounds on a record's numbers, of one output.
-    weight : float
-        a.
-    scale : float
-        Of b, of numbers.
-    lists : tuple of int
-        How many values each category has: as many features, of which a record's own is h and the
-        others are 0. They come before the numbers.
-    list_scale : float
-        Of b, of lists.
+    All records together weigh at most `n`. `radii` bound a record's numbers, for one output.
+    `weight` is a; `scale` is that of b for numbers, `list_scale` for lists. Each category has as
+    many features as `lists` says it has values, of which a record's own is h and the others are 0;
+    they come before the numbers.
     """
 
     loss: Softmax | Separate
@@ -297,7 +274,7 @@ class PerturbedRisk:
 
     @cached_property
     def laws(self) -> tuple[Perturbation, ...]:
-        """Of b: of numbers, and of lists."""
+        """Laws of b, for numbers and for lists."""
         numbers = Perturbation(self.radii * self.loss.outputs, self.scale)
         if not self.lists:
             return (numbers,)
@@ -305,19 +282,19 @@ class PerturbedRisk:
         return numbers, Perturbation((LISTED,) * sum(blocks), self.list_scale, blocks)
 
     def drawn(self, stream: KeyStream) -> tuple[FloatArray, float]:
-        """Return b (o, p) from the middles of its cells, and the larger of its norms."""
+        """Draw b (o, p), as the middles of its cells, and the larger of its norms."""
         found = [law.draw(stream) for law in self.laws]
         parts = [b.reshape(self.loss.outputs, -1) for b, _ in reversed(found)]
         return np.hstack(parts), max(largest for _, largest in found)
 
     @property
     def features(self) -> int:
-        """p, of one output."""
+        """Number p of features of one output."""
         return sum(self.lists) + len(self.radii)
 
     @cached_property
     def norm(self) -> float:
-        """R, of the features of one output."""
+        """Norm R of the features of one output."""
         return OUTWARD * math.hypot(*self.radii, *(LISTED for _ in self.lists))
 
     @cached_property
@@ -356,7 +333,7 @@ class PerturbedRisk:
 
     @cached_property
     def smoothness(self) -> float:
-        """Beta."""
+        """beta, the smoothness of the loss part."""
         return OUTWARD * self.total * self.norm**2 * self.loss.curvature
 
     @cached_property
@@ -373,7 +350,7 @@ class PerturbedRisk:
         return OUTWARD * (gradient + curved + self._floats(size))
 
     def _floats(self, size: float) -> float:
-        """G and U."""
+        """Bounds G and U on float errors, together."""
         terms = (BLOCK + 64 + 2 * self.features + 16) * UNIT_ROUNDOFF
         errors = self.loss.derivative_error + terms * self.loss.slope
         subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
@@ -381,13 +358,13 @@ class PerturbedRisk:
 
     @cached_property
     def tolerance(self) -> float:
-        """Of the computed gradient: of the size of what floats may add."""
+        """Tolerance on the computed gradient: the size of what floats may add."""
         floats = self.certified(8 * self.radius, 0.0)
         return max(_LEAST_TOLERANCE, floats)
 
     @cached_property
     def distance(self) -> float:
-        """gamma: how far what is kept may be from ``t(W*)``, whatever the database and b."""
+        """gamma: the computed values are this near to ``t(W*)``, for any database and b."""
         unknown = max(law.error(1.01 * self.largest) for law in self.laws)
         digits = self.weight * self.spread * unknown
         added = 8 * UNIT_ROUNDOFF**2 * self.farthest * (1 + self.smoothness)
@@ -412,7 +389,7 @@ class PerturbedRisk:
         return math.ceil(2.02 * (1 + root) * times) + 1
 
     def kept(self, state: FloatArray) -> FloatArray:
-        """Return t of a state."""
+        """The truncation t of a state."""
         size = float(np.linalg.norm(state))
         return state * max(0.0, min(1.0, 2 * self.radius / max(size, self.radius) - 1.0))
 
@@ -420,15 +397,8 @@ class PerturbedRisk:
 class PerturbedObjective:
     """The objective of records: states W are (o, p).
 
-    Parameters
-    ----------
-    risk : PerturbedRisk
-    features : array (n, m + l)
-        Places in m lists, and l numbers.
-    labels : array (n,)
-    counts : array (n,)
-        How many equal records a row stands for, times what each weighs.
-    b : array (o, p)
+    Rows of `features` (n, m + l) have the positions in m lists, and l numbers. `counts` are the
+    numbers of equal records that a row stands for, times what each weighs.
     """
 
     def __init__(
@@ -450,7 +420,7 @@ class PerturbedObjective:
         return np.column_stack([*listed, rows[:, len(lists) :]])
 
     def value(self, state: FloatArray) -> float:
-        """Return J."""
+        """J."""
 
         def term(block: slice) -> FloatArray:
             values = self.risk.loss.value(self._labels[block], self._rows(block) @ state.T)
@@ -462,12 +432,12 @@ class PerturbedObjective:
         )
 
     def spread(self, state: FloatArray) -> float:
-        """Return the size of what cancels in J."""
+        """Size of the terms that cancel in J."""
         linear = float(np.abs(self.b * state).sum())
         return self.risk.weight * linear + float((state * state).sum())
 
     def gradient(self, state: FloatArray) -> FloatArray:
-        """Return rho, in blocks of records."""
+        """Gradient rho, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
             features = self._rows(block)
@@ -478,7 +448,7 @@ class PerturbedObjective:
         return np.asarray(state + self.risk.weight * (pulled + self.b))
 
     def step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return Newton's step."""
+        """Newton's step."""
         outputs, size = state.shape
 
         def term(block: slice) -> FloatArray:
@@ -501,7 +471,7 @@ class PerturbedObjective:
 
 
 def minimized(problem: PerturbedObjective) -> FloatArray:
-    """Return a state whose `PerturbedRisk.kept` is within gamma of that of the minimizer."""
+    """A state whose `PerturbedRisk.kept` is within gamma of the minimizer's."""
     found = _newton(problem, np.zeros_like(problem.b), _NEWTON_STEPS)
     found = _accelerated(problem) if found is None else found
     return _plain(problem) if found is None else found
@@ -556,7 +526,7 @@ def _accelerated(problem: PerturbedObjective) -> FloatArray | None:
 
 
 def _plain(problem: PerturbedObjective) -> FloatArray:
-    """As many steps as are proved to suffice, of states that are sums of two floats."""
+    """A state after as many steps as are proved to suffice, each state a sum of two floats."""
     risk = problem.risk
     eta = 1 / (1 + risk.smoothness) / OUTWARD
     state = np.zeros_like(problem.b)

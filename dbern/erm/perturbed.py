@@ -109,34 +109,22 @@ def _most(model: LinearFunctions, n: int) -> int:
 
 
 def _row_weight(rows: float, most: int) -> float:
-    """Return g of so many rows, whose weights sum to `most` at most: see the module.
-
-    Examples
-    --------
-    >>> _row_weight(1, 400), _row_weight(799, 400) == 400 / 799, _row_weight(4000, 400)
-    (1.0, True, 0.1)
-    """
+    """Weight g of one of so many rows, which sum to `most` at most (*Private rows*)."""
     return (4 * most - 1 - rows) / (4 * most - 2) if rows < 2 * most else most / rows
 
 
 def _regained(rows: int, numbers: int, most: int) -> Fraction:
-    """Bound ``u p o ln(1 + 1/(2 m - 1))``: what other rows' larger weights cost, see the module."""
+    """Bound ``u p o ln(1 + 1/(2 m - 1))``, the cost of other rows' weights (*Private rows*)."""
     return Fraction(rows * numbers, 2 * most - 1)
 
 
 def listed_noise(lists: tuple[int, ...]) -> int:
-    """Return what noise in lists costs, to second order, in squared scales of b: see the module."""
+    """Cost of noise in lists, to second order, in squared scales of b (*Numbers and lists*)."""
     return 2 * len(lists) * sum(lists) * (sum(lists) + 1)
 
 
 def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
-    """Return the fraction of what b costs that is spent on lists: see the module.
-
-    Examples
-    --------
-    >>> [float(lists_share(3, lists)) for lists in ((), (7,), (7, 15, 2), (1000,) * 10)]
-    [0.0, 0.25, 0.515625, 0.984375]
-    """
+    """Fraction of the cost of b that is spent on lists (*Numbers and lists* above)."""
     if not lists:
         return Fraction(0)
     d = numbers + 1
@@ -145,7 +133,7 @@ def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
 
 
 def loss_of(model: LinearFunctions) -> Softmax | Separate:
-    """Return the loss of all outputs, responses and what is in their units over their radius."""
+    """The loss of all outputs, responses and their units over their radius."""
     if model.loss == Logistic():
         return Softmax(max(1, model.outputs - 1))
     loss: Any = model.loss  # a dataclass of lengths alone
@@ -157,23 +145,16 @@ class CubeFeatures(LinearFeatures):
     """Positions as they are: nothing is projected."""
 
     def points(self, positions: FloatArray) -> FloatArray:
-        """Return the positions."""
+        """Positions as they are."""
         return positions
 
 
 @dataclass(frozen=True)
 class PerturbedFunctions:
-    """The weights of linear functions, by a perturbed objective.
+    """Weights of linear functions, by a perturbed objective.
 
-    Parameters
-    ----------
-    model : LinearFunctions
-        What is learned of which records.
-    risk : PerturbedRisk
-    spent : Fraction
-        Of the budget, by b.
-    radius : float
-        Of responses, which are in [-1, 1] here: what is released is this times what is solved for.
+    b spends the fraction `spent` of the budget. Responses are in [-1, 1] here: the released weights
+    are `radius` times the solved ones.
     """
 
     model: LinearFunctions
@@ -185,7 +166,7 @@ class PerturbedFunctions:
     def of(
         cls, model: LinearFunctions, n: int, weight: float, *scales: float
     ) -> PerturbedFunctions:
-        """Return those of n records, for the constants a plan has resolved."""
+        """The functions for n records and the constants that a plan has resolved."""
         radii = (1.0,) * len(model.domain.numbers) + (CONSTANT,)
         loss, radius = loss_of(model), model.radius
         space = CubeFeatures(model.space.dimensions, model.space.kernel)
@@ -198,7 +179,7 @@ class PerturbedFunctions:
     def for_budget(
         cls, model: LinearFunctions, n: int, epsilon: Fraction, determinant: Fraction
     ) -> PerturbedFunctions:
-        """Return those of an epsilon of which `determinant`, a fraction, pays for the Jacobian."""
+        """The functions for an epsilon; the fraction `determinant` pays for the Jacobian."""
         loss, domain = loss_of(model), model.domain
         square = len(domain.numbers) + CONSTANT**2 + len(domain.lists) * LISTED**2
         rows = model.protection.unit.max_contributions
@@ -222,7 +203,7 @@ class PerturbedFunctions:
         return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
 
     def measurement(self) -> Measurement:
-        """Return it as a measurement, whose fraction pays for what is added at the end."""
+        """The measurement, whose fraction pays for the noise that is added at the end."""
         one = self.model.measurement()
         highest = OUTWARD * self.radius * self.risk.norm * self.risk.undisturbed
         return replace(
@@ -238,7 +219,7 @@ class PerturbedFunctions:
         )
 
     def released(self, kept: FloatArray) -> FloatArray:
-        """Return the weights of listed values, the unit cube's axes and the constant, by output."""
+        """Weights of listed values, the unit cube's axes and the constant, by output."""
         kept = self.risk.loss.whole(kept)
         listed, numbers, constants = np.split(kept, [sum(self.risk.lists), -1], axis=1)
         constants = CONSTANT * constants[:, 0] - numbers.sum(axis=1)
@@ -246,32 +227,32 @@ class PerturbedFunctions:
 
     @property
     def size(self) -> int:
-        """How many numbers are released."""
+        """Number of released numbers."""
         return self.model.outputs * self.risk.features
 
     @property
     def gain(self) -> float:
-        """T."""
+        """Norm T of the map to released weights."""
         return OUTWARD * self.radius * math.sqrt(4 + sum(one * one for one in self.risk.radii))
 
     @property
     def bits(self) -> int:
-        """s: what is kept has norm B at most."""
+        """Fixed-point bits s; the truncated state has norm B at most."""
         return min(MOST_BITS, 61 - math.frexp(self.risk.radius)[1])
 
     @property
     def step(self) -> float:
-        """Bound on the norm of what fixed point changes."""
+        """Bound on the norm of the change by fixed point."""
         numbers = self.risk.loss.outputs * self.risk.features
         return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(numbers)
 
     @property
     def _moved(self) -> float:
-        """n times what two databases with one minimizer part by, in the Euclidean norm."""
+        """n times the distance of two databases with one minimizer, in the Euclidean norm."""
         return OUTWARD * 2 * self.model.n * self.gain * (self.risk.distance + self.step)
 
     def sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """Bound how far two databases with the same minimizer are apart: see the module."""
+        """Bound the distance of two databases with the same minimizer (*Release* above)."""
         del strategy
         times = math.sqrt(self.size) if norm == 1 else 1.0
         text = f"2 sqrt({self.size}) T gamma" if norm == 1 else "2 T gamma"
@@ -280,14 +261,9 @@ class PerturbedFunctions:
 
 @dataclass(frozen=True)
 class PerturbedAccumulator(Accumulator):
-    """All records, gathered and solved for at once; the state is what is kept, in fixed point.
+    """All records, gathered and solved for at once; the state is the solution in fixed point.
 
-    Parameters
-    ----------
-    functions : PerturbedFunctions
-    strategy : Entries
-    secret : bytes
-        Of the release's key, from which that of b is derived; a plan has none and solves nothing.
+    `secret` of the release's key derives that of b; a plan has none and solves nothing.
     """
 
     functions: PerturbedFunctions
@@ -297,17 +273,17 @@ class PerturbedAccumulator(Accumulator):
     keyed = True
 
     def with_key(self, key: bytes) -> PerturbedAccumulator:
-        """Return it with the release's key."""
+        """The accumulator with the release's key."""
         return replace(self, secret=subkey(key, STREAM_LABEL, self.functions.model.name))
 
     @property
     def passes(self) -> int:
-        """One, over all records."""
+        """One pass, over all records."""
         return 1
 
     @property
     def shards(self) -> int:
-        """One."""
+        """One shard."""
         return 1
 
     @property
@@ -317,14 +293,14 @@ class PerturbedAccumulator(Accumulator):
 
     @property
     def counting(self) -> dict[str, Any]:
-        """The constants of the law and of the objective."""
+        """Constants of the law and of the objective."""
         risk = self.functions.risk
         listed = {"list_scale": risk.list_scale} if risk.lists else {}
         return {"weight": risk.weight, "scale": risk.scale, **listed}
 
     @property
     def description(self) -> str:
-        """What is solved, and where."""
+        """The solved problem and the solving process, in words."""
         risk = self.functions.risk
         scales = " and of lists ".join(f"{law.scale:.4g}" for law in risk.laws)
         return (
@@ -336,7 +312,7 @@ class PerturbedAccumulator(Accumulator):
 
     @property
     def errors(self) -> Errors:
-        """Floats of the map; in `position`, for the certificate, what b does to the minimizer.
+        """Bound the floats of the map; `position`, for the certificate, is the effect of b.
 
         Without b the minimizer is within ``a |b|_2``, except with probability 1e-9.
         """
@@ -360,7 +336,7 @@ class PerturbedAccumulator(Accumulator):
 
     @property
     def memory(self) -> Memory:
-        """A batch's positions and labels; all records, and a Hessian.
+        """Memory of a batch's positions and labels; of all records, and a Hessian.
 
         Of a private number of rows those of as many as the normalizer says.
         """
@@ -371,7 +347,7 @@ class PerturbedAccumulator(Accumulator):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Outputs, features."""
+        """Outputs and features."""
         return (self.functions.risk.loss.outputs, self.functions.risk.features)
 
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
@@ -381,7 +357,7 @@ class PerturbedAccumulator(Accumulator):
         return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """Return what is kept of the minimizer, from the distinct records in sorted order."""
+        """Truncated minimizer in fixed point, from the distinct records in sorted order."""
         if not self.secret:
             raise ValueError("a perturbed objective is solved with the release's key")
         risk = self.functions.risk
@@ -399,7 +375,7 @@ class PerturbedAccumulator(Accumulator):
         return np.rint(np.ldexp(risk.kept(state), self.functions.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Return the weights of the unit cube's axes and of the constant."""
+        """Weights of the unit cube's axes and of the constant."""
         del output
         kept = np.ldexp(state.astype(np.float64), -self.functions.bits)
         return self.functions.released(kept).ravel()[slab.start : slab.stop]
@@ -412,7 +388,6 @@ class _Whole(Gathering):
     width: int = 0
 
     def finish(self) -> None:
-        """Solve."""
         rows = self.merged()
         rows = np.zeros((0, self.width + 2)) if rows is None else rows
         self.state += self.solved(rows[:, 1:-1], rows[:, -1])
@@ -421,7 +396,7 @@ class _Whole(Gathering):
 def restored(
     model: LinearFunctions, strategy: Any, n: int, counting: Mapping[str, Any]
 ) -> PerturbedAccumulator:
-    """Return the accumulator that a plan has resolved."""
+    """Read the accumulator that a plan has resolved."""
     scales = [counting[name] for name in ("scale", "list_scale") if name in counting]
     functions = PerturbedFunctions.of(model, n, counting["weight"], *scales)
     return PerturbedAccumulator(functions, strategy)

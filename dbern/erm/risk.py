@@ -117,7 +117,7 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 
 class Loss(Protocol):
-    """What the solver and the proofs use of a loss; the constants are those of the module.
+    """A loss, with the constants that the solver and the proofs use.
 
     A third party's loss is any frozen object with these members. That it is convex, with the
     slope and curvature it declares, is its author's promise: privacy rests on convexity and slope.
@@ -139,13 +139,13 @@ class Loss(Protocol):
         """Bound the derivative over predictions up to `largest`, which may be infinite."""
 
     def admissible(self, labels: FloatArray) -> FloatArray:
-        """Return the labels, clipped to the range the constants hold for."""
+        """Clip labels to the range the constants hold for."""
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise."""
+        """L elementwise."""
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
 
 
 def _ramp(z: FloatArray, width: float) -> FloatArray:
@@ -154,15 +154,11 @@ def _ramp(z: FloatArray, width: float) -> FloatArray:
 
 
 class _Signs:
-    """Labels +-1."""
-
     def admissible(self, labels: FloatArray) -> FloatArray:
         return np.where(labels > 0, 1.0, -1.0)
 
 
 class _UnitSlope:
-    """M = 1."""
-
     def slope(self, largest: float) -> float:  # noqa: ARG002 - the same everywhere
         return 1.0
 
@@ -192,16 +188,7 @@ class Hinge(_Signs, _UnitSlope):
     Float error: l f is exact, so 1 - l f and its quotient round by 2 u of a value that is then
     clipped to [0, 1].
 
-    Raises
-    ------
-    SpecError
-        For a width outside (0, 1].
-
-    Examples
-    --------
-    >>> loss = Hinge(0.5)
-    >>> loss.slope(math.inf), loss.curvature, loss.at_zero
-    (1.0, 2.0, 0.75)
+    A width outside (0, 1] is a SpecError.
     """
 
     width: float = 0.1
@@ -225,15 +212,15 @@ class Hinge(_Signs, _UnitSlope):
 
     @property
     def derivative_error(self) -> float:
-        """Two roundings, doubled."""
+        """Float error of two roundings, doubled."""
         return 4 * UNIT_ROUNDOFF
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise."""
+        """L elementwise."""
         return _ramp(1 - labels * predictions, self.width)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
         margin = (1 - labels * predictions) / self.width
         return np.asarray(-labels * np.clip(margin, 0.0, 1.0))
 
@@ -247,11 +234,6 @@ class Logistic(_Signs):
 
     Float error: with ``e = exp(l f)`` within a few ulps, ``1/(1 + e)`` changes by
     ``e/(1 + e)^2 <= 1/4`` times e's relative error, and two operations round values of at most 1.
-
-    Examples
-    --------
-    >>> round(Logistic().slope(1.0), 3), Logistic().curvature
-    (0.731, 0.25)
     """
 
     curvature = 0.25
@@ -259,15 +241,15 @@ class Logistic(_Signs):
     derivative_error = (EXP_ULPS + 4) * UNIT_ROUNDOFF
 
     def slope(self, largest: float) -> float:
-        """Return ``s(R)``."""
+        """``s(R)``."""
         return min(1.0, OUTWARD / (1 + math.exp(-min(largest, 700.0))))
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise."""
+        """L elementwise."""
         return np.logaddexp(0.0, -labels * predictions)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
         exponent = np.minimum(labels * predictions, 700.0)  # beyond it the result is below 1e-304
         return np.asarray(-labels / (1 + np.exp(exponent)))
 
@@ -279,11 +261,6 @@ class Square(Responses):
     ``|dL/df| = |f - l| <= bound + R`` over ``|f| <= R``: no Lipschitz constant of its own, but one
     on the ball that holds every minimizer (`dbern.erm.risk.Risk.slope`). ``L(l, 0)`` is at
     most ``bound^2/2``. The difference rounds once, and is then clipped at that constant.
-
-    Examples
-    --------
-    >>> Square(2.0).slope(1.0), round(Square(2.0).at_zero, 9)
-    (3.0, 2.0)
     """
 
     bound: float = 1.0
@@ -299,15 +276,15 @@ class Square(Responses):
         return OUTWARD * self.bound**2 / 2
 
     def slope(self, largest: float) -> float:
-        """Return ``bound + R``."""
+        """``bound + R``."""
         return self.bound + largest
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise."""
+        """L elementwise."""
         return np.asarray(0.5 * np.square(predictions - labels))
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
         return np.asarray(predictions - labels)
 
 
@@ -318,11 +295,6 @@ class Huber(Responses):
     ``dL/df = clip(f - l, -threshold, threshold)``: slope ``min(threshold, bound + R)``, curvature
     1. ``L(l, 0)`` is at most its value at r = bound. The difference rounds once, by at most u
     times its size, which the clip bounds by the threshold.
-
-    Examples
-    --------
-    >>> Huber(threshold=0.5, bound=2.0).slope(math.inf)
-    0.5
     """
 
     threshold: float = 1.0
@@ -335,27 +307,27 @@ class Huber(Responses):
 
     @property
     def at_zero(self) -> float:
-        """L at the bound."""
+        """L(l, 0) at the bound."""
         inside = min(self.bound, self.threshold)
         return OUTWARD * inside * (self.bound - inside / 2)
 
     @property
     def derivative_error(self) -> float:
-        """One rounding, doubled."""
+        """Float error of one rounding, doubled."""
         return 2 * UNIT_ROUNDOFF * self.threshold
 
     def slope(self, largest: float) -> float:
-        """Return ``min(threshold, bound + R)``."""
+        """``min(threshold, bound + R)``."""
         return min(self.threshold, self.bound + largest)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise."""
+        """L elementwise."""
         residual = np.abs(predictions - labels)
         inside = np.minimum(residual, self.threshold)
         return np.asarray(inside * (residual - 0.5 * inside))
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
         return np.clip(predictions - labels, -self.threshold, self.threshold)
 
 
@@ -368,11 +340,6 @@ class EpsilonInsensitive(Responses, _UnitSlope):
 
     Float error: where h' is below 1 the residual is at most tube + width, so residual and
     difference round by ``2 u (tube + width)``, and the quotient by u.
-
-    Examples
-    --------
-    >>> EpsilonInsensitive(tube=0.1, width=0.1, bound=1.0).curvature
-    10.0
     """
 
     tube: float = 0.1
@@ -397,15 +364,15 @@ class EpsilonInsensitive(Responses, _UnitSlope):
 
     @property
     def derivative_error(self) -> float:
-        """Residual, difference and quotient, doubled."""
+        """Float error of residual, difference and quotient, doubled."""
         return 4 * UNIT_ROUNDOFF * (1 + (self.tube + self.width) / self.width)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise."""
+        """L elementwise."""
         return _ramp(np.abs(predictions - labels) - self.tube, self.width)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
         residual = predictions - labels
         outside = (np.abs(residual) - self.tube) / self.width
         return np.asarray(np.sign(residual) * np.clip(outside, 0.0, 1.0))
@@ -425,42 +392,15 @@ _SLOPE_ROUNDS = 64
 
 @dataclass(frozen=True)
 class Risk:
-    """One learning problem, public facts only; see the module for the mathematics.
+    """One learning problem, by public facts only.
 
-    Parameters
-    ----------
-    loss : Loss
-    kernel : Kernel
-    cost : float
-        The paper's C (scikit-learn's C times n).
-    n : int
-        Public normalizer: all rows under replace-one.
-    radius : float
-        Largest Euclidean norm of a record's point (`dbern.bernstein.reproducing.box_radius`).
-    dimensions : int
-        Coordinates of a point, l.
-    shards : int
-        m.
-    vanishing : int, optional
-        K, a power of two, where the number of rows is private: in a shard of more rows a record
-        weighs nothing.
-    lipschitz : float, optional
-        A smaller M to clip the derivative at, where the loss's own is larger.
-
-    Raises
-    ------
-    SpecError
-        For a cost that is not positive and finite, or fewer than one row or shard.
-    ValueError
-        For a K that is not a power of two.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import Gaussian
-    >>> from dbern.erm.risk import Hinge
-    >>> risk = Risk(Hinge(0.1), Gaussian((1.0,)), cost=1.0, n=50, radius=1.0, dimensions=1)
-    >>> round(risk.sensitivity, 9)
-    0.04
+    `cost` is the paper's C (scikit-learn's C times n), `n` the public normalizer: all rows under
+    replace-one. Points have l `dimensions` and Euclidean norm at most `radius`
+    (`dbern.bernstein.reproducing.box_radius`). There are m `shards`. `vanishing` is K where the
+    number of rows is private: in a shard of more rows a record weighs nothing; a K that is not a
+    power of two is a ValueError. `lipschitz` is a smaller M to clip the derivative at, where the
+    loss's own is larger. A cost that is not positive and finite, or fewer than one row or shard, is
+    a SpecError.
     """
 
     loss: Loss
@@ -505,7 +445,7 @@ class Risk:
 
     @property
     def features(self) -> ExplicitKernel | None:
-        """The kernel, where it has explicit features."""
+        """The kernel, where it has explicit features; else None."""
         return self.kernel if isinstance(self.kernel, ExplicitKernel) else None
 
     @cached_property
@@ -536,7 +476,7 @@ class Risk:
         )
 
     def smoothness(self, total: float) -> float:
-        """Return beta, the Lipschitz constant of the loss part's gradient."""
+        """beta, the Lipschitz constant of the loss part's gradient."""
         return OUTWARD * total * self.kappa**2 * self.loss.curvature
 
 
@@ -551,15 +491,7 @@ _MOST_CONDITION = 2.0**40
 
 
 def sum_by_pairs(term: Callable[[slice], FloatArray], count: int) -> FloatArray:
-    """Return ``term(block)`` summed over the blocks of `count` > 0 rows, in a balanced tree.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.arange(5000.0)
-    >>> float(sum_by_pairs(lambda block: x[block].sum(keepdims=True), 5000)[0])
-    12497500.0
-    """
+    """Sum ``term(block)`` over the blocks of `count` > 0 rows, in a balanced tree."""
     return _sum_of_blocks(term, count, 0, math.ceil(count / BLOCK))
 
 
@@ -577,7 +509,7 @@ def _sum_of_blocks(
 
 
 def summation_error(risk: Risk) -> float:
-    """Return g, with room for the products of features or axes and for a mean over the shards."""
+    """g, with room for the products of features or axes and for a mean over the shards."""
     terms = BLOCK + _DEPTH + 2 * risk.dimensions + 16 + math.log2(risk.shards)
     return OUTWARD * terms * UNIT_ROUNDOFF
 
@@ -596,10 +528,7 @@ def state_error(risk: Risk, total: float) -> float:
     A convex function of the weight, zero at 0: over shards whose weights sum to at most
     `Risk.most_weight` the sum of it is largest with all weight in one.
 
-    Raises
-    ------
-    SpecError
-        Where the problem is too ill-conditioned for 64-bit floats.
+    Where the problem is too ill-conditioned for 64-bit floats it is a SpecError.
     """
     loss, condition = risk.loss, 1 + risk.smoothness(total)
     if condition > _MOST_CONDITION:

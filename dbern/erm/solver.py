@@ -45,7 +45,7 @@ class Expansion:
     coefficients: FloatArray
 
     def __call__(self, points: FloatArray) -> FloatArray:
-        """Return values (m, q) at points (m, l); sums over records are by pairs of blocks."""
+        """Values (m, q) at points (m, l); sums over records are by pairs of blocks."""
         shape = (len(points), self.coefficients.shape[1])
         if not len(self.records):
             return np.zeros(shape)
@@ -62,7 +62,7 @@ class Expansion:
         return sum_by_pairs(term, len(self.records))
 
     def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """Return values (k_1, .., k_l, q) at the product of the axes' coordinates.
+        """Values (k_1, .., k_l, q) at the product of the axes' coordinates.
 
         For product kernels from the axes' factors, by one matrix product.
         """
@@ -104,15 +104,8 @@ STORED_FEATURES = 1 << 25
 class DualObjective:
     """A shard by its Gram matrix: states are coefficients (n, q) of an expansion in its records.
 
-    Parameters
-    ----------
-    risk : Risk
-    points : array (n, l)
-        Distinct records.
-    labels : array (n, q)
-        One column for each of q models.
-    counts : array (n,)
-        How much each record weighs, in units of `Risk.weight`.
+    `labels` (n, q) have a column for each of q models; `counts` are the weights of the distinct
+    records, in units of `Risk.weight`.
     """
 
     def __init__(
@@ -126,18 +119,18 @@ class DualObjective:
         self._gram = _gram(risk.kernel, self._points) if len(points) <= STORED_ROWS else None
 
     def zero(self) -> FloatArray:
-        """Return the state of w = 0."""
+        """The state of w = 0."""
         return np.zeros_like(self._labels)
 
     def pull(self, state: FloatArray) -> FloatArray:
-        """Return ``-grad P``: coefficients ``-a_i L'_i``."""
+        """``-grad P``: coefficients ``-a_i L'_i``."""
         slopes = _slopes(self.risk, self._labels, self._predictions(state))
         return np.asarray(-self._weights * slopes)
 
     def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:
         """Bound ``|state - pull|``, the gradient's norm but for its float error.
 
-        Of the q models the largest: ``kappa |v|_1``, v the difference of coefficients, whose
+        The largest of the q models': ``kappa |v|_1``, v the difference of coefficients, whose
         Euclidean norm is no norm of the Hilbert space. Where `exact` spends a product with the Gram
         matrix, ``sqrt(v'Kv)`` with the float error of ``v'Kv`` where that is less.
         """
@@ -154,11 +147,10 @@ class DualObjective:
         return OUTWARD * bound
 
     def model(self, state: FloatArray) -> Expansion:
-        """Return the function that a state stands for."""
+        """The function that a state stands for."""
         return Expansion(self.risk.kernel, self._points, state)
 
     def _predictions(self, state: FloatArray) -> FloatArray:
-        """``K alpha``."""
         if not len(state):
             return state
         gram = self._gram
@@ -192,11 +184,11 @@ class PrimalObjective:
         self._features = kernel.features(points) if kept else None
 
     def zero(self) -> FloatArray:
-        """Return the state of w = 0."""
+        """The state of w = 0."""
         return np.zeros((self._size, self._labels.shape[1]))
 
     def pull(self, state: FloatArray) -> FloatArray:
-        """Return ``-grad P = -a sum_i c_i L'_i x_i``, c_i the counts, in blocks of records."""
+        """``-grad P = -a sum_i c_i L'_i x_i``, c_i the counts, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
             kept = self._features
@@ -217,22 +209,12 @@ Objective = DualObjective | PrimalObjective
 
 
 def objective(risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray) -> Objective:
-    """Return the shard's objective, in explicit features where the kernel has them.
+    """The shard's objective, in explicit features where the kernel has them.
 
-    Parameters
-    ----------
-    risk : Risk
-    points : array (n, l)
-        The shard's distinct records, sorted, within the risk's radius; missing records left out.
-    labels : array (n,) or (n, q)
-        One column a model; signs for classification (`one_vs_rest`).
-    counts : array (n,)
-        How many equal records a row stands for.
-
-    Raises
-    ------
-    SpecError
-        For points or labels of the wrong shape.
+    `points` (n, l) are the shard's distinct records, sorted, within the risk's radius, missing
+    records left out; `labels` (n,) or (n, q) have a column for each model, signs for classification
+    (`one_vs_rest`); `counts` are the numbers of equal records. Points or labels of the wrong shape
+    are a SpecError.
     """
     labels = labels[:, None] if labels.ndim == 1 else labels
     if points.ndim != 2 or points.shape[1] != risk.dimensions or len(labels) != len(points):
@@ -295,20 +277,10 @@ class Certified:
     (1-theta)|z - w*|^2/2``. From zero ``E_0 <= min(c L(0), (c M kappa)^2)``, and ``|y - w*| <=
     sqrt(2 E)``, so ``|grad J(y)| <= q sqrt(2 E)`` falls below the tolerance.
 
-    Parameters
-    ----------
-    tolerance : float
-        Distance allowed to the iteration; floats add theirs. `for_sensitivity` chooses it.
-    observed : bool
-        Whether the last state is checked too: where the number of steps rests on constants that a
-        user declares, it need not be enough.
-
-    Raises
-    ------
-    ValueError
-        For a tolerance that is not positive.
-    SpecError
-        From `run`, where the last state is checked and not within the tolerance.
+    `tolerance`, chosen by `for_sensitivity`, is the distance allowed to the iteration; floats add
+    theirs. If it is `observed` the last state is checked too, by a SpecError from `run`: where the
+    number of steps rests on constants that a user declares, it need not be enough. A tolerance that
+    is not positive is a ValueError.
     """
 
     tolerance: float
@@ -320,11 +292,11 @@ class Certified:
 
     @classmethod
     def for_sensitivity(cls, risk: Risk, share: float = 2.0**-8) -> Certified:
-        """Return the method whose tolerance adds that share of r to r."""
+        """The method whose tolerance adds the fraction `share` of r to r."""
         return cls(share * risk.sensitivity / 2)
 
     def run(self, problem: Objective) -> FloatArray:
-        """Return a state within the tolerance and the float error of the shard's minimizer."""
+        """A state within the tolerance and the float error of the shard's minimizer."""
         plain, accelerated = self._steps(problem.risk, problem.total)
         if accelerated < plain:
             certified = self._accelerated(problem, accelerated)
@@ -375,7 +347,7 @@ class Certified:
         return self.tolerance + mean_state_error(risk)
 
     def instability(self, risk: Risk) -> float:
-        """Bound what the distance adds to the sensitivity: twice itself."""
+        """Bound the addition to the sensitivity by the distance: twice the distance."""
         return 2 * self.distance(risk)
 
     def most_steps(self, risk: Risk) -> int:
@@ -384,11 +356,11 @@ class Certified:
         return plain + (accelerated if accelerated < plain else 0)
 
     def expected_steps(self, risk: Risk) -> int:
-        """Return the proved steps on a shard of average weight, floats aside: to plan time with."""
+        """Proved number of steps on a shard of average weight, floats aside: to plan time with."""
         return min(self._steps(risk, risk.most_weight / risk.shards))
 
     def _steps(self, risk: Risk, total: float) -> tuple[int, int]:
-        """Plain and accelerated ones."""
+        """Numbers of plain and of accelerated steps."""
         plain = _plain_steps(risk, total, self.tolerance)
         return plain, self._accelerated_steps(risk, total)
 
@@ -401,14 +373,7 @@ class Certified:
 
 
 def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:
-    """Return labels (n, count): 1 in the column of the class (0 to count - 1), -1 elsewhere.
-
-    Examples
-    --------
-    >>> one_vs_rest(np.array([2.0, 0.0]), 3)
-    array([[-1., -1.,  1.],
-           [ 1., -1., -1.]])
-    """
+    """Labels (n, count): 1 in the column of the class (0 to count - 1), -1 elsewhere."""
     return np.where(classes[:, None] == np.arange(count), 1.0, -1.0)
 
 

@@ -1,4 +1,4 @@
-"""Where a minimizer lives: in a `FeatureMap`, explicitly, or over a `GramKernel`, implicitly.
+"""Spaces of minimizers: a `FeatureMap`, explicitly, or over a `GramKernel`, implicitly.
 
 A function of either is ``f(y) = <w, phi(y)>``, phi public. A released function has coordinates
 that are a public linear map of w, so what one record does to them is the norm of that map times
@@ -107,27 +107,27 @@ class Space(ABC):
 
     @property
     def counting(self) -> dict[str, Any]:
-        """What the plan stores, as JSON values; `restored` reads them."""
+        """Parameters that the plan stores, as JSON values; `restored` reads them."""
         return {}
 
     def resolved(self, risk_factor: float, n: int) -> Self:  # noqa: ARG002 - where a cut is chosen
-        """Return the space for n records; a cut of the kernel costs `risk_factor` times itself."""
+        """The space for n records; a cut of the kernel costs `risk_factor` times itself."""
         return self
 
     def largest_factor(self, wanted: float) -> float:
-        """Return the largest `risk_factor` up to `wanted` that `resolved` does not refuse."""
+        """Largest `risk_factor` up to `wanted` that `resolved` does not refuse."""
         return wanted
 
     def restored(self, counting: Mapping[str, Any]) -> Self:  # noqa: ARG002 - where some is stored
-        """Return the space whose `counting` this is."""
+        """The space whose `counting` this is."""
         return self
 
     def points(self, positions: FloatArray) -> FloatArray:
-        """Return the points (m, l) of records at unit-cube positions, each by its own alone."""
+        """Points (m, l) of records at unit-cube positions, each by its own alone."""
         return positions
 
     def cut_error(self, risk: Risk) -> float:  # noqa: ARG002 - where the kernel is cut
-        """Bound what cutting the kernel changes of the minimizer, at any point."""
+        """Bound the change of the minimizer by cutting the kernel, at any point."""
         return 0.0
 
     @abstractmethod
@@ -140,23 +140,10 @@ class Space(ABC):
 
 @dataclass(frozen=True)
 class ProjectedGaussian:
-    """``phi(x) . phi(y)`` for points of the unit cube; use `on_lattice`.
+    """``phi(x) . phi(y)`` for points of the unit cube; made by `on_lattice`.
 
-    Attributes
-    ----------
-    scales : tuple of float
-        Standard deviations per axis, in unit-cube units.
-    spectra : tuple of AxisSpectrum
-        T of each axis, for the density with that standard deviation, with weighting 1/2; none
-        before the cut is chosen.
-
-    Examples
-    --------
-    >>> kernel = ProjectedGaussian.on_lattice([0.3], k=[20], rank=[8])
-    >>> kernel.features(np.array([[0.5], [0.6]])).shape
-    (2, 8)
-    >>> bool(abs(kernel(np.array([[0.5]]), np.array([[0.6]])) - np.exp(-1 / 18)) < 1e-5)
-    True
+    `scales` are standard deviations per axis, in unit-cube units; `spectra` are T of each axis, for
+    the density with that standard deviation, with weighting 1/2, and none before the cut is chosen.
     """
 
     scales: tuple[float, ...]
@@ -166,14 +153,7 @@ class ProjectedGaussian:
     def on_lattice(
         cls, scales: Sequence[float], k: Sequence[int], rank: Sequence[int]
     ) -> ProjectedGaussian:
-        """Return the kernel on the leading eigenvectors of each axis's k + 1 lattice points.
-
-        Examples
-        --------
-        >>> cut_at = lambda d: ProjectedGaussian.on_lattice([0.3, 0.3], [20, 20], [d, d]).cut
-        >>> cut_at(10) < 1e-2 * cut_at(6)
-        True
-        """
+        """The kernel on the leading eigenvectors of each axis's k + 1 lattice points."""
         axes = zip(scales, k, rank, strict=True)
         spectra = tuple(axis_spectrum(densities.Gaussian(b), n, d, 0.5) for b, n, d in axes)
         return cls(tuple(scales), spectra)
@@ -185,11 +165,11 @@ class ProjectedGaussian:
         return tuple(np.asarray(s.analysis.T * math.sqrt(_peak(b))) for b, s in pairs)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return values (m, n)."""
+        """Values (m, n)."""
         return np.asarray(self.features(x) @ self.features(y).T)
 
     def features(self, x: FloatArray) -> FloatArray:
-        """Return the products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
+        """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
         result = self.along_axis(0, x[:, 0])
         for axis in range(1, len(self.scales)):
             factor = self.along_axis(axis, x[:, axis])
@@ -198,7 +178,7 @@ class ProjectedGaussian:
         return result
 
     def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
-        """Return the features (m, d_axis) of one axis at coordinates (m,)."""
+        """Features (m, d_axis) of one axis at coordinates (m,)."""
         table = self._maps[axis]
         z = (x[:, None] - np.arange(len(table)) / (len(table) - 1)) / self.scales[axis]
         z *= z
@@ -250,7 +230,7 @@ class ProjectedGaussian:
         return np.asarray(OUTWARD * (largest * factor + slack))
 
     def _enclosing(self, axis: int) -> tuple[FloatArray, float, float]:
-        """Points whose largest value bounds a polynomial of twice a kernel's degree, by a factor.
+        """Points that bound polynomials of twice a kernel's degree, a factor and an error.
 
         The kernel at each lattice point is a polynomial of that degree up to the error.
         """
@@ -262,7 +242,7 @@ class ProjectedGaussian:
 
     @cached_property
     def cut(self) -> float:
-        """Bound delta on ``|K - K_d|`` over the cube; see the module."""
+        """Bound delta on ``|K - K_d|`` over the cube (*Delta* above)."""
         axes = [self._axis_cut(axis) for axis in range(len(self.scales))]
         return OUTWARD * self.bound(1.0) * sum(axes)
 
@@ -278,7 +258,7 @@ class ProjectedGaussian:
         return defect + 2 * (self._norms[axis] - 1)
 
     def cut_error(self, risk: Risk) -> float:
-        """Bound what the cut changes of the minimizer, at any point, by the module's theorem."""
+        """Bound the change of the minimizer by the cut, at any point (*cost of the cut* above)."""
         total = risk.most_weight
         amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
         return OUTWARD * total * risk.slope * self.cut * amplified
@@ -312,20 +292,13 @@ class FeatureMap(Space):
 
     @property
     def shard_rows(self) -> int:
-        """As many rows as have their features kept while a shard is solved."""
+        """Rows whose features are kept while a shard is solved."""
         return min(_MOST_ROWS, max(LEAST_ROWS, STORED_FEATURES // self.size))
 
 
 @dataclass(frozen=True)
 class LinearFeatures(FeatureMap):
-    """``w . y + w_0 constant`` in unit-cube coordinates; see the module.
-
-    Examples
-    --------
-    >>> space = LinearFeatures(2, Linear(1.0))
-    >>> space.size, space.points(np.array([[3.0, 4.0], [0.3, 0.4]])).tolist()
-    (3, [[0.6, 0.8], [0.3, 0.4]])
-    """
+    """``w . y + w_0 constant`` in unit-cube coordinates; points are projected to the unit ball."""
 
     dimensions: int
     kernel: Linear
@@ -353,14 +326,7 @@ class LinearFeatures(FeatureMap):
 
 @dataclass(frozen=True)
 class GaussianFeatures(FeatureMap):
-    """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))`` by features, s per axis; see the module.
-
-    Examples
-    --------
-    >>> space = GaussianFeatures(ProjectedGaussian((0.3, 0.3))).resolved(1.0, n=1000)
-    >>> space.kernel.cut < 2e-4, space.size < 100
-    (True, True)
-    """
+    """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))`` by features, s per axis."""
 
     kernel: ProjectedGaussian
     largest_lattice = MOST_POINTS
@@ -368,12 +334,12 @@ class GaussianFeatures(FeatureMap):
 
     @property
     def radius(self) -> float:
-        """That of the unit cube."""
+        """Largest norm in the unit cube."""
         return OUTWARD * math.sqrt(len(self.kernel.scales))
 
     @property
     def volume(self) -> float:
-        """c of the module: a kernel translate is ``prod b sqrt(2 pi)`` times a product density."""
+        """c: a kernel translate is ``prod b sqrt(2 pi)`` times a product density."""
         return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.kernel.scales)
 
     @property
@@ -394,10 +360,7 @@ class GaussianFeatures(FeatureMap):
     def resolved(self, risk_factor: float, n: int) -> GaussianFeatures:
         """Cut the kernel for a tenth of the sensitivity, or to as many features as there may be.
 
-        Raises
-        ------
-        SpecError
-            For a kernel too narrow for any number of features that is allowed.
+        A kernel too narrow for any number of features that is allowed is a SpecError.
         """
         scales = self.kernel.scales
         projected = _projection(scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
@@ -409,12 +372,12 @@ class GaussianFeatures(FeatureMap):
         return replace(self, kernel=projected)
 
     def largest_factor(self, wanted: float) -> float:
-        """Return what as many features as there may be are enough for."""
+        """Largest factor that the most features are enough for."""
         found = _projection(self.kernel.scales, _COARSEST_CUT / wanted)
         return 0.0 if found is None else min(wanted, 0.99 * _COARSEST_CUT / found.cut)
 
     def restored(self, counting: Mapping[str, Any]) -> GaussianFeatures:
-        """Return the space with the stored matrices."""
+        """The space with the stored matrices."""
         spectra = tuple(AxisSpectrum.from_dict(one) for one in counting["features"])
         return replace(self, kernel=ProjectedGaussian(self.kernel.scales, spectra))
 
@@ -432,7 +395,7 @@ class GaussianFeatures(FeatureMap):
         return distance * sum(slopes) * (1 + max(slopes))
 
     def cut_error(self, risk: Risk) -> float:
-        """Bound the cost of the cut, by the module's theorem, in the mean over shards.
+        """Bound the cost of the cut, by the theorem above, in the mean over shards.
 
         It is convex in a shard's weight and zero at 0: largest with all records in one shard.
         """
@@ -444,7 +407,7 @@ class GaussianFeatures(FeatureMap):
         return Bound(OUTWARD * ball.value * self.bound * math.sqrt(self.volume), ball.derivation)
 
     def values(self, weights: FloatArray, strategy: LatticeMapStrategy, slab: Slab) -> FloatArray:
-        """Return the coordinates of one slab, axis by axis, for weights (size,)."""
+        """Coordinates of one slab, axis by axis, for weights (size,)."""
         result = weights.reshape([spectrum.rank for spectrum in self.kernel.spectra])
         for axis in range(len(self.kernel.scales)):
             table = self.kernel.along_axis(axis, strategy.lattice.nodes(axis))
@@ -511,22 +474,10 @@ MOST_VALUES = 1 << 14
 
 @dataclass(frozen=True)
 class GramKernel(Space):
-    """Expansions ``sum_i alpha_i K(d_i, .)`` of a kernel on the unit cube; see the module.
+    """Expansions ``sum_i alpha_i K(d_i, .)`` of a kernel on the unit cube.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    low, width : tuple of float
-        The kernel's points are ``low + y width``, y in the unit cube.
-    kernels : tuple of Density, optional
-        The axes' densities where the kernel is a product over axes (`product`).
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import ArcCosine
-    >>> space = GramKernel(ArcCosine(1.0), low=(-1.0, -1.0), width=(2.0, 2.0))
-    >>> round(space.bound**2, 9)
-    3.0
+    The kernel's points are ``low + y width``, y in the unit cube. `kernels` are the axes' densities
+    where the kernel is a product over axes (`product`).
     """
 
     kernel: Kernel
@@ -538,15 +489,7 @@ class GramKernel(Space):
 
     @classmethod
     def product(cls, kernels: Sequence[Density]) -> GramKernel:
-        """Return ``prod_i p(|x_i - y_i| / s_i)``, one at distance zero, of the axes' densities.
-
-        Examples
-        --------
-        >>> from dbern.bernstein.kernels import kernel_of
-        >>> space = GramKernel.product([kernel_of("laplace", 0.25)])
-        >>> round(space.volume, 9), round(space.bound, 9)
-        (0.5, 1.0)
-        """
+        """``prod_i p(|x_i - y_i| / s_i)``, one at distance zero, of the axes' densities."""
         kernel = Stationary(kernels[0].name, tuple(one.bandwidth for one in kernels))
         return cls(kernel, (0.0,) * len(kernels), (1.0,) * len(kernels), tuple(kernels))
 
@@ -562,7 +505,7 @@ class GramKernel(Space):
 
     @property
     def volume(self) -> float:
-        """c of the module: a kernel translate is ``1 / prod K'(0)`` times a product density."""
+        """c: a kernel translate is ``1 / prod K'(0)`` times a product density."""
         return 1 / math.prod(one.peak for one in self.kernels)
 
     def approximation(self, norm: float) -> Approximation:
@@ -570,7 +513,7 @@ class GramKernel(Space):
         return KernelMixture(self.kernels) if self.kernels else GramBall(self.cube, norm)
 
     def points(self, positions: FloatArray) -> FloatArray:
-        """Return the points in the kernel's coordinates."""
+        """Points in the kernel's coordinates."""
         return self.cube.points(positions)
 
     def drift(self, distance: float) -> float:

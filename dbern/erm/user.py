@@ -28,15 +28,7 @@ _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error,
 def imported(name: str, key: str) -> Pairs:
     """Import the function that a spec names as "module:name".
 
-    Raises
-    ------
-    SpecError
-        Where it cannot be imported.
-
-    Examples
-    --------
-    >>> imported("numpy:hypot", "target.loss")(np.array([3.0]), np.array([4.0]))
-    array([5.])
+    A name that cannot be imported is a SpecError.
     """
     return named_function(name, key, "of two arrays")
 
@@ -50,11 +42,6 @@ class UserKernel:
     all three. `lipschitz`, infinite where it is not known, bounds ``|K_x - K_y| / |x - y|`` in the
     norm of the kernel's Hilbert space, and `curvature` the second derivative of K_y there, along
     every line: accuracy alone.
-
-    Examples
-    --------
-    >>> UserKernel(lambda x, y: np.cos(x - y.T), largest=1.0).bound(1.0)
-    1.0
     """
 
     function: Pairs
@@ -72,7 +59,7 @@ class UserKernel:
             )
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return values (m, n); no float warning may depend on records."""
+        """Values (m, n); no float warning may depend on records."""
         with np.errstate(all="ignore"):
             return np.asarray(self.function(x, y), dtype=np.float64)
 
@@ -81,10 +68,7 @@ class UserKernel:
 
         Steps and bends of features are averages of their first and second derivatives.
 
-        Raises
-        ------
-        SpecError
-            For a constant that they exceed, by more than what floats make of them.
+        A constant that they exceed, by more than what floats make of them, is a SpecError.
         """
         loose = 32 * self.error(len(low), math.inf)
         middle = np.asarray(low) + np.asarray(width) / 2
@@ -102,11 +86,11 @@ class UserKernel:
                     )
 
     def bound(self, radius: float) -> float:  # noqa: ARG002 - as declared
-        """Return `largest`."""
+        """`largest`, as declared."""
         return self.largest
 
     def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - as declared
-        """Return the float error of the largest value, or of one."""
+        """Float error of the largest value, or of one."""
         return self.float_error * max(1.0, self.largest)
 
 
@@ -125,7 +109,7 @@ class Secant:
     width: float
 
     def __call__(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return the secant's slope elementwise."""
+        """The secant elementwise."""
         half = self.width / 2
         right = self.function(labels, predictions + half)
         left = self.function(labels, predictions - half)
@@ -136,24 +120,11 @@ class Secant:
 class UserLoss(Responses):
     """A loss given as two functions of (labels, predictions) and the constants they satisfy.
 
-    Parameters
-    ----------
-    function, gradient : callable
-        Elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape. Importable on workers.
-    lipschitz : float
-        M. The solver clips the derivative there, which keeps a convex loss convex: a declared M
-        that is too small changes the model, never the privacy.
-    curvature, at_zero, derivative_error : float
-        See `dbern.erm.risk`.
-    bound : float
-        Labels are clipped to ``[-bound, bound]``.
-
-    Examples
-    --------
-    >>> loss = UserLoss(lambda l, f: np.hypot(1, f - l) - 1, lambda l, f: (f - l) /
-    ...                 np.hypot(1, f - l), lipschitz=1.0, curvature=1.0, at_zero=0.42, bound=1.0)
-    >>> loss.derivative(np.array([1.0]), np.array([1.0]))
-    array([0.])
+    `function` and `gradient` are elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape,
+    importable on workers. `lipschitz` is M: the solver clips the derivative there, which keeps a
+    convex loss convex, so a declared M that is too small changes the model, never the privacy.
+    `curvature`, `at_zero` and `derivative_error` are those of `dbern.erm.risk`; labels are clipped
+    to ``[-bound, bound]``.
     """
 
     function: Pairs
@@ -179,16 +150,9 @@ class UserLoss(Responses):
         curvature: float = math.inf,
         bound: float = 1.0,
     ) -> UserLoss:
-        """Return the loss by its values alone, its kinks rounded over a width: see `Secant`.
+        """The loss by its values alone, its kinks rounded over a width by `Secant`.
 
         A value is taken to be computed within 2^-40 of ``at_zero + lipschitz``.
-
-        Examples
-        --------
-        >>> hinge = UserLoss.rounded(lambda l, f: np.maximum(0, 1 - l * f), 0.1, lipschitz=1.0,
-        ...                          at_zero=1.0)
-        >>> round(hinge.curvature, 9), hinge.derivative(np.array([1.0]), np.array([1.0])).round(9)
-        (20.0, array([-0.5]))
         """
         return cls(
             function,
@@ -201,15 +165,15 @@ class UserLoss(Responses):
         )
 
     def slope(self, largest: float) -> float:  # noqa: ARG002 - one constant is declared
-        """Return the declared M."""
+        """M, as declared."""
         return self.lipschitz
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return L elementwise; no float warning may depend on records."""
+        """L elementwise; no float warning may depend on records."""
         with np.errstate(all="ignore"):
             return self.function(labels, predictions)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Return dL/df elementwise."""
+        """dL/df elementwise."""
         with np.errstate(all="ignore"):
             return self.gradient(labels, predictions)

@@ -1,4 +1,4 @@
-"""A dataset's account: its terms, what it can pay, and whether a request is a reserved release."""
+"""A dataset's account: terms, remaining budget, and comparison of requests with reservations."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
 
 
 def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
-    """Return what a grant must add for the charge to fit; in zCDP the epsilon, to a millionth."""
+    """The grant that must be added for the charge to fit; in zCDP the epsilon, to a millionth."""
     match status.used, asked:
         case Zcdp() as used, Zcdp() as more:
             epsilon = (used + more).epsilon - status.budget.epsilon
@@ -237,7 +237,6 @@ def _grant_command(
 
 
 def _with_decimals(amounts: str) -> str:
-    """Write beside each fraction about how much it is: nobody reads 5/3 at a glance."""
     return re.sub(
         r"-?\d+/\d+", lambda match: f"{match[0]} (about {float(Fraction(match[0])):.6g})", amounts
     )

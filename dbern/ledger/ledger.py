@@ -1,4 +1,4 @@
-"""The budget ledger: what was granted, what each release cost, and how far each has come."""
+"""The budget ledger: grants, costs and states of releases."""
 
 from __future__ import annotations
 
@@ -66,10 +66,8 @@ class ReleaseSecrets:
         It is there before its row, or with it: a crash leaves an orphan key at most, never a
         charge without one. The write lock held here keeps `sweep` from taking it for an orphan.
 
-        Raises
-        ------
-        EnvironmentRefusedError
-            When there is no place for key or staging; nothing is charged.
+        Where there is no place for key or staging it is an EnvironmentRefusedError, and nothing is
+        charged.
         """
         self._staging_root()
         self._backend.keys(connection).create(release_id)
@@ -77,10 +75,7 @@ class ReleaseSecrets:
     def key(self, reservation: Reservation) -> bytes:
         """Return the release key, which never leaves the releasing process.
 
-        Raises
-        ------
-        IntegrityError
-            When it is missing or damaged: the release can only be abandoned.
+        A key that is missing or damaged is an IntegrityError: the release can only be abandoned.
         """
         with self._backend.read() as connection:
             key = self._backend.keys(connection).read(reservation.release_id)
@@ -89,16 +84,10 @@ class ReleaseSecrets:
         return key
 
     def staging(self, reservation: Reservation) -> Staging:
-        """Return where the exact center is staged.
+        """Return the staging of the exact center.
 
-        Raises
-        ------
-        IntegrityError
-            When the key is missing.
-        ReleaseError
-            When the directory cannot be made.
-        EnvironmentRefusedError
-            When this process was told no place for it.
+        A missing key is an IntegrityError, a directory that cannot be made a ReleaseError, and no
+        known place for it an EnvironmentRefusedError.
         """
         return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
 
@@ -132,12 +121,9 @@ class ReleaseSecrets:
                 ) from error
 
     def left_over(self) -> int:
-        """How many folders of staging belong to no release under way; the next sweep removes them.
+        """Count staging folders that belong to no release under way; the next sweep removes them.
 
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the folder cannot be looked at.
+        A folder that cannot be read is an EnvironmentRefusedError.
         """
         root = self._backend.staging(self._ledger_id)
         with self._backend.read() as connection:
@@ -199,17 +185,7 @@ class ReleaseSecrets:
 def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> Backend:
     """Return the backend that a ledger URL names; nothing is opened yet.
 
-    Raises
-    ------
-    SpecError
-        When the URL holds a password, or names a database that this version cannot use.
-
-    Examples
-    --------
-    >>> backend_of("mysql://steward@host/db")
-    Traceback (most recent call last):
-    dbern.errors.SpecError: ledger: mysql is not available in this version. Write \
-"sqlite:///ledger.db" or "postgresql+psycopg://host/db".
+    A URL that holds a password, or names a database that this version cannot use, is a SpecError.
     """
     if is_postgres(url):
         return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
@@ -617,7 +593,7 @@ class BudgetLedger:
 
     @contextmanager
     def _refusals_logged(self, dataset: str, name: str | None, amount: Budget) -> Iterator[None]:
-        """Record what the transaction within refuses, once that is rolled back."""
+        """Log a refusal of the transaction within, once that is rolled back."""
         try:
             yield
         except (BudgetError, SpecError, IntegrityError) as refusal:

@@ -61,12 +61,8 @@ class WrappedKeys:
     A key is made in the transaction of its reservation and destroyed in one of its own, so none
     is ever without its release.
 
-    Parameters
-    ----------
-    connection : Connection
-        The transaction in which keys are looked at and changed.
-    ledger_id : str
-        A key of one ledger is none in another under the same secret.
+    Keys are looked at and changed in the transaction of `connection`. A key of one ledger,
+    `ledger_id`, is none in another under the same secret.
     """
 
     where = "the database"
@@ -116,13 +112,7 @@ class WrappedKeys:
 
 
 def secret_of(environment: Mapping[str, str]) -> bytes:
-    """Return the 32 bytes of the secret from hexadecimal or base64, or from the file that is named.
-
-    Examples
-    --------
-    >>> secret_of({"DBERN_LEDGER_SECRET": "00" * 32}) == bytes(32)
-    True
-    """
+    """Return the 32 bytes of the secret, from hexadecimal or base64, or from the file named."""
     file = environment.get(SECRET_FILE)
     text = (environment.get(SECRET) or (_content(file) if file else "")).strip()
     try:
@@ -200,14 +190,9 @@ class PostgresBackend:
     release's lock, its transactions run on the connection that holds it, so that a client whose
     lock was lost with its connection can change nothing any more.
 
-    Parameters
-    ----------
-    url : str
-        ``postgresql+psycopg://user@host/database`` without a password.
-    read_only : bool
-        Let the server refuse every change.
-    busy_timeout : float
-        Seconds to wait for another process's transaction.
+    `url` is ``postgresql+psycopg://user@host/database`` without a password. With `read_only` the
+    server refuses every change. `busy_timeout` is the wait for another process's transaction, in
+    seconds.
     """
 
     path: Path | None = None
@@ -221,7 +206,7 @@ class PostgresBackend:
         self._held = threading.local()
 
     def exists(self) -> bool:
-        """Return True: a server that cannot be reached says so when it is used."""
+        """Return True: a server that cannot be reached fails when it is used."""
         return True
 
     def create(self) -> bool:

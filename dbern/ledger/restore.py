@@ -63,7 +63,7 @@ def writing(backend: Backend) -> Iterator[Connection]:
 
 
 def _put_back(connection: Connection, backend: Backend) -> str | None:
-    """Return why the database must have been restored to an earlier state, or None."""
+    """Reason why the database must have been restored to an earlier state, or None."""
     facts = facts_of(connection)
     point, mark = _point(connection, facts), backend.high_water_mark(facts["ledger_id"])
     if mark is not None:

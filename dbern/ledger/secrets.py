@@ -41,7 +41,7 @@ from dbern.types import Int64Array
 def _write_new(path: Path, *content: bytes) -> None:
     """Create `path`, readable by its owner alone, with `content` on the disk; all or nothing.
 
-    The directory entry is the caller's to sync (see `sync_directory`).
+    The caller syncs the directory entry (`sync_directory`).
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -85,19 +85,7 @@ _KEY_FILE = re.compile(r"([0-9a-f]{32})\.key")
 
 
 class KeyFiles:
-    """The keys of one ledger, a 0600 file per release in a 0700 directory.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     keys = KeyFiles(Path(folder, "ledger.db.keys"))
-    ...     keys.create("0" * 32)
-    ...     key = keys.read("0" * 32)
-    ...     keys.destroy("0" * 32)
-    ...     len(key), keys.held()
-    (32, [])
-    """
+    """The keys of one ledger, a 0600 file per release in a 0700 directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -176,15 +164,6 @@ class RunRecord:
     Durations can depend on records: they are written here, and elsewhere only where an operator
     asks for it. The file is as private as the records are. A record that cannot be written stops
     no release.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     record = RunRecord(Path(folder, "ledger.db.runs", "7f.jsonl"))
-    ...     record.add(stage="reading and counting", seconds=1.5)
-    ...     json.loads(record.path.read_text())["seconds"], oct(record.path.stat().st_mode)[-3:]
-    (1.5, '600')
     """
 
     path: Path | None
@@ -419,10 +398,7 @@ def destroy_staging(directory: Path) -> None:
 
     It is renamed first: a process that still counts for it can then add nothing to it.
 
-    Raises
-    ------
-    OSError
-        When it cannot be removed.
+    It is an OSError when it cannot be removed.
     """
     dead = directory.with_name(f"{directory.name.split('.')[0]}.dead-{secrets.token_hex(4)}")
     try:
@@ -434,7 +410,7 @@ def destroy_staging(directory: Path) -> None:
 
 
 def dead_staging(root: Path, live: Collection[str]) -> list[Path]:
-    """The staging of every release that is not among `live`; other files are none."""
+    """List the staging of every release that is not among `live`; other files are left out."""
     every = sorted(root.iterdir()) if root.is_dir() else []
     return [
         path
@@ -451,14 +427,10 @@ def sweep_staging(root: Path, live: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class Spool:
-    """The encrypted rows of a release from a data frame, as long as its key and its staging live.
+    """The encrypted rows of a release from a data frame, which live as long as its key and staging.
 
-    Parameters
-    ----------
-    directory : Path
-        Of this release alone, beside its staging.
-    key : bytes
-        The subkey that encrypts them.
+    `directory`, beside its staging, is of this release alone; `key` is the subkey that encrypts the
+    rows.
     """
 
     directory: Path
@@ -473,10 +445,7 @@ class Spool:
     def written(self) -> Iterator[BinaryIO]:
         """Write the file anew: after the block it is there, durably; where that fails, nothing is.
 
-        Raises
-        ------
-        ReleaseError
-            When it cannot be written.
+        A file that cannot be written is a ReleaseError.
         """
         with _reported(self.directory, "spool"):
             private_directory(self.directory.parent)
@@ -555,8 +524,6 @@ class Point:
 
 @dataclass(frozen=True)
 class _Noted:
-    """The latest point, and the database file that it was noted for."""
-
     point: Point
     inode: int | None  # None in PostgreSQL
 
@@ -567,30 +534,12 @@ class HighWaterMark:
     It is raised after a transaction is durable and before anything relies on the transaction, so a
     published release is never later than the mark: a database that ends before it was restored.
 
-    Parameters
-    ----------
-    path : Path
-        The file; made when a point is first noted.
-    ledger_id : str
-        Whose it is; another ledger's mark says nothing about this one.
-    always_there : bool
-        Whether a ledger with events must have it here.
-    file : Path, optional
-        The database file that it lies beside. It is known by its inode number, which a reboot, a
-        move within its file system and SQLite's VACUUM leave alone, and which no copy in the same
-        file system shares. Its device number is noted for whoever looks, and never compared:
-        anonymous ones (NFS, overlay, btrfs) and those of disks found in another order differ after
-        a reboot, and that would stop every ledger there.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mark = HighWaterMark(Path(folder, "ledger.db.mark"), "0" * 32, always_there=True)
-    ...     mark.advance(Point(1, 7)), mark.advance(Point(1, 3))
-    ...     mark.latest()
-    (None, None)
-    Point(epoch=1, event=7)
+    Another ledger's mark, by `ledger_id`, says nothing about this one. With `always_there` a ledger
+    with events must have it here. The database `file` beside it is known by its inode number, which
+    a reboot, a move within its file system and SQLite's VACUUM leave alone, and which no copy in
+    the same file system shares. Its device number is noted for whoever looks, and never compared:
+    anonymous ones (NFS, overlay, btrfs) and those of disks found in another order differ after a
+    reboot, and that would stop every ledger there.
     """
 
     def __init__(
@@ -604,10 +553,7 @@ class HighWaterMark:
     def latest(self) -> Point | None:
         """Return the latest point; None where there is no mark of this ledger.
 
-        Raises
-        ------
-        EnvironmentRefusedError
-            When it is there and cannot be read.
+        A file that cannot be read is an EnvironmentRefusedError.
         """
         noted = self._noted()
         return None if noted is None else noted.point

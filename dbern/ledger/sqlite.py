@@ -50,22 +50,9 @@ _ADVICE = {
 class SqliteBackend:
     """One SQLite file; a connection lives for one transaction, so forks and threads are safe.
 
-    Parameters
-    ----------
-    path : Path
-        The resolved file: every way to name it must find the same keys and locks.
-    read_only : bool
-        Let SQLite itself refuse every change.
-    busy_timeout : float
-        Seconds to wait for another process's transaction.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     backend = SqliteBackend(Path(folder, "ledger.db"))
-    ...     backend.create(), backend.create()
-    (True, False)
+    `path` is the resolved file: every way to name it must find the same keys and locks. With
+    `read_only` SQLite itself refuses every change. `busy_timeout` is the wait for another process's
+    transaction, in seconds.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
@@ -159,7 +146,7 @@ class SqliteBackend:
         return HighWaterMark(self._beside("mark"), ledger_id, always_there=True, file=self.path)
 
     def home(self, connection: Connection) -> str:
-        """Return nothing: a SQLite file does not say where it is; its high-water mark does."""
+        """Return nothing: a SQLite file does not know its location; its high-water mark does."""
         del connection
         return ""
 

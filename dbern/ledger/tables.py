@@ -376,40 +376,20 @@ def new_id() -> str:
 
 
 def now() -> str:
-    """Return the time as ISO text in UTC, to the second.
-
-    Examples
-    --------
-    >>> len(now()), now()[-6:]
-    (25, '+00:00')
-    """
+    """Return the time as ISO text in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def json_text(value: Mapping[str, object]) -> str:
     """Return the text that the ledger stores: ASCII, as file names need no Unicode; keys in order.
 
-    Raises
-    ------
-    TypeError, ValueError
-        When the value is not JSON (NaN included).
-
-    Examples
-    --------
-    >>> json_text({"b": 1, "a": (2, 3)})
-    '{"b": 1, "a": [2, 3]}'
+    A value that is not JSON (NaN included) is a TypeError or ValueError.
     """
     return json.dumps(value, allow_nan=False)
 
 
 def _abridged(value: Any) -> Any:
-    """Return a JSON value with each long text, such as a plan's matrix, replaced by its digest.
-
-    Examples
-    --------
-    >>> _abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
-    'sha256:ccca68570'
-    """
+    """Return a JSON value with each long text, such as a plan's matrix, replaced by its digest."""
     match value:
         case dict():
             return {key: _abridged(one) for key, one in value.items()}

@@ -27,38 +27,31 @@ PERIODS: Final = ("day", "week", "month", "year")
 
 
 class Amount(Protocol):
-    """What an account counts in: `Budget` or `Zcdp`, one of them for a dataset."""
+    """Amount of an account: `Budget` or `Zcdp`, one of them for a dataset."""
 
     def __add__(self, other: Self) -> Self:
-        """Both together."""
+        """Sum of both amounts."""
 
     def __sub__(self, other: Self) -> Self:
-        """Return what is left of this."""
+        """Remainder of this amount after the other."""
 
     def covers(self, other: Self) -> bool:
         """Return whether `other` fits inside this amount."""
 
     def share_of(self, whole: Self) -> Fraction:
-        """Return how much of `whole` this is."""
+        """Return the fraction of `whole` that this is."""
 
 
 @dataclass(frozen=True)
 class Zcdp:
-    """An exact amount of rho, with the delta at which it is told as an epsilon.
-
-    Examples
-    --------
-    >>> half = Zcdp(Fraction(1, 100), Fraction(1, 10**6))
-    >>> print(half + half)
-    rho 0.02 (epsilon 0.899935 at delta 0.000001)
-    """
+    """An exact amount of rho, with the delta at which it is told as an epsilon."""
 
     rho: Fraction
     delta: Fraction
 
     @property
     def epsilon(self) -> Fraction:
-        """What `rho` amounts to at `delta`, rounded up; below 0 for an overdrawn account's rest."""
+        """Epsilon of `rho` at `delta`, rounded up; below 0 for an overdrawn account's rest."""
         amount = epsilon_of(abs(self.rho), self.delta)
         return amount if self.rho >= 0 else -amount
 
@@ -73,7 +66,7 @@ class Zcdp:
         return other.rho <= self.rho
 
     def share_of(self, whole: Zcdp) -> Fraction:
-        """Return how much of `whole` this is; 0 of nothing."""
+        """Return the fraction of `whole` that this is; 0 of nothing."""
         return self.rho / whole.rho if whole.rho else Fraction(0)
 
     def __str__(self) -> str:
@@ -82,17 +75,12 @@ class Zcdp:
 
 
 def granted_amount(accountant: str, granted: Budget) -> Amount:
-    """Return what the grants of a dataset allow in all.
+    """Amount that the grants of a dataset allow in all.
 
     In zCDP that is the largest rho, rounded down, whose conversion keeps the granted epsilon and
     delta: mechanisms of rhos that add up to no more are together zCDP of that rho, however each
     was chosen from the outcome of those before (Bun & Steinke 2016; Feldman & Zrnic 2021), and so
     (epsilon, delta)-DP.
-
-    Examples
-    --------
-    >>> print(granted_amount("zcdp", Budget.parse("1", "1e-6")))
-    rho 0.024356 (epsilon 1 at delta 0.000001)
     """
     if accountant == BASIC:
         return granted
@@ -105,14 +93,7 @@ def granted_amount(accountant: str, granted: Budget) -> Amount:
 
 
 def charged_amount(granted: Amount, charge: Budget, rho: Fraction | None) -> Amount:
-    """Return what one release costs an account that was granted `granted`.
-
-    Examples
-    --------
-    >>> granted = granted_amount("zcdp", Budget.parse("1", "1e-6"))
-    >>> charged_amount(granted, Budget.parse("0.1"), rho_of_charge(Budget.parse("0.1"))).rho
-    Fraction(1, 200)
-    """
+    """Amount that one release costs an account of which `granted` was granted."""
     if not isinstance(granted, Zcdp):
         return charge
     if rho is None:
@@ -128,13 +109,7 @@ def rho_of_charge(charge: Budget, rho: Fraction | None = None) -> Fraction | Non
 
 
 def period_of(created: str, period: str | None) -> str | None:
-    """Return the calendar period of a time in ISO text, UTC; None if the budget is never renewed.
-
-    Examples
-    --------
-    >>> [period_of("2026-01-01T00:00:00+00:00", period) for period in PERIODS]
-    ['2026-01-01', '2026-W01', '2026-01', '2026']
-    """
+    """Return the calendar period of a time in ISO text, UTC; None for a budget without renewal."""
     if period is None:
         return None
     day = date.fromisoformat(created[:10])
@@ -179,7 +154,7 @@ LIVE = (*PENDING, State.SPENT)
 
 @dataclass(frozen=True)
 class Terms:
-    """What the first grant of a dataset fixes for good.
+    """Terms that the first grant of a dataset fixes for good.
 
     Examples
     --------
@@ -343,7 +318,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What became of published releases: charged now, known before, or another ledger's."""
+    """Outcome for published releases: charged now, known before, or another ledger's."""
 
     charged: tuple[Published, ...]
     known: tuple[Published, ...]
@@ -388,23 +363,23 @@ class DatasetStatus:
 
     @property
     def accountant(self) -> str:
-        """How the dataset's charges compose."""
+        """Composition of the dataset's charges, by name."""
         return self.terms.accountant
 
     @property
     def gamma(self) -> Fraction:
-        """What its random DP releases leave out in all, by a union bound; 0 without any."""
+        """Probability that its random DP releases leave out in all (union bound)."""
         charged = (one for one in self.releases if one.state is not State.REFUNDED)
         return sum((one.gamma or Fraction(0) for one in charged), start=Fraction(0))
 
     @property
     def remaining(self) -> Amount:
-        """What a new release may still cost."""
+        """Amount that a new release may still cost."""
         return self.granted - self.used
 
     @property
     def remaining_share(self) -> Fraction:
-        """What remains of what was granted, from 0 to 1; below 0 where charges exceed it."""
+        """Fraction of the granted amount that remains; below 0 where charges exceed it."""
         return self.remaining.share_of(self.granted)
 
     @property
@@ -438,11 +413,7 @@ def stored_amount(text: object, column: str) -> Fraction:
 def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     """Refuse an amount at or below zero: a negative charge would be a grant by the back door.
 
-    And one that can only be a slip of the keyboard: a grant is for good.
-
-    Examples
-    --------
-    >>> require_positive(Budget.parse("0.1"))
+    An amount that can only be a slip of the keyboard is refused too: a grant is for good.
     """
     free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
     if budget.epsilon < 0 or budget.delta < 0 or free:

@@ -1,10 +1,10 @@
-"""What a plan predicts of questions about the rows: shares of boxes, and quantiles.
+"""Predictions of a plan for questions about the rows: shares of boxes, and quantiles.
 
 The answer to such a question about released bins (`dbern.synopsis.questions`) is as wide as the
 rows between a sharp edge's minorant and majorant, `GAPS` cells, and the noise of the bins under the
-weight. Both are told here for rows that are spread evenly, at 95 %. Narrow cells make the first
-small and the second large, in proportion to the root of their number; a density wants wide ones.
-One array in between serves both: docs/mathematics.md says why not one for each.
+weight. Both are predicted here for rows that are spread evenly, at 95 %. Narrow cells make the
+first small and the second large, in proportion to the root of their number; a density wants wide
+ones. One array in between serves both: docs/mathematics.md says why not one for each.
 """
 
 from __future__ import annotations
@@ -29,33 +29,22 @@ FINER = {1: (6.0, 9.0, 13.0, 20.0, 30.0, 45.0), 2: (6.0, 9.0, 13.0, 20.0, 30.0, 
 
 @dataclass(frozen=True)
 class Questions:
-    """What a release is to answer.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of "density", "mass", "cdf" and "quantile".
-    """
+    """Questions that a release is to answer: of "density", "mass", "cdf" and "quantile"."""
 
     names: tuple[str, ...]
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Questions | None:
-        """Return those of a spec; None where the function alone is asked for, as it is of any."""
+        """Return the questions of a spec; None where only the function is asked for."""
         found = tuple(dict.fromkeys(names))
         return None if found == ("density",) else cls(found)
 
     def widths(
         self, degree: int, cells: Sequence[int], noise: Covariance, density: float
     ) -> dict[str, float]:
-        """Return what is predicted of each: the width of its interval in shares, or an error.
+        """Predict the width of each question's interval in shares; the density's error is given.
 
-        Parameters
-        ----------
-        noise : Covariance
-            Of the bins, in shares of the rows.
-        density : float
-            What is predicted of the density.
+        `noise` is the covariance of the bins, in shares of the rows.
         """
         bins, gap = [one + degree for one in cells], GAPS[degree]
 
@@ -77,7 +66,7 @@ def mean_width(widths: Mapping[str, float]) -> float:
 
 
 def told_width(name: str, width: float, unit: str) -> str:
-    """Return what a plan says of a question."""
+    """Write a question's predicted width."""
     if name == "density":
         return f"density: off by about {width:.3g}{unit}"
     of = "an axis" if name == "quantile" else "the rows"

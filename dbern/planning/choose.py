@@ -84,13 +84,13 @@ class Candidate:
 
     @property
     def error(self) -> float:
-        """The predicted sup error; where more is asked, the mean of it all."""
+        """Predicted sup error; where more is asked, the mean of it all."""
         own = self.sup_error
         return own if self.widths is None else mean_width(self.widths(own))
 
     @property
     def sup_error(self) -> float:
-        """That of the function.
+        """Predicted sup error of the function.
 
         Certified, the worst database adds its error to that of the noise. A typical one's has
         nothing to do with the noise: squares add. Real records crowd: where none says where they
@@ -106,13 +106,13 @@ class Candidate:
 
     @property
     def expected(self) -> float:
-        """The sup error of typical data."""
+        """Predicted sup error of typical data."""
         return replace(self, share=min(self.share, _CROWDED_SHARE)).sup_error
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is known before choosing; `k` and `h` where the spec gives them.
+    """Public facts that the choice starts from; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values. `crowd` is `share` where
@@ -137,12 +137,12 @@ class Problem:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The measurement's."""
+        """Kernels of the measurement."""
         return self.measurement.kernels
 
     @property
     def share(self) -> float:
-        """Of the records that are taken to be in one place."""
+        """Share of the records that are taken to be in one place."""
         usual = _WORST_SHARE if self.reference is None else _LEAST_WORST_SHARE
         return usual if self.crowd is None else self.crowd
 
@@ -152,7 +152,7 @@ class Problem:
         return any(kernel.kinks for kernel in self.kernels)
 
     def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
-        """Lattices worth a look: the given one, or some steps to a deviation on every axis."""
+        """Return the lattices to try: the given one, or some steps to a deviation on every axis."""
         if self.k is not None:
             return [Lattice(self.k)]
         needed = max(_LEAST_STEPS / kernel.deviation for kernel in self.kernels)
@@ -177,11 +177,11 @@ class Problem:
 
     @property
     def many_axes(self) -> bool:
-        """Whether what is tried must be few, and what fits is the limit."""
+        """Whether few candidates must do, because their size is the limit."""
         return len(self.kernels) > _FEW_AXES
 
     def too_narrow(self, least: str, most: int, *, steps: bool = False) -> SpecError:
-        """The refusal of what would take more points or steps than are chosen from, and a fix."""
+        """Make the error for kernels that take more points or steps than are chosen from."""
         factors = 1.001 ** np.arange(_MOST_FACTORS)
         fits = bisect_left(
             factors, True, hi=_MOST_FACTORS - 1, key=lambda one: self._wider(one)._fits
@@ -200,7 +200,7 @@ class Problem:
         )
 
     def _wider(self, factor: float) -> Problem:
-        """The same of wider kernels, of which a lattice resolves each."""
+        """Return the same problem of wider kernels, of which a lattice resolves each."""
         least = _LEAST_STEPS / self.largest_k
         own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
         kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
@@ -208,7 +208,6 @@ class Problem:
 
     @property
     def _fits(self) -> bool:
-        """Whether the fewest bins, and points of many axes, are few enough."""
         bins = min(grid.size for grid in _grids(self)) if self.measurement.binned else 1
         few = self.kinked or not self.many_axes
         points = 1 if few else Lattice(self._resolved(_COARSEST_TRIED)).size
@@ -225,13 +224,13 @@ class Problem:
         return max(lattice.size, moments * math.prod(cells.count for cells in axes))
 
     def admits(self, strategy: BinnedStrategy) -> bool:
-        """Whether the noise is for such bins."""
+        """Return whether the noise is for such bins."""
         if self._values(strategy) > self.family.most_values:
             return False
         return not self.family.sides or self.measurement.sensitivity(strategy, 1).sides
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
-        """The given order, or the usual ones on every axis."""
+        """Return the given order, or the usual ones on every axis."""
         axes = self.measurement.domain.dimensions
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
@@ -258,7 +257,7 @@ class Problem:
         return self.measurement.outputs * strategy.layout.size
 
     def least_noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
-        """Bound that from below, at once: it is at least the mean size at any one point.
+        """Bound the mean sup of the noise from below, at once: by the mean size at any one point.
 
         For independent signs the mean size of a sum is at least its deviation over the root of two
         (Szarek 1976), and the sizes beside them add to that by Jensen's inequality. Half of it is
@@ -270,7 +269,6 @@ class Problem:
         return self._deviation(strategy, h) / 2
 
     def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
-        """The largest over points, on a grid, of the standard deviation of the noise there."""
         noise = self._noise_of(strategy)
         axes = list(zip(strategy.lattice.k, h, strategy.axis_maps, strict=True))
         if noise.correlation == 0:
@@ -281,7 +279,7 @@ class Problem:
     def estimate(
         self, strategy: BinnedStrategy, k: Sequence[int], h: tuple[int, ...], missed: float
     ) -> Candidate:
-        """The predicted errors at once, but for that of a typical database: of bins to be made.
+        """Estimate at once the errors of bins to be made, but for that of a typical database.
 
         The noise is the largest deviation, times that of so many normal numbers. The order's
         lattice of `k`, all 0: the kernel itself.
@@ -298,12 +296,11 @@ class Problem:
         return Candidate(strategy, h, noise, 0.0, grown - plain, *self._given(strategy, missed))
 
     def _given(self, strategy: Strategy, missed: float) -> tuple[Any, ...]:
-        """What candidates have of the problem."""
         asked = None if self.questions is None else self.widths(strategy, self.questions)
         return self.certified, self.share, missed, asked
 
     def widths(self, strategy: Any, questions: Questions) -> Callable[[float], dict[str, float]]:
-        """Return what questions of bins will be answered with, given the density's error."""
+        """Return the predicted widths of questions of bins, by the density's error."""
         cells = [one.cells for one in strategy.bins]
         return partial(questions.widths, strategy.bins[0].degree, cells, self._noise_of(strategy))
 
@@ -311,23 +308,22 @@ class Problem:
         return self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
 
     def _scale(self, strategy: Strategy) -> float:
-        """Scale of the noise of a released value."""
         return self.moved(strategy) / self.n * self.noise_ratio
 
     def moved(self, strategy: Strategy) -> float:
-        """n times what the noise's scale is in proportion to."""
+        """Return n times the sensitivity that the noise's scale is in proportion to."""
         if self.family.norm == math.inf:
             return self.measurement.function_sensitivity * math.sqrt(self._values(strategy))
         return self.measurement.sensitivity(strategy, int(self.family.norm)).value
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
-        """What the lattice alone misses, as the objective counts it."""
+        """Return the error of the lattice alone, as the objective counts it."""
         plain = LatticeStrategy(lattice)
         worst = worst_error(self.kernels, plain, h)
         return worst if self.certified else self.bias(plain, h) + self.share * worst
 
     def beaten(self, lattice: Lattice, h: tuple[int, ...]) -> bool:
-        """Whether what the finest lattice misses by itself is far beyond the error to beat."""
+        """Return whether the error of the finest lattice alone is far beyond the error to beat."""
         plain = LatticeStrategy(lattice)
         worst = worst_error(self.kernels, plain, h)
         typical = worst if self.certified else self.bias(plain, h)
@@ -335,7 +331,7 @@ class Problem:
         return self.questions is None and least.error > _NEAR * self.to_beat
 
     def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
-        """What it misses of the worst database where its values are fitted, as those of bins."""
+        """Return the worst database's error where lattice values are fitted, as those of bins."""
         if self.kinked:
             return worst_error(self.kernels, LatticeStrategy(lattice), h)
         axes = zip(self.kernels, lattice.k, h, strict=True)
@@ -343,7 +339,7 @@ class Problem:
         return grown - math.prod(kernel.peak for kernel in self.kernels)
 
     def bias(self, strategy: Strategy, h: tuple[int, ...]) -> float:
-        """Approximation error of the typical database."""
+        """Return the approximation error of the typical database."""
         rough, smooth = typical_error(self.kernels, strategy, h)
         if self.reference is None:
             return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
@@ -357,7 +353,7 @@ def _rounded_up(width: float) -> str:
 
 
 def _largest_deviation(noise: Covariance, rows: Sequence[FloatArray]) -> float:
-    """Over points of a grid, whose axes have these rows of weights."""
+    """Largest deviation over points of a grid, whose axes have these rows of weights."""
     squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
     sums = reduce(np.multiply.outer, [one.sum(axis=1) for one in rows])
     return math.sqrt(max(0.0, float(noise.variance(squares, sums).max())))
@@ -493,8 +489,6 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class _Grid:
-    """B-splines worth a look."""
-
     degree: int
     resolution: float
     cells: tuple[int, ...]
@@ -505,7 +499,7 @@ class _Grid:
 
 
 def _fitting_bins(problem: Problem) -> list[_Grid]:
-    """By degree and cells a deviation, in order: those that are few enough."""
+    """Grids whose bins are few enough, by degree and cells a deviation."""
     grids = _grids(problem)
     fitting = [grid for grid in grids if grid.size <= problem.largest_lattice]
     if not fitting:
@@ -530,20 +524,18 @@ def _grids(problem: Problem) -> list[_Grid]:
 def _bins(
     problem: Problem, lattice: Lattice, order: tuple[int, ...], grid: _Grid
 ) -> BinnedStrategy:
-    """Bins of every axis, and what is made of them."""
     axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)
     bins = (axis_bins(kernel, k, cells, grid.degree, h) for kernel, k, cells, h in axes)
     return BinnedStrategy(lattice, tuple(bins))
 
 
 def _planned(grid: _Grid) -> BinnedStrategy:
-    """The same without lattice and matrices, which neither values nor sensitivities depend on."""
+    """Bins without lattice and matrices, which neither values nor sensitivities depend on."""
     bins = tuple(AxisBins(cells, grid.degree, b"") for cells in grid.cells)
     return BinnedStrategy(Lattice((1,) * len(bins)), bins)
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
-    """In proportion to the axes' inverse bandwidths."""
     return [min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
 
 
@@ -555,7 +547,6 @@ def _spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> l
 
 
 def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> SpectralStrategy:
-    """Keep the eigenvalues above `threshold` times the axis's largest."""
     ranks = [max(1, sum(level > threshold * one.levels[0] for level in one.levels)) for one in full]
     return SpectralStrategy(
         lattice, tuple(one.cut(rank) for one, rank in zip(full, ranks, strict=True))
@@ -580,7 +571,7 @@ _SIGNED_CLUSTERS = 64
 
 
 def _gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
-    """Releases of lattice values (""), or of spectral coordinates; of bins there are none."""
+    """Releases of lattice values (""), or of spectral coordinates; bins have none."""
     if family == "":
         for k in _resolutions(problem, _RESOLUTIONS[cube.dimensions]):
             for h in problem.orders(_ORDERS):
@@ -651,7 +642,7 @@ def _grid(cube: CubeKernel) -> tuple[FloatArray, FloatArray]:
 
 
 def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
-    """Releases of lattice values (""), of spectral coordinates or of bins, for any measurement."""
+    """Yield releases of lattice values (""), of spectral coordinates or of bins."""
     cube = problem.measurement.cube
     if cube is not None:
         yield from _gram_candidates(family, problem, cube)
@@ -662,7 +653,7 @@ def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
 
 
 def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
-    """Return that of the least predicted error; None where there are no candidates."""
+    """Return the candidate of least predicted error; None where there are none."""
     best = None
     for family in sorted(families, key=list(CANDIDATES).index):
         found = min(candidates(family, problem), key=lambda one: one.error, default=None)

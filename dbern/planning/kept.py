@@ -1,4 +1,4 @@
-"""What plans chose, kept for later ones: a search that was made once is not made again.
+"""Choices of plans, stored for later ones: a search that was made once is not made again.
 
 An entry holds what the search decided for each measurement, a few numbers, and nothing that a
 promise rests on: sensitivity, law, certificate and notes follow from them as after a search.
@@ -38,18 +38,10 @@ _MOST_CELLS = 2000  # on an axis: a square table of them is made
 
 
 class Choice(BaseModel):
-    """A way as numbers.
+    """Numbers that a way is made of again: family of noise, kind of strategy, ranks, degree.
 
-    Attributes
-    ----------
-    family : int
-        Which of the families of noise that the spec allows.
-    kind : str
-        Of the strategy.
-    ranks : tuple of int
-        Of its maps; of bins, how many on an axis.
-    degree : int
-        Of bins.
+    `family` is an index into the families of noise that the spec allows; `ranks` are those of the
+    strategy's maps, of bins how many on an axis.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -63,7 +55,7 @@ class Choice(BaseModel):
 
     @classmethod
     def of(cls, way: Way, families: Sequence[NoiseFamily]) -> Choice:
-        """Return that of a way with one of these families."""
+        """Return the numbers of a way with one of these families."""
         strategy, h, family = way
         return cls(
             family=families.index(family),
@@ -151,13 +143,7 @@ def found_again(
 ) -> dict[str, Way]:
     """Return the way of each measurement: of an earlier plan with the same key, or chosen now.
 
-    Parameters
-    ----------
-    key : str
-        Of `key_of`; empty: nothing is looked up or kept.
-    choose, problem, kinds : callable
-        Of a measurement its way, chosen; of it and a family what the search starts from, and what
-        of kinds of strategies it is among.
+    The key is `key_of`'s; an empty one looks nothing up and stores nothing.
     """
 
     def again(one: Measurement, choice: Choice | None) -> Way | None:

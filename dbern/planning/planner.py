@@ -98,12 +98,9 @@ def refuse_passes(spec: ReleaseSpec, planned: ReleasePlan, frame: Frame | None) 
 
 
 def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
-    """The columns that a spec reads of a table that was given in place of files.
+    """Return the columns that a spec reads of a table that was given in place of files.
 
-    Raises
-    ------
-    SpecError
-        Where the spec names files too, or the table or its columns cannot be used.
+    Raises SpecError where the spec names files too, or the table or its columns cannot be used.
     """
     if data is None:
         return None
@@ -115,13 +112,7 @@ def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
 
 
 def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, ...]:
-    """What the footers of the spec's files say, their columns checked; or of a frame's spool.
-
-    Raises
-    ------
-    SpecError
-        For files or columns that cannot be used.
-    """
+    """Read the footers of the spec's files, their columns checked; or those of a frame's spool."""
     if frame is not None:
         return frame.facts if spec.normalizer is None else ()
     return read_footers(discover(spec.source), spec.columns)
@@ -227,7 +218,6 @@ def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasuremen
 
 
 def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
-    """What the learner, its measurements and the axes have to say."""
     yield from spec.learner.notes(n)
     for way in ways:
         yield from way.measurement.notes
@@ -241,7 +231,6 @@ def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
 def _choice_notes(
     measurements: Sequence[Measurement], planned: Sequence[PlannedMeasurement], settings: Settings
 ) -> Iterator[str]:
-    """Say whose promises a plan tells where the released bins choose a bandwidth."""
     for one, plan in zip(measurements, planned, strict=True):
         if one.candidates:
             widest = with_kernels(plan, one.candidates[-1], settings).certificate.total
@@ -252,7 +241,7 @@ def _choice_notes(
 def whole_certificate(
     combination: Combination, planned: Sequence[PlannedMeasurement]
 ) -> Certificate:
-    """Return that of the function that planned measurements make."""
+    """Return the certificate of the function that planned measurements make."""
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
     first, alone = planned[0].certificate, len(planned) == 1
     least = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
@@ -260,7 +249,7 @@ def whole_certificate(
 
 
 def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement:
-    """Return a spec's measurement for n rows, and where it depends on that, the spec's charge."""
+    """Bind a spec's measurement to n rows and, where it depends on that, the spec's charge."""
     if measurement.for_charge is not None:
         return measurement.for_charge(n, spec.charge)
     return for_rows(measurement, n)
@@ -276,7 +265,6 @@ def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
 def _refuse_questions(
     spec: ReleaseSpec, measurements: Sequence[Measurement], settings: Settings
 ) -> None:
-    """Refuse questions about rows where nothing counts rows in boxes."""
     if settings.questions and not counts_rows(spec, measurements):
         raise SpecError(
             f'mechanism.questions: "{spec.learner.kind}" counts no rows here. Leave it out, or '
@@ -285,7 +273,7 @@ def _refuse_questions(
 
 
 def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:
-    """What of the files is public: where the number of rows is private, no more than how many."""
+    """Public facts of the files: where the number of rows is private, their count alone."""
     if spec.protection.private_rows:
         return [FileFacts(file.path, 0, ()) for file in files]
     return files
@@ -293,26 +281,13 @@ def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts
 
 @dataclass(frozen=True)
 class Settings:
-    """The public choices of a spec that the plan of a measurement depends on.
+    """Public choices of a spec that the plan of a measurement depends on.
 
-    Attributes
-    ----------
-    kind, noise : str
-        The spec's ``target.kind`` and ``mechanism.noise``, for the choice and for messages.
-    axes : mapping
-        The spec's k and h by axis; None where the plan is to choose.
-    at_once : int
-        How many arrays' certificates hold together.
-    unit_rows : int
-        The most rows of a unit.
-    questions : Questions, optional
-        What the bins of rows are to answer, where that is more than the function.
-    tune : Fraction
-        The share of the budget that a promise for the data at hand pays.
-    crowd : float, optional
-        The share of the records that are taken to be in one place, if not the usual one.
-    density : bool
-        Whether densities are released, whose noise is silenced where nothing stands out of it.
+    `axes` has k and h by axis, None where the plan is to choose. `at_once` counts the arrays whose
+    certificates hold together, and `unit_rows` bounds the rows of a unit. `questions` are those
+    that bins answer beside the function. `tune` is the share of the budget that a promise for the
+    data at hand pays, `crowd` the share of the records that are taken to be in one place, if not
+    the usual one. `density`: noise is silenced where nothing stands out of it.
     """
 
     families: tuple[NoiseFamily, ...]
@@ -333,7 +308,7 @@ class Settings:
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
-        """Return those of a spec."""
+        """Return the settings of a spec."""
         names, both = spec.domain.names, {key: spec.per_axis(key) for key in _ORDERS}
         asked = spec.mechanism.questions
         return cls(
@@ -358,7 +333,7 @@ class Settings:
 
     @property
     def family(self) -> NoiseFamily:
-        """The one of vectors and lattice values."""
+        """Noise of vectors and lattice values."""
         return self.families[0]
 
     def per_axis(self, key: str, domain: Domain) -> tuple[int, ...] | None:
@@ -443,7 +418,7 @@ def _certified(
     released_error: float,
     settings: Settings,
 ) -> tuple[FunctionClass | None, Certificate, float]:
-    """What a synopsis holds of the bias, the certificate, and what silencing noise may move."""
+    """Facts of the bias, certificate, and how far silencing noise may move the function."""
     beta, at_once = settings.beta, settings.at_once
     if measurement.entries:
         count, error = len(measurement.entries), lattice_error + released_error
@@ -458,12 +433,9 @@ def _certified(
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
-    """What sums are divided by: the spec's normalizer, or the public number of rows.
+    """Return the divisor of sums: the spec's normalizer, or the public number of rows.
 
-    Raises
-    ------
-    SpecError
-        Where spec and footers disagree on that, or there are no rows, or too many.
+    Raises SpecError where spec and footers disagree on that, or there are no rows, or too many.
     """
     counted = sum(file.rows for file in files)
     if spec.normalizer is not None:
@@ -497,7 +469,7 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 def choose(
     measurement: Measurement, settings: Settings
 ) -> tuple[Strategy | Entries, tuple[int, ...], NoiseFamily]:
-    """Return what the spec says, and the smallest predicted error over what it leaves open."""
+    """Choose strategy, orders and noise: the spec's, or of the smallest predicted error."""
     family, noise = settings.family, settings.noise
     if measurement.entries:
         return Entries(len(measurement.entries)), (), family
@@ -568,7 +540,7 @@ def _uncounted(strategy: Strategy, problem: Problem, settings: Settings) -> Spec
 
 
 def _refuse_bins(measurement: Measurement, settings: Settings) -> None:
-    """Say which key needs the bins that a noise, or the paper's calibration, has not."""
+    """Name the key that needs the bins that a noise, or the paper's calibration, has not."""
     what, other = "shares and quantiles are told by bins", "leave out questions"
     if settings.tune:
         what, other = "a promise for these data is told by bins", 'write tune = "0"'
@@ -581,12 +553,12 @@ def _refuse_bins(measurement: Measurement, settings: Settings) -> None:
 
 
 def _asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
-    """Return what its bins are to answer about rows: those that count them, on all axes."""
+    """Questions that its bins are to answer about rows, where they count them on all axes."""
     return settings.questions if measurement.unsigned else None
 
 
 def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
-    """Return what may be released with a family: where more is asked or chosen of bins, these."""
+    """Return the strategies that may be released; only bins where questions or tuning need them."""
     named = [kind for kind, name in noise_names(family).items() if settings.noise in ("auto", name)]
     bins = measurement.candidates or _asked_of(measurement, settings) or settings.tune
     return [kind for kind in named if kind == "binned" or not bins]
@@ -595,7 +567,7 @@ def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Sett
 def _as_counted(
     measurement: Measurement, ways: Mapping[str, tuple[Any, tuple[int, ...], NoiseFamily]]
 ) -> tuple[Any, tuple[int, ...], NoiseFamily]:
-    """Take for records with weights the bins that count them: questions then weigh them together.
+    """Give a ratio's numerator the bins of its denominator, so that both can be queried jointly.
 
     Either choice errs nearly as little, and noise and sensitivity are those of what is taken.
     """
@@ -610,7 +582,7 @@ def _without_delta(
     settings: Settings,
     ways: Mapping[str, tuple[Any, tuple[int, ...], NoiseFamily]],
 ) -> tuple[str, ...]:
-    """Say where noise that needs no delta errs less.
+    """Note where noise that needs no delta errs less.
 
     It is not taken: an account that composes in zCDP charges some twenty times as much for it, and
     a plan does not know the account.
@@ -638,7 +610,7 @@ def _without_delta(
 
 
 def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tuple[int, ...]]:
-    """A linear function is its values at the corners."""
+    """Return the lattice of corners: a linear function is its values there."""
     domain = measurement.domain
     ones = (1,) * domain.dimensions
     if {settings.per_axis(key, domain) for key in _ORDERS} - {None, ones}:
@@ -649,7 +621,7 @@ def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tu
 
 
 def _refuse_choices(settings: Settings) -> None:
-    """Numbers that are released as they are leave no noise to choose; k and h have no use."""
+    """Refuse a chosen noise or calibration: numbers that are released as they are leave none."""
     plain = settings.noise in ("auto", settings.family.plain)
     if not plain or settings.family.by_function:
         raise SpecError(
@@ -661,7 +633,7 @@ def _refuse_choices(settings: Settings) -> None:
 def problem_of(
     measurement: Measurement, settings: Settings, noise: NoiseFamily | None = None
 ) -> Problem:
-    """Return what the choice of k, h and rank starts from; by default of the usual noise."""
+    """Return the public facts that the choice of k, h and rank starts from."""
     family = noise or settings.family
     k = _given_k(measurement, settings)
     if k is not None:
@@ -685,7 +657,6 @@ def problem_of(
 
 
 def _reference(measurement: Measurement, density: Reference | None) -> Reference | None:
-    """The public reference density over the measurement's cube."""
     oblique = measurement.oblique
     if density is None or oblique is None:
         return density
@@ -715,7 +686,7 @@ def _given_k(measurement: Measurement, settings: Settings) -> tuple[int, ...] | 
 
 
 def _paper_k(measurement: Measurement, settings: Settings, h: int) -> tuple[int, ...]:
-    """The choice that proves Theorem 1, its constants set to one."""
+    """Choice of k that proves Theorem 1, its constants set to one."""
     dimensions = measurement.domain.dimensions
     epsilon = float(settings.charge.part(measurement.fraction).epsilon)
     certain = math.log(1 / settings.beta)
@@ -724,7 +695,7 @@ def _paper_k(measurement: Measurement, settings: Settings, h: int) -> tuple[int,
 
 
 def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
-    """Known for sums over records, which attain their sensitivity record by record."""
+    """Lower bound for sums over records, which attain their sensitivity record by record."""
     if not measurement.additive:
         return LowerBound()
     n, charge, rows = settings.n, settings.charge, settings.unit_rows
@@ -758,7 +729,6 @@ def _accumulated(
 def _exact_sensitivity(
     measurement: Measurement, strategy: Any, n: int, family: NoiseFamily
 ) -> Sensitivity:
-    """Return the sensitivities of the exact function, before any rounding."""
     function, norm = measurement.function_sensitivity, int(family.values_norm)
     if family.by_function:
         return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
@@ -768,7 +738,7 @@ def _exact_sensitivity(
 
 
 def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
-    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
+    """Return the kernel error allowed: 1 % of the sensitivity and of a lattice value's noise."""
     axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
     rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
     bound = float(exact.bound)
@@ -778,7 +748,7 @@ def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
 def _contract_of(
     exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
 ) -> Contract:
-    """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
+    """Contract with the noise: for effective kernels, computed in floats; n of the release."""
     found = accumulator.errors
     if exact.norm == math.inf:
         errors = 2 * found.kernel, found.floats

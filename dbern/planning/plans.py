@@ -1,4 +1,4 @@
-"""``ReleasePlan``: what a release will do and what it costs, as a value that prints and travels."""
+"""``ReleasePlan``: the work of a release and its cost, as a value that prints and travels."""
 
 from __future__ import annotations
 
@@ -49,16 +49,11 @@ from dbern.system import counted, html_table
 
 @dataclass(frozen=True)
 class Cost:
-    """What the release will take: peak memory of a worker, its threads and the releasing process.
+    """Memory of the release: peak bytes of a worker, its threads and the releasing process.
 
-    Attributes
-    ----------
-    worker_bytes : int
-        Of a worker of one thread that is alone; of others no more.
-    thread_bytes : int
-        What each further thread adds.
-    client_bytes : int
-        Of the releasing process; without a cluster it is the worker too.
+    `worker_bytes` are of a worker of one thread that is alone, others take no more; `thread_bytes`
+    of each further thread. `client_bytes` are of the releasing process, which is the worker too
+    without a cluster.
     """
 
     rows: int
@@ -69,7 +64,7 @@ class Cost:
     client_bytes: int
 
     def memory(self, threads: int) -> int:
-        """Peak memory of a worker with so many threads."""
+        """Return the peak bytes of a worker with so many threads."""
         return self.worker_bytes + (threads - 1) * self.thread_bytes
 
 
@@ -80,25 +75,14 @@ class Cost:
 class PlannedMeasurement:
     """One component, resolved; of a vector k, h and maps are empty.
 
-    Attributes
-    ----------
-    outputs : int
-        Released arrays of one lattice, which one record moves together.
-    counting : dict
-        How records become integers, as the accumulator gave it.
-    description : str
-        The same in words.
-    unit : float
-        Multiplies unit-cube values to give data units.
-    lattice_error, released_error : float
-        Bounds on the error of a lattice value before release, and of a released one but for its
-        noise, in unit-cube units.
-    entries : tuple of str
-        What the numbers of a vector are.
-    promise : dict
-        Of what tells how much bins miss of the data at hand: `dbern.planning.tuning.Offer.told`.
-    most_silenced : float
-        How far silencing noise may move the function, in data units: in the certificate's noise.
+    `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
+    is how records become integers, as the accumulator gave it, and `description` the same in words.
+    `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
+    unit-cube units, the error of a lattice value before release, and of a released one but for its
+    noise. `entries` name the numbers of a vector. `promise` has the facts of the number that tells
+    how much bins miss of the data at hand (`dbern.planning.tuning.Offer.told`). `most_silenced`, in
+    data units, bounds how far silencing noise may move the function: it is in the certificate's
+    noise.
     """
 
     name: str
@@ -126,7 +110,7 @@ class PlannedMeasurement:
 
     @property
     def strategy(self) -> Strategy | Entries:
-        """What is released of the lattice values, or the entries."""
+        """Released form of the lattice values, or the entries."""
         if self.entries:
             return Entries(len(self.entries))
         return strategy_of(Lattice(self.k), self.maps)
@@ -137,7 +121,7 @@ class PlannedMeasurement:
         return array_names(self.name, self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         content = {field.name: getattr(self, field.name) for field in fields(self)}
         content |= {name: list(content[name]) for name in ("k", "h", "entries")}
         for name in ("promise", "most_silenced"):  # plans had none
@@ -154,7 +138,7 @@ class PlannedMeasurement:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> PlannedMeasurement:
-        """What `to_dict` wrote."""
+        """Read the values that `to_dict` wrote."""
         approximation = content["approximation"]
         return cls(
             **{
@@ -205,7 +189,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan expects beside what it certifies, in data units: see `Promises`.
+    """Errors that a plan expects beside what it certifies, in data units; see `Promises`.
 
     `questions` are those that the spec names, and what is predicted of each
     (`dbern.planning.asked`): of a density in data units, else in shares.
@@ -219,7 +203,7 @@ class Outlook:
     questions: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {name: one for name, one in asdict(self).items() if name != "questions" or one}
 
 
@@ -289,7 +273,7 @@ class ReleasePlan:
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
-        """What the charge buys: differential privacy, or random differential privacy only."""
+        """Guarantee that the charge buys: plain or random differential privacy."""
         return self.random_dp or self.charge
 
     @property
@@ -314,7 +298,7 @@ class ReleasePlan:
 
     @property
     def rho(self) -> Fraction | None:
-        """What the release costs in zCDP: its planned laws' rhos together; half epsilon squared.
+        """Cost of the release in zCDP: its planned laws' rhos together; half epsilon squared.
 
         The latter where there is no delta, and for each part where one is a promise: of bins that
         may be released in each other's place the most. None where the guarantee is an (epsilon,
@@ -344,18 +328,18 @@ class ReleasePlan:
 
     @property
     def strategy(self) -> Strategy | Entries:
-        """What is released of the lattice values."""
+        """Released form of the lattice values."""
         return self.components[0].strategy
 
     def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
-        """What the components measure: what the learner releases, and what tells of its error."""
+        """Return the components' measurements: the learner's, and numbers about its error."""
         own = spec_for_rows(spec, self.n).components
         later = self.components[len(own) :]
         others = [restored(own[0], one, self.components) for one in later]
         return *own, *others
 
     def counters(self, spec: ReleaseSpec) -> Counters:
-        """The planned sums over records."""
+        """Return the planned sums over records."""
         parts = [
             one.restore(planned.strategy, self.n, planned.counting)
             for one, planned in zip(self.measurements(spec), self.components, strict=True)
@@ -363,7 +347,7 @@ class ReleasePlan:
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
+        """Return plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
         return {
             "name": self.name,
             "dataset": self.dataset,
@@ -385,7 +369,7 @@ class ReleasePlan:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
-        """The plan that `to_dict` wrote."""
+        """Read the plan that `to_dict` wrote."""
         given = dict(content)
         del given["rho"]  # of the laws
         protection = Protection.from_dict(given.pop("neighbors"), given.pop("unit"))
@@ -411,7 +395,7 @@ class ReleasePlan:
         )
 
     def explain(self) -> str:
-        """The plan in words and numbers, all in data units."""
+        """Return the plan in words and numbers, all in data units."""
         return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
 
     def __str__(self) -> str:
@@ -514,7 +498,7 @@ def _first_part(approximation: FunctionClass) -> str:
 
 
 def _sure(plan: ReleasePlan, sure: Certificate) -> str:
-    """How sure a bound is; and where it is that of the function, whether it is worth anything."""
+    """Write how sure a bound is; and where it is the function's, whether it is worth anything."""
     empty = plan.promises.empty and sure == plan.certificate
     return f"with probability {1 - sure.beta:g}" + (
         ": empty, a constant does better" if empty else ""
@@ -566,14 +550,11 @@ def outlook_of(
     problem: Callable[[Measurement], Problem],
     promises: Sequence[PlannedMeasurement] = (),
 ) -> Outlook:
-    """Return that of sums of kernels over records; of others what their combination says.
+    """Predict the release's errors.
 
-    Parameters
-    ----------
-    problem : callable
-        From a measurement to what its choice started from.
-    promises : sequence of PlannedMeasurement
-        What tells of the error for the data at hand.
+    For kernel sums: expected error, promises and widths of questions; for other measurements only
+    what their combination implies. `problem` returns what a measurement's choice started from;
+    `promises` tell of the error for the data at hand.
     """
     sums, own = [one for one, _ in pairs if one.kernel_sum], pairs[0][1]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
@@ -603,7 +584,7 @@ def outlook_of(
 
 
 def _expected(planned: PlannedMeasurement, problem: Problem) -> float:
-    """What the choice predicts of typical data, whatever it aimed at."""
+    """Predicted error of typical data, whatever the choice aimed at."""
     strategy = strategy_of(Lattice(planned.k), planned.maps)
     typical = replace(problem, certified=False, questions=None)
     return planned.unit * typical.candidate(strategy, planned.h).expected
@@ -612,7 +593,7 @@ def _expected(planned: PlannedMeasurement, problem: Problem) -> float:
 def _asked(
     pairs: Sequence[Pair], problem: Callable[[Measurement], Problem], density: float | None
 ) -> dict[str, float]:
-    """What is predicted of questions, the first measurement that counts rows answering them."""
+    """Predictions of questions, which the first measurement that counts rows answers."""
     for one, planned in pairs:
         own = problem(one) if one.kernel_sum else None
         if own is not None and own.questions is not None:
@@ -622,7 +603,7 @@ def _asked(
 
 
 def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> float | None:
-    """The widest place of the band for evenly spread records, and no noise in its first part."""
+    """Widest half-width of the band for evenly spread records, and no noise in its first part."""
     bins = getattr(planned.strategy, "bins", ())
     if not 1 <= len(bins) <= MOST_AXES:
         return None
@@ -639,7 +620,7 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
 
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
-    """What a promise will tell of evenly spread records."""
+    """Predict what a promise will tell of evenly spread records."""
     found = one.promise["even"] + one.lattice_error + one.released_error
     missed = told_error(found, one.promise["factor"], one.promise["rest"])
     missed -= one.promise["rest"]
@@ -673,14 +654,14 @@ _FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
 
 
 def task_rows(rows: int) -> int:
-    """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
+    """Return the rows of one counting task: a second or so of work, and enough tasks to share."""
     return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
 def cost(
     counters: Counters, n: int, files: Sequence[FileFacts] = (), *, remote: bool = False
 ) -> Cost:
-    """What counting n rows of files will take, as measured or more.
+    """Estimate the memory of counting n rows of files, as measured or more.
 
     `remote`: from an object store. Of files without row groups, as where the number of rows is
     private, no more than the names count.

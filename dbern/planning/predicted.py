@@ -1,6 +1,6 @@
 """Predicted errors of one way to release, on grids: its noise, typical and worst databases.
 
-They are in unit-cube units; see `dbern.planning.choose`.
+They are in unit-cube units; `dbern.planning.choose` compares them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 
 
 def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, values: int) -> float:
-    """Mean sup norm of the noise at scale one, on a coarse grid under a public key.
+    """Estimate the mean sup norm of the noise at scale one, on a coarse grid under a public key.
 
     Of more than `_MOST_DRAWN` values as many numbers as points are drawn, with the same covariance
     there: triangular, so that values at the corners are single numbers as before.
@@ -81,7 +81,7 @@ def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
 def typical_error(
     kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]
 ) -> tuple[float, float]:
-    """Largest mean squared errors over y, for one point mass and for the smooth part of the prior.
+    """Return the largest mean squared errors over y, for one point mass and for the smooth part.
 
     Second moments of bump and release, ``E K K - 2 E K P + E P P``, multiply over axes.
     """
@@ -126,13 +126,11 @@ def _prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=8)
 def _bumps(kernel: Kernel, points: int) -> FloatArray:
-    """The kernel at points of y, about the places of the prior."""
     return kernel(np.linspace(0, 1, points)[:, None] - _prior(kernel.bandwidth)[0])
 
 
 @lru_cache(maxsize=32)
 def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
-    """The iterated basis at points of y, evenly spaced or crowded at the ends."""
     y = np.linspace(0, 1, points)[: (points + 1) // 2]  # the others are these in reverse
     half = iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
     return with_mirrored(half, points)
@@ -141,7 +139,7 @@ def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
 def reference_error(
     kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...], reference: Reference
 ) -> float:
-    """Sup error, on a grid, of what is released for the smoothed reference density itself."""
+    """Return the sup error, on a grid, of the release of the smoothed reference density itself."""
     points = grid_points(len(kernels), {1: 201, 2: 61, 3: 25})
     t = (np.arange(points) + 0.5) / points
     cube = np.stack(np.meshgrid(*[t] * len(kernels), indexing="ij"), axis=-1)
@@ -157,7 +155,7 @@ def reference_error(
 
 
 def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]) -> float:
-    """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
+    """Return the sup error of the worst bump, on a grid; for a product of axes it telescopes."""
     grown = plain = 1.0
     for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
         bump, error = _axis_worst(*axis)
@@ -183,14 +181,10 @@ def _places(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Bins of one axis before their matrix is made: what they err by, on grids.
+    """Bins of one axis before their matrix is made, and their errors, on grids.
 
-    Attributes
-    ----------
-    rows : array (points, bins)
-        What multiplies the bins at points of y, crowded at the ends.
-    bump, error : float
-        The largest kernel value, and what the bins miss of it at worst.
+    `rows` (points, bins) multiply the bins at points of y, crowded at the ends. `bump` is the
+    largest kernel value, and `error` what the bins miss of it at worst.
     """
 
     rows: FloatArray
@@ -209,7 +203,7 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
 
 @lru_cache(maxsize=16)
 def _fitted(kernel: Kernel, k: int, h: int, block: Middles) -> FloatArray:
-    """What bins are fitted to, at points that are crowded at the ends and at `_places`."""
+    """Values that bins are fitted to, at points that are crowded at the ends and at `_places`."""
     _, t, half = _places(kernel)
     if k == 0:
         y = np.concatenate([(1 - np.cos(np.linspace(0, np.pi, _FIT_POINTS))) / 2, t[half]])
@@ -220,13 +214,13 @@ def _fitted(kernel: Kernel, k: int, h: int, block: Middles) -> FloatArray:
 
 @lru_cache(maxsize=1024)
 def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
-    """Return the largest norm over y, on a grid, of what multiplies an axis's released values."""
+    """Return the largest norm over y, on a grid, of the row that multiplies released values."""
     return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
 
 
 @lru_cache(maxsize=64)
 def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
-    """Return what multiplies an axis's released values at points of y, crowded at the ends."""
+    """Return the rows that multiply released values at points of y, crowded at the ends."""
     rows = _rows(k, h, points, crowded=True)
     return rows if axis is None else rows @ axis.synthesis
 

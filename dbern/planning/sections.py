@@ -1,6 +1,6 @@
-"""The sections of a spec: what its TOML may say, key by key.
+"""Sections of a spec: the keys of its TOML, one by one.
 
-What keys say of each other, and of what this version offers, `dbern.planning.spec` checks.
+Rules between keys, and the limits of this version, are checked by `dbern.planning.spec`.
 """
 
 from __future__ import annotations

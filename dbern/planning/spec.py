@@ -66,10 +66,7 @@ def _unit(data: DataSection) -> PrivacyUnit:
 def _protection_of(data: DataSection) -> Protection:
     """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
 
-    Raises
-    ------
-    SpecError
-        Where another of the two is there, or none that is needed.
+    Raises SpecError where another of the two is there, or none that is needed.
     """
     found = Protection(Neighbors(data.neighbors), _unit(data))
     if not found.private_rows and data.normalizer is not None:
@@ -95,7 +92,7 @@ def _protection_of(data: DataSection) -> Protection:
 
 
 def described(protection: Protection, n: int) -> tuple[str, ...]:
-    """Neighbours, unit and n in words, for a plan."""
+    """Write neighbours, unit and n in words, for a plan."""
     if not protection.private_rows:
         return (f"n = {n}, one row replaced",)
     unit, change = protection.unit, "added or removed" if protection.added else "replaced"
@@ -196,7 +193,7 @@ class ReleaseSpec(Section):
 
     @classmethod
     def of(cls, given: ReleaseSpec | str | Path) -> ReleaseSpec:
-        """A spec as it is, or the one in the file at a path.
+        """Return a spec as it is, or the one in the file at a path.
 
         Raises
         ------
@@ -219,7 +216,7 @@ class ReleaseSpec(Section):
 
     @property
     def records(self) -> RecordSchema:
-        """What the spec says about a record."""
+        """Schema of a record."""
         return self._parsed.records
 
     @property
@@ -229,12 +226,12 @@ class ReleaseSpec(Section):
 
     @property
     def components(self) -> tuple[Measurement, ...]:
-        """What the learner releases."""
+        """Measurements that the learner releases."""
         return self._parsed.components
 
     @property
     def charge(self) -> Budget:
-        """What the release costs."""
+        """Charge of the release."""
         return self._parsed.charge
 
     @property
@@ -254,12 +251,12 @@ class ReleaseSpec(Section):
 
     @property
     def protection(self) -> Protection:
-        """Which databases are neighbours."""
+        """Neighbors and unit of the guarantee."""
         return self._parsed.protection
 
     @property
     def normalizer(self) -> int | None:
-        """What sums are divided by, where that is not the public number of rows."""
+        """Divisor of sums, where that is not the public number of rows."""
         return int(self.data.normalizer) if self.data.normalizer else None
 
     @property
@@ -269,7 +266,7 @@ class ReleaseSpec(Section):
 
     @property
     def source(self) -> str:
-        """Where the records are: an absolute path, glob or folder, or a URL.
+        """Location of the records: an absolute path, glob or folder, or a URL.
 
         Raises
         ------
@@ -294,7 +291,7 @@ class ReleaseSpec(Section):
 
     @property
     def output(self) -> str:
-        """Where the synopsis goes: an absolute path, or a URL."""
+        """Location of the synopsis: an absolute path, or a URL."""
         output = self.release.output
         return check_url(output, "release.output") if is_url(output) else str(self._base / output)
 
@@ -318,7 +315,7 @@ class ReleaseSpec(Section):
 
     @property
     def combination(self) -> Combination:
-        """How the measurements make the function."""
+        """Rule by which the measurements make the function."""
         return self.learner.combination(self.records)
 
     @property
@@ -329,7 +326,7 @@ class ReleaseSpec(Section):
     def per_axis(
         self, key: Literal["k", "h"], domain: Domain | None = None
     ) -> tuple[int, ...] | None:
-        """``k`` or ``h`` for each axis (of `domain`); None where the plan is to choose."""
+        """Return ``k`` or ``h`` for each axis (of `domain`); None where the plan is to choose."""
         domain = domain or self.domain
         value = getattr(self.mechanism, key)
         if value == "auto":
@@ -339,13 +336,13 @@ class ReleaseSpec(Section):
         return tuple(value[self.domain.names.index(name)] for name in domain.names)
 
     def certified_at(self, epsilon: Fraction) -> ReleaseSpec:
-        """This spec at another epsilon, planned for the worst database."""
+        """Return this spec at another epsilon, planned for the worst database."""
         return self.changed(
             {"budget": {"epsilon": str(epsilon)}, "mechanism": {"objective": "certified"}}
         )
 
     def changed(self, sections: Mapping[str, Mapping[str, Any]]) -> ReleaseSpec:
-        """This spec with other values of some keys."""
+        """Return this spec with other values of some keys."""
         content = self.model_dump(exclude_none=True)
         for section, keys in sections.items():
             content[section].update(keys)
@@ -356,7 +353,7 @@ class ReleaseSpec(Section):
         return _from_sections, (self.model_dump(exclude_none=True), self._base)
 
     def identity(self) -> dict[str, Any]:
-        """What makes this release this one: all but ``h``, the output and where the ledger is."""
+        """Return the identity of the release: all but ``h``, the output and where the ledger is."""
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")

@@ -1,4 +1,4 @@
-"""What a steward asks before choosing: which plans there are, and what an error costs."""
+"""Answers for a steward before the choice: which plans there are, and what an error costs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,10 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the trade-off: what a plan with these k, h, noise and rank certifies.
+    """One row of the trade-off: the certificate of a plan with these k, h, noise and rank.
 
-    Attributes
-    ----------
-    predicted : float
-        The error in data units that the plan's choice makes small (see `dbern.planning.choose`).
-    noise, approximation, rounding : float
-        Parts of the certificate of this component, in data units.
-    error : float
-        Their sum.
+    All errors are in data units. `predicted` is what the plan's choice makes small
+    (`dbern.planning.choose`); `error` is the sum of the certificate's parts.
     """
 
     noise_kind: str
@@ -60,15 +54,10 @@ class Option:
 
 
 def tradeoff(spec: ReleaseSpec) -> list[Option]:
-    """The best order for each lattice and rank of the first component, least predicted error first.
+    """Return the best order for each lattice and rank of the first component, best first.
 
     The first is what the plan chooses, and each is certified as the plan certifies it. At most
     `_MOST_OPTIONS`; no record is read.
-
-    Raises
-    ------
-    SpecError
-        For files, columns or settings that cannot work.
     """
     with one_thread():  # as plans do
         return _tradeoff(spec)
@@ -115,21 +104,13 @@ def _predicted(item: tuple[object, Candidate]) -> float:
 def smallest_epsilon(
     spec: ReleaseSpec, error: float, progress: Progress = silent, about: Aim = "any-database"
 ) -> tuple[Fraction, ReleasePlan]:
-    """The smallest epsilon, to three digits, for which an error is at most `error` in data units.
+    """Return the smallest epsilon, to three digits, whose error is at most `error`, and its plan.
 
     Bisection on a logarithmic scale over plans; the error falls as epsilon grows but for the
     choice's own steps, so the answer keeps what it says though a slightly smaller one might too.
-
-    Parameters
-    ----------
-    about : "expected", "these-data" or "any-database"
-        Which error: what is expected of typical data, the band of evenly spread records, or the
-        certificate. For the last, plans have ``objective = "certified"``.
-
-    Raises
-    ------
-    SpecError
-        Where no epsilon reaches the error, or the learner's plan does not tell it.
+    The error, in data units, is "expected" of typical data, the band of evenly spread records
+    ("these-data"), or the certificate, for which plans have ``objective = "certified"``. Raises
+    SpecError where no epsilon reaches the error, or the learner's plan does not tell it.
     """
     _refuse_advanced(spec)
     if spec.learner.get_params().get("bandwidth") == "auto":

@@ -114,12 +114,9 @@ _FLOATS = 1e-11  # of the coefficients' norm: far above what roundings make of t
 
 
 def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tuple[Measurement, ...]:
-    """Return what a learner releases, with the share left to it.
+    """Return the measurements that a learner releases, with the share left to it.
 
-    Raises
-    ------
-    SpecError
-        Where nothing is proved of such a promise, or the share is too large.
+    Raises SpecError where nothing is proved of such a promise, or the share is too large.
     """
     if share > _MOST_SHARE:
         raise SpecError(
@@ -144,7 +141,7 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
 
 
 def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
-    """Say what a share costs and may choose, and where it is worth nothing."""
+    """Note what a share costs and may choose, and where it is worth nothing."""
     if not share:
         return
     yield (
@@ -174,7 +171,6 @@ def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
 
 
 def _renamed(one: Measurement, name: str) -> Measurement:
-    """Return a sum of kernels without signs under another name."""
     return replace(one, name=name, counted_in=name)
 
 
@@ -197,12 +193,7 @@ def _refinement(cells: int, degree: int, times: int) -> FloatArray:
 class Finer:
     """A release of bins beside one of finer bins, at public nodes.
 
-    Attributes
-    ----------
-    own, finer : BinnedStrategy
-        Of the same degrees; the second has `times` as many cells.
-    h : tuple of int
-        Order of the operator, of both.
+    Both are of the same degrees and order; `finer` has `times` as many cells.
     """
 
     own: BinnedStrategy
@@ -225,7 +216,7 @@ class Finer:
 
     @cached_property
     def _degrees(self) -> list[tuple[int, float, float]]:
-        """By axis, the degree of both in y, and what its nodes leave to tails."""
+        """Degree of both in y by axis, and what its nodes leave to tails."""
         found = []
         for k, n, ours, theirs in zip(
             self.own.lattice.k, self.finer.lattice.k,
@@ -248,7 +239,7 @@ class Finer:
 
     @cached_property
     def bases(self) -> list[tuple[FloatArray, FloatArray]]:
-        """By axis, from finer bins to values at nodes: of the bins of the release, and of all."""
+        """Return by axis the maps from finer bins to values at nodes: of the release's, of all."""
         found = []
         both = zip(self.own.matrices(self.h), self.finer.matrices(self.h), strict=True)
         for axis, (ours, theirs) in enumerate(both):
@@ -261,13 +252,13 @@ class Finer:
 
     @property
     def factor(self) -> float:
-        """f: see the top of the module."""
+        """Factor f of the nodes' enclosure."""
         degrees = [degree for degree, *_ in self._degrees]
         return OUTWARD * math.prod(enclosing_nodes(d, self._oversampling)[1] for d in degrees)
 
     @property
     def loose(self) -> float:
-        """What tails and floats add to the values at nodes, of bins that sum to one at most.
+        """Error that tails and floats add to the values at nodes, of bins that sum to one at most.
 
         So on an axis nothing is above the largest of the bins' own functions, at nodes times f.
         """
@@ -283,14 +274,14 @@ class Finer:
 
     @cached_property
     def largest(self) -> float:
-        """At least ``max_i |g_i|`` at every node: the norms of both."""
+        """Bound of ``max_i |g_i|`` at every node: the norms of both."""
         ours, theirs = zip(*self.bases, strict=True)
         norms = [math.prod(float(np.abs(one).max()) for one in side) for side in (ours, theirs)]
         return OUTWARD * sum(norms)
 
     @cached_property
     def bound(self) -> float:
-        """W: by axis g is a polynomial of the bins' degree in t on each cell.
+        """Bound W: by axis g is a polynomial of the bins' degree in t on each cell.
 
         Its values at enclosing nodes there bound it, and over axes ``|prod (b_i + g_i) - prod b_i|
         <= prod (kappa_i + rho_i) - prod kappa_i`` with ``|b_i| <= kappa_i``, ``|g_i| <= rho_i``.
@@ -302,7 +293,7 @@ class Finer:
         return OUTWARD * (grown - whole) + _FLOATS * self.largest
 
     def missed(self, bins: FloatArray) -> float:
-        """T of one output's finer bins."""
+        """Return T of one output's finer bins."""
         largest = 0.0
         for part in self._parts():
             values = [bins, bins]
@@ -316,7 +307,7 @@ class Finer:
         return largest
 
     def evenly_spread(self) -> float:
-        """T of records that are."""
+        """Return T of evenly spread records."""
         bins: Any = 1.0
         for one in self.finer.bins:
             places = (np.arange(_SPREAD * one.cells) + 0.5) / (_SPREAD * one.cells)
@@ -324,7 +315,7 @@ class Finer:
         return self.missed(np.asarray(bins))
 
     def _parts(self) -> Iterator[slice]:
-        """Nodes of the first axis, few enough at a time."""
+        """Split the nodes of the first axis, few enough at a time."""
         others = math.prod(len(one) for one, _ in self.bases[1:])
         step = max(1, (1 << 20) // max(1, others))
         for start in range(0, len(self.bases[0][0]), step):
@@ -354,15 +345,7 @@ def _sup(coefficients: FloatArray, degree: int) -> float:
 
 @dataclass(frozen=True)
 class MissedAccumulator(DerivedAccumulator):
-    """T/W of finer bins, the largest over outputs: see the top of the module.
-
-    Attributes
-    ----------
-    inner : Accumulator
-        Of the finer bins.
-    outputs : int
-        How many of them.
-    """
+    """Counts of finer bins that finish as T/W, the largest over their outputs."""
 
     outputs: int
     finer: Finer
@@ -370,7 +353,7 @@ class MissedAccumulator(DerivedAccumulator):
 
     @cached_property
     def errors(self) -> Errors:
-        """See the top of the module; as shares of W.
+        """Errors as shares of W.
 
         *Floats*: of the bins, in the l1 norm, and of their contraction, and of a division.
         *Positions*: a derivative of ``sum_i g_i beta'_i`` is at most that of a bin times 2 max
@@ -392,14 +375,14 @@ class MissedAccumulator(DerivedAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """Bins as floats, and values at nodes; the bins' own batches are counted by them too."""
+        """Memory of bins as floats, and values at nodes; the bins count their own batches too."""
         found = self.inner.memory
         nodes = math.prod(len(one) for one, _ in self.finer.bases)
         size = self.finer.finer.layout.size
         return replace(found, tables=found.tables + 8 * (4 * size + 4 * min(nodes, 1 << 22)))
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """T/W, one number."""
+        """Return T/W, one number."""
         del output, slab
         layout, largest = self.finer.finer.layout, 0.0
         for one in range(self.outputs):
@@ -440,14 +423,11 @@ def promised(one: Measurement, finer: Finer, share: Fraction, name: str = NAME) 
 
 @dataclass(frozen=True)
 class Offer:
-    """Bins that may be released, and what is to tell how much they miss of the data at hand.
+    """Bins that may be released, and the number that tells how much they miss of the data at hand.
 
-    Attributes
-    ----------
-    bins : PlannedMeasurement
-    part : Fraction
-        Of what all numbers of the release spend: half is the plan's own bins'. Of the other half,
-        as ``sqrt(most)``, by which the sum of their scales in data units is least.
+    `part` is the number's part of what all numbers of the release spend: half is the plan's own
+    bins'. The other half is shared as ``sqrt(most)``, by which the sum of their scales in data
+    units is least.
     """
 
     bins: Any
@@ -457,16 +437,16 @@ class Offer:
 
     @property
     def most(self) -> float:
-        """W in data units: what they miss of no database."""
+        """W in data units: no database misses more."""
         return float(self.facts["factor"])
 
     def number(self, one: Measurement, share: Fraction) -> Measurement:
-        """Return the measurement of what tells of them."""
+        """Return the measurement of the number that tells of them."""
         name = NAME + self.bins.name.removeprefix(one.name)
         return promised(one, self.finer, share * self.part, name)
 
     def told(self, noise: Any, share: Fraction, among: int) -> dict[str, Any]:
-        """Return facts of the number with its noise, one of `among`: see the top of the module."""
+        """Return facts of the number with its noise, one of `among`."""
         paid, bins, sure = decimal_text(share * self.part), self.bins, self.bins.certificate
         beside = noise.law, self.most / bins.unit
         noise = partial(noise_bound, bins.strategy, bins.h, bins.noise.law)
@@ -492,14 +472,7 @@ def offers(
 ) -> list[Planned]:
     """Plan what tells how much bins miss of these data, and bins that it may choose in their place.
 
-    Parameters
-    ----------
-    own : PlannedMeasurement, Accumulator
-        The bins of the plan.
-    settings : Settings
-        The plan's, as `own` has been planned with.
-    choose, plan, problem : callable
-        How a plan chooses bins, what it makes of them, and what the choice starts from.
+    `own` are the bins of the plan, planned with `settings`.
     """
     bins = [own]
     if not (settings.certified or settings.questions):  # for which the plan has chosen them
@@ -557,16 +530,11 @@ def _shared(made: Sequence[Offer], scale: float) -> list[Offer]:
 
 @dataclass(frozen=True)
 class Told:
-    """What is known of bins once their number is released, in data units.
+    """Facts of bins once their number is released, in data units.
 
-    Attributes
-    ----------
-    noise : float
-        The mean sup of their noise, as it is predicted.
-    missed, unsure : float
-        What the number tells, and the scale of its noise.
-    least : float
-        What would be promised where it told nothing: the noise's part and the number's noise.
+    `noise` is the predicted mean sup of their noise, `missed` what the number tells, `unsure` the
+    scale of its noise, and `least` what would be promised where it told nothing: the noise's part
+    and the number's noise.
     """
 
     noise: float
@@ -575,7 +543,7 @@ class Told:
     least: float
 
     def error(self, axes: int, unsure: float, times: float = 1.0) -> float:
-        """A power of the sup error, as it is predicted.
+        """Return a power of the predicted sup error.
 
         The sup of noise and of what is missed has about the sum of their squares on one axis, of
         cubes on two, of fourth powers on three: where there are more places the two are seldom
@@ -587,15 +555,15 @@ class Told:
 
     @property
     def promised(self) -> float:
-        """What is promised of these data."""
+        """Promise about these data."""
         return self.least + max(0.0, self.missed)
 
 
 def best_of(axes: int, told: Sequence[Told]) -> int:
     """Return which bins err least: the first, unless others' gain is worth it, and likely.
 
-    Of the first less is taken to be missed than is told, by the scale of the noise; of the others,
-    more, and no more may be promised.
+    For the first less is taken to be missed than is told, by the scale of the noise; for the
+    others, more, and no more may be promised.
     """
     own, *others = told
     most = [one.error(axes, one.unsure, _WORTH) if one.promised <= own.promised else math.inf
@@ -607,17 +575,10 @@ def best_of(axes: int, told: Sequence[Told]) -> int:
 def _told_by(
     one: Measurement, own: BinnedStrategy, h: tuple[int, ...], noise: float, arrays: Sequence[str]
 ) -> tuple[Finer, dict[str, Any]]:
-    """Return finer bins, and how an error of `arrays` in data units follows from what they tell.
+    """Return finer bins, and the factors from what they tell to an error of `arrays` in data units.
 
-    Parameters
-    ----------
-    noise : float
-        The certificate's part for the noise, in data units: they need not miss much less.
-
-    Raises
-    ------
-    SpecError
-        Where there are too many of them.
+    `noise` is the certificate's part for the noise, in data units: they need not miss much less.
+    Raises SpecError where there are too many of them.
     """
     found: list[tuple[float, Finer, tuple[int, int]]] = []
     for how in _FINER:

@@ -1,6 +1,6 @@
-"""What privacy does not rest on: how far noise reaches, and public numbers for simulations.
+"""Accuracy, on which privacy does not rest: tails of noise, and public numbers for simulations.
 
-Certificates are told by the tails, which are rounded outward; nothing here makes noise.
+Certificates follow from the tails, which are rounded outward; nothing here makes noise.
 """
 
 from __future__ import annotations
@@ -43,33 +43,14 @@ _TOGETHER: Final = 1 << 14
 
 
 def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
-    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
+    """Size that no coefficient's noise reaches, with probability at least ``1 - beta``.
 
     ``m g``, rounded up, for the smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union
-    bound). With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so
-    ``m >= s ln(2 cN / (beta (1 + q)))``. That is computed to 100 digits with correctly rounded
-    operations; as s <= 2**61 the error is below 1e-60 for fewer than 10**30 coefficients, and
-    1e-60 is added before rounding up. Accuracy only: privacy does not rest on it.
-
-    Parameters
-    ----------
-    noise : LaplaceNoise
-        The calibrated noise.
-    coefficients : int
-        How many draws the bound covers at once.
-    beta : Fraction
-        Probability of failure, above 0 and below 1.
-
-    Returns
-    -------
-    float
-        In the target's unit. The center's own rounding, at most g/2 + eta, is not part of it.
-
-    Examples
-    --------
-    >>> noise = LaplaceNoise(scale=2**20, granularity_exponent=-20, l1_sensitivity_granules=2**20)
-    >>> round(tail(noise, 21, Fraction(1, 20)), 4)
-    6.0403
+    bound). With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so ``m >= s ln(2 cN / (beta
+    (1 + q)))``. That is computed to 100 digits with correctly rounded operations; as s <= 2**61 the
+    error is below 1e-60 for fewer than 10**30 coefficients, and 1e-60 is added before rounding up.
+    The result is in the target's unit; the center's own rounding, at most g/2 + eta, is not part of
+    it.
     """
     if not 0 < beta < 1 or coefficients < 1:
         raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
@@ -84,16 +65,10 @@ def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
 
 
 def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> float:
-    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
+    """Size that no coefficient's noise reaches, with probability at least ``1 - beta``.
 
-    The union bound of `_gaussian_tail_granules`, in the target's unit and rounded
-    up; parameters and return value are those of `tail`. Accuracy only.
-
-    Examples
-    --------
-    >>> noise = GaussianNoise(2**20, granularity_exponent=-20, l2_sensitivity_granules_squared=1)
-    >>> round(gaussian_tail(noise, 21, Fraction(1, 20)), 4)
-    3.0642
+    The union bound of `_gaussian_tail_granules`, in the target's unit and rounded up. Accuracy
+    only.
     """
     granules = _gaussian_tail_granules(noise.sigma, coefficients, beta)
     return _float_above(granules * noise.granularity)
@@ -109,12 +84,6 @@ def weighted_tail(
     z^2`` increases), so ``ln E e^(u sum) <= u^2 s^2 |w|_2^2 / (1 - u^2 s^2 |w|_inf^2) <= u^2 v / (2
     (1 - c u))`` with ``v = 2 s^2 |w|_2^2``, ``c = s |w|_inf``: a sub-gamma variable, which exceeds
     ``sqrt(2 v x) + c x`` with probability at most ``e^-x`` (Boucheron, Lugosi, Massart 2013, 2.4).
-
-    Examples
-    --------
-    >>> noise = LaplaceNoise(scale=100, granularity_exponent=0, l1_sensitivity_granules=100)
-    >>> float(weighted_tail(noise, np.array(1.0), np.array(1.0), math.log(20)).round(1))
-    645.7
     """
     return np.asarray(noise.scale * (2 * math.sqrt(level) * root + level * largest))
 
@@ -122,19 +91,12 @@ def weighted_tail(
 def gaussian_weighted_tail(
     noise: GaussianNoise, root: FloatArray, largest: FloatArray, level: float
 ) -> FloatArray:
-    """Bound the same of Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
+    """Bound the same for Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
     del largest
     return np.asarray(noise.sigma * root * math.sqrt(2 * level))
 
 
 def _float_above(value: Fraction) -> float:
-    """The least float that is not below `value`.
-
-    Examples
-    --------
-    >>> _float_above(Fraction(1, 10)) == 0.1, _float_above(Fraction(1, 3)) > 1 / 3
-    (True, True)
-    """
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
@@ -154,19 +116,7 @@ def _gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> in
 
     Each logarithm errs by less than `_SLACK`, which is added. Accuracy only.
 
-    Parameters
-    ----------
-    sigma : int
-        The noise's parameter, in granules.
-    coefficients : int
-        How many draws the bound covers at once.
-    beta : Fraction
-        Probability of failure, above 0 and below 1.
-
-    Examples
-    --------
-    >>> _gaussian_tail_granules(1000, 1, Fraction(1, 20))
-    2032
+    sigma is in granules.
     """
     if not 0 < beta < 1 or coefficients < 1:
         raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
@@ -195,28 +145,22 @@ def _decimal(value: Fraction) -> Decimal:
 
 @dataclass(frozen=True)
 class Covariance:
-    """``deviation^2 ((1 - c) I + c 1 1')``, c the correlation of any two values of a component.
-
-    Examples
-    --------
-    >>> Covariance(2.0, -0.25).scaled(0.5)
-    Covariance(deviation=1.0, correlation=-0.25)
-    """
+    """``deviation^2 ((1 - c) I + c 1 1')``, c the correlation of any two values of a component."""
 
     deviation: float
     correlation: float = 0.0
 
     def scaled(self, unit: float) -> Covariance:
-        """That of `unit` times the values."""
+        """The covariance of `unit` times the values."""
         return replace(self, deviation=self.deviation * unit)
 
     def variance(self, squares: FloatArray, sums: FloatArray) -> FloatArray:
-        """The variance of sums of values by weights of so large ``|a|_2^2`` and ``sum a``."""
+        """Variance of sums of values by weights a, given their ``|a|_2^2`` and ``sum a``."""
         apart = (1 - self.correlation) * squares + self.correlation * np.square(sums)
         return np.asarray(self.deviation**2 * apart)
 
     def given(self, draws: FloatArray) -> FloatArray:
-        """Of independent draws of deviation one, (size, draws), values with this covariance."""
+        """Give independent draws of deviation one, (size, draws), this covariance."""
         middle = draws.mean(axis=0)
         apart, together = 1 - self.correlation, 1 + (len(draws) - 1) * self.correlation
         found = math.sqrt(apart) * (draws - middle) + math.sqrt(max(0.0, together)) * middle
@@ -240,12 +184,6 @@ def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> F
     2, independent of U, and ``V^(1/(M + 1))`` times that is R, V uniform. What is drawn, y, is
     rounded to x and kept with probability ``exp(-(2 N(x) - 2 N(y) + M)/s)``, at most one as ``|N(x)
     - N(y)| <= M/2``: so x has a probability proportional to ``exp(-2 N(x)/s)``.
-
-    Examples
-    --------
-    >>> law = KNormNoise(2000, -10, l1_sensitivity_granules=1000, values=3)
-    >>> k_norm_draws(law, 3, 2, public_stream("example", 0)).shape
-    (3, 2)
     """
     values, found = law.values, [np.empty((0, size))]
     if values > law.scale:  # where few would be kept
@@ -272,7 +210,7 @@ def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> F
 
 
 def _largest_side(values: FloatArray) -> FloatArray:
-    """Return N of each row: the larger of the sums of its positive and of its negative values."""
+    """N of each row: the larger of the sums of its positive and of its negative values."""
     return np.asarray(np.abs(values).sum(axis=1) + np.abs(values.sum(axis=1))) / 2
 
 
@@ -285,15 +223,15 @@ def _granules(noise: SignedNoise) -> FloatArray:
 
 
 def k_norm_covariance(values: float) -> Covariance:
-    """Return ``v ((1 + 1/M) I - 1 1'/M)``, ``v = M (2 M + 1)/((M + 1) (M + 2))``, at scale one.
+    """Covariance ``v ((1 + 1/M) I - 1 1'/M)``, ``v = M (2 M + 1)/((M + 1) (M + 2))``, at scale one.
 
-    Of the continuous law: that of the integers differs by a share of about M over the scale. Its
-    density is a function of N, a norm, so X is ``R U/2``: R of the gamma law of M + 1, U uniform in
-    the ball ``N <= 1``. Where p coordinates of U are positive and m are not, these are points of
-    two simplices; each of the ``C(M, p)`` choices has the volume ``1/(p! m!)``. In a simplex of p
-    dimensions a coordinate has the mean ``1/(p + 1)`` and the mean square ``2/((p + 1)(p + 2))``,
-    the product of two half of that. Summed over p, with ``E R^2 = (M + 1)(M + 2)``, v is the
-    variance of each value, and of their sum.
+    It is that of the continuous law: that of the integers differs by a share of about M over the
+    scale. Its density is a function of N, a norm, so X is ``R U/2``: R of the gamma law of M + 1, U
+    uniform in the ball ``N <= 1``. Where p coordinates of U are positive and m are not, these are
+    points of two simplices; each of the ``C(M, p)`` choices has the volume ``1/(p! m!)``. In a
+    simplex of p dimensions a coordinate has the mean ``1/(p + 1)`` and the mean square ``2/((p +
+    1)(p + 2))``, the product of two half of that. Summed over p, with ``E R^2 = (M + 1)(M + 2)``, v
+    is the variance of each value, and of their sum.
     """
     variance = values * (2 * values + 1) / ((values + 1) * (values + 2))
     return Covariance(math.sqrt(variance), -1 / values)
@@ -306,28 +244,10 @@ def public_stream(label: str, index: int) -> KeyStream:
     """A reproducible stream for demonstration data and simulations. NEVER for a release.
 
     Its key is public: anyone can subtract what it draws. The purpose separates it from all noise.
-
-    Parameters
-    ----------
-    label : str
-        What the numbers are for.
-    index : int
-        Which of the purpose's streams, below ``2**64``.
-
-    Examples
-    --------
-    >>> uniform(public_stream("example", 0), 2).round(4).tolist()
-    [0.0511, 0.392]
     """
     return KeyStream(subkey(_PUBLIC_KEY, "public-simulation", label), index)
 
 
 def uniform(stream: KeyStream, count: int) -> FloatArray:
-    """Floats in [0, 1), multiples of ``2**-53``: for simulations, not for noise.
-
-    Examples
-    --------
-    >>> bool(uniform(public_stream("example", 0), 1000).max() < 1)
-    True
-    """
+    """Floats in [0, 1), multiples of ``2**-53``: for simulations, not for noise."""
     return (stream.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -54,15 +54,8 @@ def _advanced_ratio(coefficients: int, epsilon: Fraction, delta: Fraction) -> Fr
     elsewhere e is below 1000, so that the exponential of e, both to 100 digits, errs by a factor
     below ``1 + 1e-90``, which `_SLACK` covers.
 
-    Raises
-    ------
-    SpecError
-        Where the proof does not hold, unless epsilon is from above 0 to 10**6, delta below 1.
-
-    Examples
-    --------
-    >>> round(float(_advanced_ratio(21, Fraction(1), Fraction(1, 10**6))), 6)
-    48.176818
+    A SpecError where the proof does not hold, and unless epsilon is from above 0 to 10**6 and delta
+    below 1.
     """
     if coefficients < 1 or not 0 < epsilon <= 10**6 or not _LEAST_DELTA <= delta < 1:
         raise SpecError(
@@ -103,13 +96,6 @@ def calibrate_advanced_laplace(
 
     Parameters are as there. The noise's sensitivity is ``cN d``: its own `epsilon` is what basic
     composition promises. Raises `SpecError` as `_advanced_ratio`, or as there.
-
-    Examples
-    --------
-    >>> one, delta = Fraction(1), Fraction(1, 10**6)
-    >>> noise = calibrate_advanced_laplace(Fraction(1, 50), Fraction(0), 21, one, delta, one)
-    >>> noise.scale, noise.granularity_exponent, noise.l1_sensitivity_granules // 21
-    (63160, -16, 1311)
     """
     if sensitivity <= 0 or eta < 0 or bound < 0:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""What is promised and paid: exact budgets, the neighbouring relation, the privacy unit."""
+"""Guarantee and payment: exact budgets, the neighbouring relation, the privacy unit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,7 @@ MOST_CONTRIBUTIONS = 1 << 20
 def exact(text: object, key: str, example: str = "1.0") -> Fraction:
     """Read a privacy parameter exactly; binary floats are refused (``0.1`` is not one tenth).
 
-    Raises
-    ------
-    SpecError
-        When `text` is not a decimal or a fraction written as a string.
-
-    Examples
-    --------
-    >>> exact("0.1", "budget.epsilon")
-    Fraction(1, 10)
+    Anything but a string with a decimal or a fraction is a SpecError.
     """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
         raise SpecError(
@@ -44,13 +36,7 @@ def exact(text: object, key: str, example: str = "1.0") -> Fraction:
 
 
 def decimal_text(value: Fraction) -> str:
-    """The exact value as a decimal where one exists, else as a fraction.
-
-    Examples
-    --------
-    >>> decimal_text(Fraction(1, 10)), decimal_text(Fraction(1, 3)), decimal_text(Fraction(3))
-    ('0.1', '1/3', '3')
-    """
+    """The exact value as a decimal where one exists, else as a fraction."""
     rest, twos, fives = value.denominator, 0, 0
     while rest % 2 == 0:
         rest, twos = rest // 2, twos + 1
@@ -133,18 +119,18 @@ class PrivacyUnit:
 
 @dataclass(frozen=True)
 class Protection:
-    """Which databases are neighbours: they differ in one unit, replaced, or added or removed."""
+    """The neighbouring relation: databases differ in one unit, replaced, or added or removed."""
 
     neighbors: Neighbors = Neighbors.REPLACE_ONE
     unit: PrivacyUnit = field(default_factory=PrivacyUnit)
 
     @classmethod
     def from_dict(cls, neighbors: str, unit: dict[str, Any]) -> Protection:
-        """Of the values that `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         return cls(Neighbors(neighbors), PrivacyUnit(**unit))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Parameters as JSON values."""
         return {"neighbors": self.neighbors.value, "unit": asdict(self.unit)}
 
     @property
@@ -196,7 +182,7 @@ class Budget:
         return other.epsilon <= self.epsilon and other.delta <= self.delta
 
     def share_of(self, whole: Budget) -> Fraction:
-        """How much of `whole` this is, in the parameter of which it is less; 0 of nothing."""
+        """Fraction of `whole` that this is, in the parameter of which it is less; 0 of nothing."""
         pairs = ((self.epsilon, whole.epsilon), (self.delta, whole.delta))
         return min((part / of for part, of in pairs if of), default=Fraction(0))
 

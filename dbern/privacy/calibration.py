@@ -38,8 +38,6 @@ EXPONENTS: Final = range(-1000, 901)  # 2**e, 2**-e and what they multiply stay 
 
 
 class _OnGrid:
-    """What laws have in common."""
-
     granularity_exponent: int
 
     @property
@@ -49,7 +47,7 @@ class _OnGrid:
 
     @property
     def values(self) -> float:
-        """How many values one draw is of, jointly; infinity where they are independent."""
+        """Number of values of one joint draw; infinity where values are independent."""
         return math.inf
 
     def _check(self, scale: int, moved: int) -> None:
@@ -65,24 +63,9 @@ class _OnGrid:
 class LaplaceNoise(_OnGrid):
     """Independent discrete Laplace noise on integer centers.
 
-    Parameters
-    ----------
-    scale : int
-        In granules, from 1 to ``2**61``.
-    granularity_exponent : int
-        One granule is ``g = 2**granularity_exponent`` of the target's unit.
-    l1_sensitivity_granules : int
-        Bound on the l1 distance of the integer centers of neighbouring databases.
-
-    Raises
-    ------
-    SpecError
-        When a number is out of range.
-
-    Examples
-    --------
-    >>> LaplaceNoise(scale=200, granularity_exponent=-10, l1_sensitivity_granules=100).epsilon
-    Fraction(1, 2)
+    `scale` is in granules, from 1 to ``2**61``; one granule is ``g = 2**granularity_exponent`` of
+    the target's unit. `l1_sensitivity_granules` bounds the l1 distance of the integer centers of
+    neighbouring databases. A number out of range is a SpecError.
     """
 
     scale: int
@@ -109,20 +92,9 @@ class LaplaceNoise(_OnGrid):
 class KNormNoise(LaplaceNoise):
     """One vector of the K-norm law on the integer centers of all outputs of a component.
 
-    Parameters
-    ----------
-    scale, granularity_exponent : int
-        As of `LaplaceNoise`.
-    l1_sensitivity_granules : int
-        Twice the bound on N of the distance of centers, which bounds their l1 distance too; its
-        ratio to the scale is the guarantee.
-    values : int
-        M, from 1 to `MOST_VALUES`.
-
-    Examples
-    --------
-    >>> KNormNoise(200, -10, l1_sensitivity_granules=100, values=12).epsilon
-    Fraction(1, 2)
+    `scale` and `granularity_exponent` as in `LaplaceNoise`. `l1_sensitivity_granules` is twice the
+    bound on N of the distance of centers, which bounds their l1 distance too; its ratio to the
+    scale is the guarantee. `values` is M, from 1 to `MOST_VALUES`.
     """
 
     values: int = 0
@@ -149,25 +121,10 @@ class KNormNoise(LaplaceNoise):
 class GaussianNoise(_OnGrid):
     """Independent discrete Gaussian noise on integer centers.
 
-    Parameters
-    ----------
-    sigma : int
-        In granules, from 1 to ``2**61``.
-    granularity_exponent : int
-        One granule is ``g = 2**granularity_exponent`` of the target's unit.
-    l2_sensitivity_granules_squared : int
-        Bound on the squared l2 distance of the integer centers of neighbouring databases: an
-        integer, as that distance is.
-
-    Raises
-    ------
-    SpecError
-        When a number is out of range.
-
-    Examples
-    --------
-    >>> GaussianNoise(sigma=200, granularity_exponent=-10, l2_sensitivity_granules_squared=800).rho
-    Fraction(1, 100)
+    `sigma` is in granules, from 1 to ``2**61``; one granule is ``g = 2**granularity_exponent`` of
+    the target's unit. `l2_sensitivity_granules_squared` bounds the squared l2 distance of the
+    integer centers of neighbouring databases: an integer, as that distance is. A number out of
+    range is a SpecError.
     """
 
     sigma: int
@@ -181,7 +138,7 @@ class GaussianNoise(_OnGrid):
 
     @property
     def rho(self) -> Fraction:
-        """The exact zCDP guarantee; `dbern.privacy.zcdp.delta_of` says what it is in deltas."""
+        """The exact zCDP guarantee; `dbern.privacy.zcdp.delta_of` converts it to deltas."""
         return rho_of(self.l2_sensitivity_granules_squared, self.sigma)
 
     def draw(self, count: int, stream: KeyStream) -> SignedNoise:
@@ -208,27 +165,9 @@ def calibrate_laplace(
     inequality, coefficient by coefficient), and ``s = ceil(Delta_int/epsilon)`` makes that at most
     ``exp(epsilon)``. The proof holds for any g: raising it costs accuracy, never privacy.
 
-    The choice of g is described at the top of the module.
-
-    Parameters
-    ----------
-    l1_sensitivity, eta, coefficients : Fraction, Fraction, int
-        Delta1, rounded outward, and eta, in the target's unit; cN, all outputs together.
-    epsilon : Fraction
-        The budget of the release.
-    bound : Fraction
-        Bound on every exact ``|v_i|``, over all databases.
-
-    Raises
-    ------
-    SpecError
-        When an argument is out of range, or no granularity fits the sampler.
-
-    Examples
-    --------
-    >>> noise = calibrate_laplace(Fraction(1, 50), Fraction(0), 21, Fraction(1, 2), Fraction(4))
-    >>> noise.scale, noise.granularity_exponent, noise.l1_sensitivity_granules
-    (83930, -21, 41965)
+    Delta1 (rounded outward), eta and `bound`, which bounds every exact ``|v_i|`` over all
+    databases, are in the target's unit; cN counts all outputs together. g is chosen by the rule of
+    this module. An argument out of range, or no granularity that fits the sampler, is a SpecError.
     """
     _check(l1_sensitivity, eta, coefficients, epsilon, bound)
     exponent = floor_log2(l1_sensitivity / (GRANULES_PER_SENSITIVITY * coefficients))
@@ -254,12 +193,6 @@ def calibrate_k_norm(
     holds with N for the l1 norm: ``N(z - z') <= N_int = ceil((side + cN (2 eta + g))/g)``, and
     ``s = ceil(N_int/(epsilon/2))``. It does not hold with ``Delta_int/2`` for N_int: all roundings
     may be upward. The other parameters are those of `calibrate_laplace`.
-
-    Examples
-    --------
-    >>> noise = calibrate_k_norm(Fraction(1, 100), Fraction(0), 21, Fraction(1, 2), Fraction(4))
-    >>> noise.scale, noise.granularity_exponent, noise.l1_sensitivity_granules
-    (167860, -22, 83930)
     """
     one = calibrate_laplace(side, eta, coefficients, epsilon / 2, bound)
     moved = 2 * one.l1_sensitivity_granules
@@ -291,13 +224,6 @@ def calibrate_gaussian(
     coefficient errs by more than the norm.
 
     Parameters are those of `calibrate_laplace`, and a delta above 0.
-
-    Examples
-    --------
-    >>> one, delta = Fraction(1), Fraction(1, 10**6)
-    >>> noise = calibrate_gaussian(Fraction(1, 50), Fraction(0), 21, one, delta, Fraction(4))
-    >>> noise.sigma, noise.granularity_exponent, noise.l2_sensitivity_granules_squared
-    (22169, -18, 27535863)
     """
     _check(l2_sensitivity, eta_l2, coefficients, epsilon, bound)
     rho, moved = rho_for(epsilon, delta), squared_for(epsilon, delta)
@@ -353,11 +279,6 @@ def floor_log2(value: Fraction) -> int:
 
     With a and b the bit lengths of numerator and denominator,
     ``2**(a-b-1) < value < 2**(a-b+1)``.
-
-    Examples
-    --------
-    >>> floor_log2(Fraction(1, 3)), floor_log2(Fraction(8))
-    (-2, 3)
     """
     exponent = value.numerator.bit_length() - value.denominator.bit_length()
     return exponent if Fraction(2) ** exponent <= value else exponent - 1

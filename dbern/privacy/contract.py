@@ -1,4 +1,4 @@
-"""The contract between what is measured and the noise: all that privacy needs to know, exactly.
+"""The contract between a measurement and its noise: all that privacy needs to know, exactly.
 
 A learner proves bounds, in floats that are rounded outward; a `Contract` holds them as fractions,
 and `law_of` makes the noise of it and of the charge alone. So the noise of a release is (epsilon,
@@ -29,12 +29,9 @@ Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], No
 
 
 def _exact_bound(value: float | Fraction) -> Fraction:
-    """The fraction that a bound is: the one place where a float becomes part of a guarantee.
+    """Read a bound as the fraction it is: the one place where a float becomes part of a guarantee.
 
-    Raises
-    ------
-    SpecError
-        For NaN, an infinity, or what is below 0: that bounds nothing.
+    NaN, an infinity and numbers below 0 bound nothing: a SpecError.
     """
     if not 0 <= value < math.inf:
         raise SpecError(
@@ -46,22 +43,15 @@ def _exact_bound(value: float | Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one privacy unit moves the exact values: proved bounds, in unit-cube units.
+    """Bounds on how far one privacy unit moves the exact values, proved, in unit-cube units.
 
-    Attributes
-    ----------
-    function : Fraction
-        ``S(F) = sup_y sup_{D~D'} |F_D(y) - F_D'(y)|`` (Definition 2 of the paper).
-    bound : Fraction
-        The largest distance of the released values of two neighbouring databases in the norm,
-        for exact kernels, before any rounding.
-    derivation : str
-        How `bound` was obtained, for the plan, the manifest and an auditor.
-    norm : float
-        1 for Laplace noise, 2 for Gaussian noise; infinity for Laplace by advanced composition.
-    sides : bool
-        Whether what a move adds and what it takes away are at most half of `bound` each, and half
-        of what kernels add to it: noise of the K-norm law is then calibrated to that half.
+    `function` is ``S(F) = sup_y sup_{D~D'} |F_D(y) - F_D'(y)|`` (Definition 2 of the paper).
+    `bound` is the largest distance of the released values of two neighbouring databases in the
+    norm, for exact kernels, before any rounding; `derivation` is how it was obtained, for the plan,
+    the manifest and an auditor. `norm` is 1 for Laplace noise, 2 for Gaussian noise, infinity for
+    Laplace by advanced composition. `sides`: what a move adds and what it takes away are at most
+    half of `bound` each, and half of what kernels add to it; noise of the K-norm law is then
+    calibrated to that half.
     """
 
     function: Fraction
@@ -74,7 +64,7 @@ class Sensitivity:
     def over(
         cls, n: int, function: float, bound: float, derivation: str, norm: float
     ) -> Sensitivity:
-        """Of sums over n whose function and values move by so much, in the norm."""
+        """The sensitivity of sums over n, of which function and values move by so much."""
         return cls(_exact_bound(function) / n, _exact_bound(bound) / n, derivation, norm)
 
     @classmethod
@@ -84,35 +74,18 @@ class Sensitivity:
         return cls(each, values * each, f"c N S(F) = {values} x S(F)", 1)
 
     def of_each(self) -> Sensitivity:
-        """That of any one value: S(F), in the largest norm."""
+        """The sensitivity of any one value: S(F), in the largest norm."""
         return Sensitivity(self.function, self.function, self.derivation, math.inf)
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What a measurement promises of the integers it releases, for every two neighbours.
+    """Bounds on the integers that a measurement releases, for every two neighbours.
 
-    Attributes
-    ----------
-    sensitivity : Sensitivity
-        Of the exact values.
-    kernel_error : Fraction
-        What effective kernels add to it, in its norm.
-    float_error : Fraction
-        Bound on the float errors of all values of one database, in that norm.
-    value_bound : Fraction
-        Bound on every ``|value|``, over all databases.
-    size : int
-        Released integers, of all outputs.
-    fraction : Fraction
-        Of the release's budget, above 0 and at most 1.
-
-    Examples
-    --------
-    >>> moved = Sensitivity.over(100, 1.0, 2.0, "two records", 1)
-    >>> one = Contract.of(moved, 100, 0.0, 0.0, 4.0, size=21, fraction=Fraction(1, 2))
-    >>> law_of(one, Budget.parse("1")).scale
-    83930
+    `kernel_error` is what effective kernels add to the `sensitivity` of the exact values, in its
+    norm, in which `float_error` bounds the float errors of all values of one database.
+    `value_bound` bounds every ``|value|``, over all databases. `size` counts the released integers
+    of all outputs. `fraction` of the release's budget is above 0 and at most 1.
     """
 
     sensitivity: Sensitivity
@@ -140,15 +113,15 @@ class Contract:
         size: int,
         fraction: Fraction,
     ) -> Contract:
-        """That of sums over n; `kernel_error` is what it adds to n times the sensitivity."""
+        """The contract of sums over n; `kernel_error` adds to n times the sensitivity."""
         errors = _exact_bound(kernel_error) / n, _exact_bound(float_error)
         return cls(sensitivity, *errors, _exact_bound(value_bound), size, fraction)
 
 
 def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> Noise:
-    """The noise that makes what the contract is about private for its fraction of the charge.
+    """Noise that makes the contract's integers private for its fraction of the charge.
 
-    `calibrated` is that of another law; unless it is given, the norm says which of ours it is.
+    `calibrated` is that of another law; unless it is given, the norm decides which of ours it is.
     """
     moved = contract.sensitivity.bound + contract.kernel_error
     eta, size, bound = contract.float_error, contract.size, contract.value_bound
@@ -174,7 +147,6 @@ def array_names(name: str, outputs: int) -> tuple[str, ...]:
 
 
 def _is_fraction(value: object) -> bool:
-    """Whether a value is an exact number above 0 and at most 1."""
     return isinstance(value, Fraction | int) and 0 < value <= 1
 
 
@@ -186,14 +158,8 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
     that this sum is. Center and noise of an array are found by its name: two of one name would get
     one center, and the noise of two laws.
 
-    Parameters
-    ----------
-    kind, parts : str, sequence of (str, int, Fraction)
-        The learner's kind, for the error; each measurement's name, outputs and budget fraction.
-
-    Examples
-    --------
-    >>> require_one_charge("two-sums", [("a", 1, Fraction(1, 2)), ("b", 3, Fraction(1, 2))])
+    `kind`, for the error, is the learner's; `parts` are each measurement's name, outputs and budget
+    fraction.
     """
     for name, _, fraction in parts:
         if not _is_fraction(fraction):

@@ -54,11 +54,6 @@ def _delta_at(epsilon: Fraction, squared: Fraction) -> Fraction:
 
     `_phi` errs by less than 1e-120 and e^epsilon is at most e^50 < 1e22, correctly rounded to 140
     digits as all else: together by less than 1e-97 of one, `_ERROR` twice e^50 times over.
-
-    Examples
-    --------
-    >>> round(float(_delta_at(Fraction(1), Fraction(1))), 12)
-    0.126936737507
     """
     mu = _DIGITS.sqrt(_decimal(squared))
     middle, apart = _DIGITS.divide(mu, 2), _DIGITS.divide(_decimal(epsilon), mu)
@@ -71,17 +66,11 @@ def _delta_at(epsilon: Fraction, squared: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)  # a plan calibrates many candidates for one budget
 def squared_for(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return a squared number of deviations that normal noise may move: nearly the largest.
+    """Squared number of deviations that normal noise may move: nearly the largest.
 
     Between that of zCDP, ``2 rho_for(epsilon, delta)``, and twice as much, by bisection; the result
     rests on neither, as its own `_delta_at` is compared before it is returned. It is that of zCDP
     itself for an epsilon above 50 or a delta below 1e-50.
-
-    Examples
-    --------
-    >>> one = squared_for(Fraction(1), Fraction(1, 10**6))
-    >>> round(float(one) ** -0.5, 4)  # by zCDP 4.5309
-    4.2247
     """
     low = 2 * rho_for(epsilon, delta)
     if epsilon > _LARGEST_EPSILON or delta < _LEAST_DELTA:

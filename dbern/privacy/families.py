@@ -1,4 +1,4 @@
-"""The families of noise: a law, what a spec calls it, and what of it only accuracy rests on.
+"""The families of noise: a law, its names in a spec, and functions that only accuracy rests on.
 
 A new law is a file beside this one, and a `NoiseFamily` of it here.
 """
@@ -44,50 +44,25 @@ Drawn: TypeAlias = Callable[[Any, int, int, KeyStream], FloatArray]
 class NoiseFamily:
     """One kind of noise, and everything that differs between kinds.
 
-    Attributes
-    ----------
-    law : type
-        Of its calibrated noise; its `kind` is written into plans and synopses.
-    norm : float
-        Of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
-    kinds : mapping
-        By what a strategy releases (`Strategy.kind`), the name in ``mechanism.noise`` and plans.
-    others : str
-        What the names of all other strategies' noise end with; "" where it is for none of them.
-    with_delta : bool
-        Whether it is for a budget with a delta.
-    weighting : float
-        Of spectral coordinates.
-    ratio : callable
-        Of a budget: the scale of the noise for sensitivity one.
-    covariance : callable
-        Of how many values one draw is of, jointly: that of a component's noise, at scale one.
-    scale : callable
-        Of a law: in granules.
-    moved : callable
-        Of a law: the sensitivity it is calibrated to, in granules.
-    tail : callable
-        Of (law, count, beta): what none of so many draws reaches with probability ``1 - beta``.
-    node_tail : callable
-        Of (law, a, m, level): granules that ``sum_j c_j X_j`` reaches with probability at most
-        ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``: it bounds noise at nodes.
-    weighted_tail : callable
-        The same for many a and m, at once and without a search.
-    rho : callable, optional
-        Of a law: its zCDP, where that is what it is calibrated to.
-    drawn : callable
-        Of (law, size, draws, stream): independent draws of so many values of one output, in
-        granules, (size, draws).
-    most_values : float
-        Of a component that it is for.
-    sides : bool
-        Whether it is for what `Sensitivity.sides` says.
-    automatic : bool
-        Whether "auto" means it.
-    by_function : bool
-        Whether the sensitivity is that of the function for each value, as in the paper.
-    calibrated : callable, optional
-        Of a law of its own: as of `law_of`.
+    `law` is the type of its calibrated noise, whose `kind` is written into plans and synopses.
+    `norm` is that of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
+    `kinds` maps what a strategy releases (`Strategy.kind`) to the name in ``mechanism.noise`` and
+    plans; the names of all other strategies' noise end with `others`, "" where it is for none of
+    them. `with_delta`: for a budget with a delta. `weighting` is that of spectral coordinates.
+
+    ``ratio(budget)`` is the scale of the noise for sensitivity one; ``covariance(values)`` that of
+    a component's noise at scale one, where one joint draw has so many values; ``scale(law)`` and
+    ``moved(law)`` are the law's scale and the sensitivity it is calibrated to, in granules.
+    ``tail(law, count, beta)`` is reached by none of so many draws with probability ``1 - beta``.
+    ``node_tail(law, a, m, level)`` are granules that ``sum_j c_j X_j`` reaches with probability at
+    most ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``, which bounds noise at nodes;
+    `weighted_tail` is the same for many a and m, at once and without a search. ``rho(law)`` is its
+    zCDP, where that is what it is calibrated to. ``drawn(law, size, draws, stream)`` are
+    independent draws of so many values of one output, in granules, (size, draws).
+
+    `most_values` is the most a component may have. `sides`: it is for what `Sensitivity.sides`
+    says. `automatic`: "auto" means it. `by_function`: the sensitivity is that of the function for
+    each value, as in the paper. `calibrated`, of a law of its own, is as in `law_of`.
     """
 
     law: type[Any]
@@ -113,21 +88,21 @@ class NoiseFamily:
 
     @property
     def plain(self) -> str:
-        """Name the noise of lattice values and of vectors."""
+        """Name of the noise of lattice values and of vectors."""
         return self.kinds[""]
 
     def names(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Return its names, by what is released, where these are the kinds of other strategies."""
+        """Names of its noise by what is released, where `kinds` are those of other strategies."""
         others = {kind: f"{kind}-{self.others}" for kind in kinds} if self.others else {}
         return {**self.kinds, **others}
 
     @property
     def values_norm(self) -> int:
-        """Return the norm in which the move of all values is bounded."""
+        """The norm in which the move of all values is bounded."""
         return 2 if self.norm == 2 else 1
 
     def predicted(self, scale: int, values: float, independent: Drawn = independent_draws) -> Draw:
-        """Return draws of about this noise, of so many values jointly, for predictions: at once."""
+        """Draws of about this noise, of so many values jointly, for predictions: at once."""
         noise = self.covariance(values)
         if noise.correlation == 0:
             return partial(independent, self.law(scale, 0, 1))
@@ -139,7 +114,7 @@ class NoiseFamily:
         return given
 
     def calibrate(self, contract: Contract, charge: Budget) -> Noise:
-        """Return the law that makes what the contract is about private for its fraction."""
+        """The law that makes the contract's integers private for its fraction."""
         return law_of(contract, charge, self.calibrated)
 
 
@@ -208,12 +183,12 @@ FAMILIES: Final = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
 
 
 def family_of(law: Noise) -> NoiseFamily:
-    """Return the first family with this law."""
+    """The first family with this law."""
     return next(one for one in FAMILIES if one.law is type(law))
 
 
 def covariance_of(law: Noise) -> Covariance:
-    """Return the covariance of a component's noise, in granules."""
+    """The covariance of a component's noise, in granules."""
     family = family_of(law)
     return family.covariance(law.values).scaled(family.scale(law))
 
@@ -221,14 +196,9 @@ def covariance_of(law: Noise) -> Covariance:
 def named(
     noise: str, kinds: Sequence[str], *, with_delta: bool, paper: bool = False
 ) -> tuple[NoiseFamily, ...]:
-    """Return the families that a spec's noise means, "auto" or a name; first that of vectors.
+    """Families that a spec's noise, "auto" or a name, stands for; first that of vectors.
 
-    `kinds` as of `NoiseFamily.names`.
-
-    Raises
-    ------
-    SpecError
-        Where none has the name.
+    `kinds` as in `NoiseFamily.names`; an unknown name is a SpecError.
     """
     found = []
     for one in FAMILIES:

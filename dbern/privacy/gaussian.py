@@ -84,12 +84,6 @@ def discrete_gaussian(sigma: int, count: int, stream: KeyStream) -> SignedNoise:
 
     The standard deviation is at most sigma (and equal to it within 1e-6 from sigma = 1 on). The
     parameters' ranges, and the error beyond them, are those of `discrete_laplace`.
-
-    Examples
-    --------
-    >>> noise = discrete_gaussian(1000, 3, KeyStream(bytes(32), block=0))
-    >>> noise.added_to(np.zeros(3, np.int64)).tolist()
-    [-1527, 723, -544]
     """
     if not 1 <= sigma <= MAX_SIGMA:
         raise ValueError(f"sigma must be from 1 to 2**61 granules, not {sigma}")
@@ -97,7 +91,6 @@ def discrete_gaussian(sigma: int, count: int, stream: KeyStream) -> SignedNoise:
 
 
 def _batch(sigma: int, stream: KeyStream) -> SignedNoise:
-    """The samples among the next `BATCH` candidates."""
     share = _WORD_MAX // (2 * sigma)
     limit = 2 * sigma * share
     # Each of the 2 sigma values of H has exactly `share` words below the limit.
@@ -176,11 +169,6 @@ def _thresholds(bits: int) -> tuple[int, ...]:
 
     All later ones are ``2**bits - 1`` too, as F(k) < 1. Enclosures of F(k) are refined until both
     ends have the same floor, which is then that of F(k).
-
-    Examples
-    --------
-    >>> [round(threshold / 2**32, 6) for threshold in _thresholds(32)[:4]]
-    [0.570348, 0.916282, 0.993471, 0.999807]
     """
     found: list[int] = []
     while not found or found[-1] != 2**bits - 1:
@@ -223,11 +211,6 @@ def _inverse_root_e(bits: int) -> int:
     The series ``1 - 1/2 + 1/(4 * 2!) - 1/(8 * 3!) + ...`` encloses it between successive partial
     sums; with ``D = 2^n n!`` those to n-1 and n are integers over D. Once both have the same floor,
     so has ``e**(-1/2)`` (it is irrational, so they do).
-
-    Examples
-    --------
-    >>> _inverse_root_e(32) / 2**32
-    0.6065306595992297
     """
     previous, total, scale = 1, 1, 1  # the last two sums, over scale; the first one twice
     for n in counting(1):

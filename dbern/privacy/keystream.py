@@ -7,7 +7,7 @@ stream of a canonical block is AES-256-CTR with the block's number in the upper 
 counter: blocks never overlap as long as one consumes fewer than 2**64 cipher blocks. The stream
 makes the privacy guarantee computational: it rests on AES-256 being a pseudo-random function.
 
-Keyed hashes of records' content: what shards and samples of rows are chosen by.
+Keyed hashes of records' content choose shards and samples of rows.
 
 A record's hash is a function of its own values and a private salt, never of its position or of
 other records: replacing one record moves no other. It is AES-256-CBC-MAC, a pseudo-random function
@@ -37,13 +37,7 @@ def new_key() -> bytes:
 
 
 def subkey(key: bytes, purpose: str, *labels: str) -> bytes:
-    """Derive the 256-bit key of one purpose; labels are length-prefixed, so none can collide.
-
-    Examples
-    --------
-    >>> subkey(bytes(32), "noise", "a", "bc") != subkey(bytes(32), "noise", "ab", "c")
-    True
-    """
+    """Derive the 256-bit key of one purpose; labels are length-prefixed, so none can collide."""
     parts = [part.encode() for part in ("dbern", purpose, *labels)]
     info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -56,13 +50,6 @@ class KeyStream:
     """The pseudo-random 64-bit words of one canonical block, read in order.
 
     The key is the 32-byte subkey of the purpose (`subkey`); the block's number is below ``2**64``.
-
-    Examples
-    --------
-    >>> stream = KeyStream(bytes(32), block=0)
-    >>> first = stream.words(4)
-    >>> bool((first == KeyStream(bytes(32), block=0).words(4)).all())
-    True
     """
 
     def __init__(self, key: bytes, block: int, half: int = 0) -> None:
@@ -91,12 +78,6 @@ def content_words(records: FloatArray, salt: bytes) -> UInt64Array:
     """64 pseudo-random bits (n,) of each record (n, d): equal records have equal words.
 
     -0.0 and 0.0 are one value, and so are all NaN.
-
-    Examples
-    --------
-    >>> words = content_words(np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]]), bytes(32))
-    >>> bool(words[0] == words[1]), bool(words[0] == words[2])
-    (True, False)
     """
     count, width = records.shape
     blocks = max(1, -(-width // 2))

@@ -99,12 +99,6 @@ class SignedNoise:
         was cut to ``2**64 - 1`` the exact sum is above ``2**63`` too and the result is the same.
         Clipping X to ``int64`` before adding would make the result depend on more than c + X,
         which is not post-processing.
-
-        Examples
-        --------
-        >>> noise = SignedNoise(np.array([5, 2**64 - 1], np.uint64), np.array([False, True]))
-        >>> noise.added_to(np.array([-7, 3])).tolist() == [-2, -(2**63 - 1)]
-        True
         """
         flip = -self.negative.astype(np.int64)  # 0 or -1: (x ^ flip) - flip negates where -1
         signed = (center ^ flip) - flip
@@ -122,18 +116,8 @@ def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
     has two and the negative one is dropped. The samples are the first `count` entries of this
     sequence of independent draws: nothing is skipped inside it.
 
-    Parameters
-    ----------
-    scale, count : int
-        In granules, from 1 to ``2**61``, else it raises ValueError; fewer samples are a prefix.
-    stream : KeyStream
-        A fresh stream; see the module for the order in which its words are consumed.
-
-    Examples
-    --------
-    >>> noise = discrete_laplace(1000, 3, KeyStream(bytes(32), block=0))
-    >>> noise.added_to(np.zeros(3, np.int64)).tolist()
-    [1723, -2544, 96]
+    `scale` is in granules, from 1 to ``2**61``, else it is a ValueError. The stream is fresh; the
+    module states the order in which its words are consumed.
     """
     if not 1 <= scale <= MAX_SCALE:
         raise ValueError(f"the scale must be from 1 to 2**61 granules, not {scale}")
@@ -141,7 +125,6 @@ def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
 
 
 def _first(count: int, batch: Callable[[], SignedNoise]) -> SignedNoise:
-    """The first so many samples of all batches."""
     parts, missing = [SignedNoise(np.empty(0, np.uint64), np.empty(0, np.bool_))], count
     while missing > 0:
         parts.append(batch()[:missing])
@@ -253,7 +236,6 @@ def _compare_on(stream: KeyStream, digits: _Digits) -> bool:
 
 
 def _reciprocal(divisor: int, bits: int) -> int:
-    """``floor(2**bits / divisor)``."""
     return (1 << bits) // divisor
 
 
@@ -264,11 +246,6 @@ def _inverse_e(bits: int) -> int:
     The series ``1 - 1 + 1/2! - 1/3! + ...`` encloses 1/e between successive partial sums. With
     ``D = n!`` the sums to n-1 and n are integers over D; once both have the same floor, so has 1/e
     (it is irrational, so they do).
-
-    Examples
-    --------
-    >>> _inverse_e(32)
-    1580030168
     """
     previous, total, factorial = 1, 0, 1  # the sums to 0 and 1, over 1!
     for n in counting(2):

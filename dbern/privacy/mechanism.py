@@ -34,28 +34,10 @@ def privatize(
     The output is the exact ``center + noise`` cut to ``+-(2**63 - 1)``, which is post-processing
     (`SignedNoise.added_to`); ``-2**63`` never occurs.
 
-    Parameters
-    ----------
-    center : Int64Array
-        Granules, a flat slice of the component's coefficients in C order.
-    component, start : str, int
-        Whose noise, and the canonical position of the slice's first coefficient: see `place_of`.
-    key : bytes
-        The release key.
-
-    Raises
-    ------
-    IntegrityError
-        When the centers are not one flat ``int64`` array below ``2**62`` in magnitude, are beyond
-        the law's values, or the key has the wrong length.
-
-    Examples
-    --------
-    >>> noise = LaplaceNoise(scale=1000, granularity_exponent=0, l1_sensitivity_granules=1000)
-    >>> center = np.array([5, -5, 0], dtype=np.int64)
-    >>> whole = privatize(center, 65535, noise, bytes(32), "density")
-    >>> whole[1:].tolist() == privatize(center[1:], 65536, noise, bytes(32), "density").tolist()
-    True
+    `center` is a flat slice of the component's coefficients in C order, in granules, and `start`
+    the canonical position of its first one (`place_of`). Centers that are not one flat ``int64``
+    array below ``2**62`` in magnitude, or beyond the law's values, and a key of the wrong length
+    are an IntegrityError.
     """
     if len(key) != KEY_BYTES:
         raise IntegrityError(f"noise: a release key has {KEY_BYTES} bytes")
@@ -75,7 +57,7 @@ def privatize(
 
 
 def place_of(noise: Noise, arrays: Sequence[str], output: int, size: int) -> tuple[str, int]:
-    """Whose noise an output of a component has, and at which position it begins.
+    """Component and first position of the noise of an output.
 
     Outputs have independent noise, but one vector of a joint law: separate vectors would cost twice
     for a record that changes its output. Names of arrays are unique in a release.
@@ -103,16 +85,7 @@ def to_grid(values: FloatArray, noise: Noise) -> Int64Array:
     below ``2**62 g``, and what underflows rounds to 0 either way), and so is rounding a float to
     the nearest integer: each result is within g/2 of its value, as the calibration's proof needs.
 
-    Raises
-    ------
-    IntegrityError
-        When a value is not finite or reaches ``2**62`` granules.
-
-    Examples
-    --------
-    >>> noise = LaplaceNoise(scale=1, granularity_exponent=-2, l1_sensitivity_granules=1)
-    >>> to_grid(np.array([0.3, -1.0]), noise).tolist()
-    [1, -4]
+    A value that is not finite or reaches ``2**62`` granules is an IntegrityError.
     """
     with np.errstate(over="ignore", under="ignore"):
         granules = values * math.ldexp(1.0, -noise.granularity_exponent)  # normal: `EXPONENTS`

@@ -102,18 +102,9 @@ magnitudes at 2^64, ``2^32`` scales. Whoever solves must know what to release be
 
 
 def penalty_weight(epsilon: Fraction, trace: float, rank: int, square: float) -> float:
-    """The largest a whose ``epsilon_J`` is at most that, rounded down.
+    """The largest a whose ``epsilon_J`` is at most `epsilon`, rounded down.
 
-    Parameters
-    ----------
-    trace, rank, square : float, int, float
-        t, o and ``R^2`` of the module.
-
-    Examples
-    --------
-    >>> a = penalty_weight(Fraction(1, 2), 0.25, 1, 3.0)
-    >>> 0.4999 < math.log1p(a * 0.25 * 3.0) < 0.5
-    True
+    `trace`, `rank` and `square` are t, o and ``R^2`` of the module.
     """
     grown = math.expm1(min(float(epsilon) / rank / _OUTWARD, _MOST_EXPONENT))
     return grown * rank / (trace * square) / _OUTWARD
@@ -122,25 +113,12 @@ def penalty_weight(epsilon: Fraction, trace: float, rank: int, square: float) ->
 def tied_charge(
     epsilon: Fraction, weight: float, rows: int, rank: int, square: float, added: bool = False
 ) -> Fraction:
-    """Return ``2 u beta``, the largest for which a tied loss spends at most epsilon in all.
+    """Largest ``2 u beta`` for which a tied loss spends at most epsilon in all.
 
     It is what `Perturbation.for_budget` shares among the laws of b, rounded down: all of epsilon
-    where the penalty is heavy, and never less than ``epsilon - epsilon_J``.
-
-    Parameters
-    ----------
-    weight, rows, rank, square : float, int, int, float
-        a, u, r and ``R^2`` of the module.
-    added : bool
-        Whether units are added or removed, not replaced: it is then about twice as large.
-
-    Examples
-    --------
-    >>> a = penalty_weight(Fraction(1, 2), 0.25, 1, 3.0)
-    >>> round(float(tied_charge(Fraction(1), a, 1, 1, 3.0)), 3)
-    0.645
-    >>> round(float(tied_charge(Fraction(1), a, 1, 1, 3.0, added=True)), 3)
-    1.608
+    where the penalty is heavy, and never less than ``epsilon - epsilon_J``. `weight`, `rows`,
+    `rank` and `square` are a, u, r and ``R^2`` of the module. With `added` units are added or
+    removed, not replaced: it is then about twice as large.
     """
     curved, most = weight * rows * square / rank, float(epsilon) / _OUTWARD
     low, high = 0.0, most if added else most / 2
@@ -169,23 +147,10 @@ def _tied(along: float, rank: int, curved: float) -> float:
 
 @dataclass(frozen=True)
 class Perturbation:
-    """The law of b; see the module.
+    """The law of b.
 
-    Attributes
-    ----------
-    radii : tuple of float
-        R_j, the same in a block.
-    scale : float
-        At least `moved` over ``epsilon_b``: `for_budget`.
-    blocks : tuple of int
-        How many coordinates each block has; one each unless stated.
-
-    Examples
-    --------
-    >>> law = Perturbation.for_budget((1.0, 1.5), 2.0, Fraction(1, 2))
-    >>> b, largest = law.draw(KeyStream(bytes(32), 0))
-    >>> b.shape, bool(abs(np.abs(b / law.radii).max() - largest) <= law.error(largest))
-    ((2,), True)
+    `radii` are the R_j, the same in a block; `scale` is at least `moved` over ``epsilon_b``
+    (`for_budget`); `blocks` are the numbers of coordinates of the blocks, one each unless stated.
     """
 
     radii: tuple[float, ...]
@@ -194,11 +159,11 @@ class Perturbation:
 
     @classmethod
     def for_budget(cls, radii: tuple[float, ...], moved: float, epsilon: Fraction) -> Perturbation:
-        """Return the law whose ``epsilon_b`` is at most that, for gradients moved by so much."""
+        """The law whose ``epsilon_b`` is at most `epsilon`, for gradients moved by `moved`."""
         return cls(radii, _OUTWARD * moved / float(epsilon))
 
     def draw(self, stream: KeyStream) -> tuple[FloatArray, float]:
-        """Return b from the middles of its cells, and its norm likewise."""
+        """Draw b, as the middles of its cells, and its norm likewise."""
         size = len(self.radii)
         place = _below(size, stream)
         shares = (_signed(stream.words(size)) + 0.5) * _WORD

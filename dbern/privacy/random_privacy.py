@@ -1,4 +1,4 @@
-"""Random differential privacy: what an estimated sensitivity buys, which is less.
+"""Random differential privacy: the weaker guarantee of an estimated sensitivity.
 
 *Definition* (Hall, Rinaldo and Wasserman 2012; Rubinstein and Alda 2017). Draw n + 1 records
 independently from a public distribution P; D is the first n, D' the first n - 1 and the last. A
@@ -80,7 +80,7 @@ class RandomPrivacy:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, but for the budget."""
+        """Parameters as JSON values, but for the budget."""
         return {
             "guarantee": "random differential privacy",
             "gamma": decimal_text(self.gamma),
@@ -92,7 +92,7 @@ class RandomPrivacy:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], budget: Budget) -> RandomPrivacy:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         return cls(
             budget,
             Fraction(content["gamma"]),
@@ -104,13 +104,7 @@ class RandomPrivacy:
 
 
 def order_statistic(samples: int, gamma: Fraction) -> int:
-    """k of the theorem for m samples; above m where they are too few.
-
-    Examples
-    --------
-    >>> order_statistic(1000, Fraction(1, 10)), order_statistic(10, Fraction(1, 10))
-    (957, 14)
-    """
+    """k of the theorem for m samples; above m where they are too few."""
     rho = _best_rho(samples)
     share = 1 - float(gamma) + rho + math.sqrt(math.log(1 / rho) / (2 * samples))
     return math.ceil(samples * share * _MARGIN)
@@ -119,15 +113,7 @@ def order_statistic(samples: int, gamma: Fraction) -> int:
 def fewest_samples(gamma: Fraction) -> int:
     """The least m whose order statistic exists.
 
-    Raises
-    ------
-    SpecError
-        For a gamma that is not between 0 and 1, or needs more than 10^7.
-
-    Examples
-    --------
-    >>> fewest_samples(Fraction(1, 10))
-    285
+    A gamma that is not between 0 and 1, or needs more than 10^7 samples, is a SpecError.
     """
     if not 0 < gamma < 1 or order_statistic(MOST_SAMPLES, gamma) > MOST_SAMPLES:
         raise SpecError(
@@ -141,7 +127,7 @@ def fewest_samples(gamma: Fraction) -> int:
 
 
 def _best_rho(samples: int) -> float:
-    """Where ``8 m rho^2 ln(1/rho) = 1``, whose left side rises up to ``rho = e^{-1/2}``; below 1/2.
+    """The rho below 1/2 with ``8 m rho^2 ln(1/rho) = 1``, which rises up to ``rho = e^{-1/2}``.
 
     At 1/2 it is ``1.38 m``, above one.
     """

@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy of the discrete Gaussian, and what it says of delta.
+"""Zero-concentrated differential privacy of the discrete Gaussian, and its delta.
 
 Bun & Steinke 2016: a mechanism is rho-zCDP when for all neighbours the Renyi divergence of order
 alpha is at most ``alpha rho``, for every alpha > 1. Everything here is a proved bound in rational
@@ -54,11 +54,6 @@ def rho_of(l2_sensitivity_granules_squared: int, sigma: int) -> Fraction:
     integers y of ``sqrt(2 pi) sigma exp(-2 pi^2 sigma^2 y^2) cos(2 pi c y)``. So the divergence of
     order a is at most ``a mu^2 / (2 sigma^2)``; those of independent coefficients add up. The shift
     must be an integer: this is about rounded centers, not about the values they came from.
-
-    Examples
-    --------
-    >>> rho_of(9, 6)
-    Fraction(1, 8)
     """
     if l2_sensitivity_granules_squared < 0 or sigma < 1:
         raise SpecError("noise: the squared sensitivity must not be below 0 nor sigma below 1")
@@ -74,11 +69,6 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     between -10000 (raised to it where it is below) and 0 (at which the answer is 1); its
     conversion to a decimal errs below 1e-95 and the exponential by a factor below ``1 + 1e-98``:
     one slack more in the exponent and one in the factor cover both.
-
-    Examples
-    --------
-    >>> round(float(delta_of(Fraction(1, 50), Fraction(1))), 15)
-    8.825255e-08
     """
     if rho < 0 or epsilon < 0:
         raise SpecError("noise: rho and epsilon must not be below 0")
@@ -104,16 +94,7 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     ``rho_b > epsilon / (2 (1 + b)) > 0``. The result rests on none of that: its own `delta_of` is
     compared before it is returned.
 
-    Raises
-    ------
-    SpecError
-        Unless epsilon is above 0, and delta from ``10**-4000`` to below 1.
-
-    Examples
-    --------
-    >>> rho = rho_for(Fraction(1), Fraction(1, 10**6))
-    >>> round(float(rho), 13), delta_of(rho, Fraction(1)) <= Fraction(1, 10**6)
-    (0.0243559703595, True)
+    A SpecError unless epsilon is above 0, and delta from ``10**-4000`` to below 1.
     """
     if epsilon <= 0 or not _LEAST_DELTA <= delta < 1:
         raise SpecError("noise: (epsilon, delta) needs epsilon above 0 and 0 < delta < 1")
@@ -143,16 +124,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     Steinke 2016). The result rests on none of that: its own `delta_of` is compared before it is
     returned.
 
-    Raises
-    ------
-    SpecError
-        Unless rho is from 0 on, and delta from ``10**-4000`` to below 1.
-
-    Examples
-    --------
-    >>> epsilon = epsilon_of(Fraction(1, 50), Fraction(1, 10**6))
-    >>> round(float(epsilon), 9), delta_of(Fraction(1, 50), epsilon) <= Fraction(1, 10**6)
-    (0.899935268, True)
+    A SpecError unless rho is from 0 on, and delta from ``10**-4000`` to below 1.
     """
     if rho < 0 or not _LEAST_DELTA <= delta < 1:
         raise SpecError("noise: an epsilon needs rho from 0 on and 0 < delta < 1")
@@ -187,11 +159,6 @@ def pure_rho(epsilon: Fraction) -> Fraction:
     the last as ``ln cosh(sqrt w)`` grows by at most ``w/2`` per unit of w (its derivative is
     ``tanh(sqrt w)/(2 sqrt w) <= 1/2``) and ``((x + y)/2)^2 - ((x - y)/2)^2 = x y``. So the
     divergence of order a is at most ``(x y/2)/(a - 1) = a epsilon^2/2``.
-
-    Examples
-    --------
-    >>> pure_rho(Fraction(1, 5))
-    Fraction(1, 50)
     """
     if epsilon < 0:
         raise SpecError("noise: epsilon must not be below 0")
@@ -199,13 +166,7 @@ def pure_rho(epsilon: Fraction) -> Fraction:
 
 
 def rho_above(rho: Fraction) -> Fraction:
-    """The least decimal of 28 digits that is not below `rho`: sums of these stay short.
-
-    Examples
-    --------
-    >>> rho_above(Fraction(1, 3)) - Fraction(1, 3) == Fraction(2, 3 * 10**28)
-    True
-    """
+    """The least decimal of 28 digits that is not below `rho`: sums of these stay short."""
     return Fraction(_ABOVE.divide(Decimal(rho.numerator), Decimal(rho.denominator)))
 
 

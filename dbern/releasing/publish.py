@@ -55,12 +55,9 @@ from dbern.types import FloatArray, Int64Array
 def chosen(
     spec: ReleaseSpec, plan: ReleasePlan, released: Callable[[PlannedMeasurement, str], Int64Array]
 ) -> tuple[ReleasePlan, dict[str, Any]]:
-    """Return the plan of a density with the bandwidth that its bins choose, and what to tell of it.
+    """Return the plan of a density with the bandwidth that its bins choose, and the choice's facts.
 
-    Parameters
-    ----------
-    released : callable
-        Of a planned measurement and the name of its array: the noised integers.
+    `released` returns the noised integers of a planned measurement and the name of its array.
     """
     from dbern.synopsis.questions.functionals import best_kernels  # a release seldom asks
     from dbern.synopsis.questions.measure import Measure
@@ -94,7 +91,7 @@ def prefer(
 ) -> tuple[ReleasePlan, PlannedMeasurement]:
     """Return the plan with the bins that its released numbers prefer, and these as they are staged.
 
-    What is preferred is decided once: the bins were charged for once, and a run that preferred
+    The preference is decided once: the bins were charged for once, and a run that preferred
     others would publish what the run before it did not.
 
     They are published under the name of the first. Of all bins the numbers are published: that of
@@ -133,14 +130,9 @@ def publish(
     reservation: Reservation,
     progress: Progress,
 ) -> str:
-    """Add the noise to the sealed center and publish; returns the manifest's digest.
+    """Add the noise to the sealed center and publish; return the manifest's digest.
 
-    Raises
-    ------
-    IntegrityError
-        Where the staged center is not the sealed one; no noise is drawn.
-    ReleaseError
-        Where the output cannot be written; nothing is published.
+    Raises IntegrityError where the staged center is not the sealed one: no noise is drawn.
     """
     writer = SynopsisWriter(place_at(reservation.output), reservation.release_id)
     published = writer.published()
@@ -195,7 +187,6 @@ class _Noisy:
 
     @property
     def whole(self) -> Int64Array:
-        """Every released integer, in the order of the strategy's layout."""
         layout = self.planned.strategy.layout
         return np.concatenate([*map(self.released, layout.slabs())]).reshape(layout.shape)
 
@@ -223,7 +214,7 @@ def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iter
 def _derived_from(
     planned: PlannedMeasurement, released: Int64Array
 ) -> tuple[FloatArray, dict[str, float]]:
-    """What a lattice is derived from, in unit-cube units, and what readers are told of it."""
+    """Values that a lattice is derived from, in unit-cube units, and the facts for readers."""
     law, unit, most = planned.noise.law, planned.unit, planned.most_silenced
     values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
     if not most:
@@ -235,7 +226,7 @@ def _derived_from(
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
-    """The key of this very center's noise.
+    """Derive the key of this very center's noise.
 
     It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
     another center, or another scale, draws independent noise instead of the same.
@@ -266,7 +257,7 @@ def _attributes(
     ledger_id: str,
     choice: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
+    """Public facts that a user needs to use the synopsis and to judge it (FORMAT.md)."""
     content, expected, extent = plan.to_dict(), plan.outlook.expected, plan.outlook.extent
     kernels = any(one.kernels for one in spec.components)  # of which a reader has the largest value
     spec = spec_for_rows(spec, plan.n)
@@ -308,7 +299,7 @@ def _attributes(
 
 
 def _texts(spec: ReleaseSpec) -> dict[str, Any]:
-    """Return what people read of a release: the spec's texts, and its columns by their role."""
+    """Texts of a release for people: the spec's, and its columns by their role."""
     release, records = spec.release, spec.records
     roles = {"response": records.response, "label": records.label, "group": records.group}
     texts = {

@@ -1,4 +1,4 @@
-"""After a ledger was put back to an earlier state: find what was published, and account for it."""
+"""Reconcile a ledger that was put back to an earlier state with what was published."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ def reconcile(
 
 
 def _stores(place: str | Path) -> Iterator[str]:
-    """Every synopsis, whole or not, at or below a place."""
     if is_url(place):
         yield from _prefixes(check_url(place, "FOLDER"))
     else:
@@ -82,7 +81,7 @@ def _prefixes(url: str) -> Iterator[str]:
 
 
 def _folders(place: Path) -> Iterator[Path]:
-    """The same of a folder; links are followed, each folder once."""
+    """Find every synopsis, whole or not, in a folder; links are followed, each folder once."""
     if not place.is_dir():
         raise SpecError(f"{place}: is not a folder. Name synopses, or folders where they are")
     waiting, seen = [place.resolve()], set()

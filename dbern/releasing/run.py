@@ -70,18 +70,9 @@ LOGGER = logging.getLogger("dbern.release")
 
 
 class Journal:
-    """Tells of one run of a release.
+    """Log of one run of a release: durations go to its record, public facts to log lines.
 
-    Parameters
-    ----------
-    record : RunRecord
-        Where durations go.
-    reservation : Reservation
-        Whose id, name and dataset are on every line.
-    progress : callable
-        Whom else to tell of progress.
-    planning : float
-        Seconds that it took to plan and reserve.
+    `planning` is the seconds that it took to plan and reserve.
     """
 
     def __init__(
@@ -129,7 +120,7 @@ class Journal:
 
 
 def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
-    """A span of OpenTelemetry, where it is installed and asked for: a duration is private."""
+    """Span of OpenTelemetry, where it is installed and asked for: a duration is private."""
     if os.environ.get("DBERN_SPANS") != "private":
         return nullcontext()
     with needed("DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."):
@@ -140,7 +131,7 @@ def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
 
 
 def logged_by(handler: logging.Handler, *, here: bool) -> None:
-    """Let this handler alone log what the release says, and its cluster's client if not `here`."""
+    """Let this handler alone log the release's events, and its cluster's client's if not `here`."""
     if not here:
         import distributed  # noqa: F401 -- it gives its loggers handlers of their own when imported
 
@@ -177,7 +168,7 @@ class Release:
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
-        """What the charge bought: differential privacy, or random differential privacy only."""
+        """Guarantee that the charge bought: plain or random differential privacy."""
         return self.synopsis.guarantee
 
     @property
@@ -253,8 +244,8 @@ def abandon(
 ) -> Abandoned:
     """Give a release up: refund it if no record was read, destroy its key, staging and torso.
 
-    The key goes first, whatever becomes of the output; what of a torso could not be removed is
-    removed when this is called again.
+    The key goes first, whatever becomes of the output; the rest of a torso that could not be
+    removed is removed when this is called again.
     """
     reservation = ledger.find(dataset, name)
     if reservation is None:
@@ -271,7 +262,7 @@ def abandon(
 def _given(
     given: ReleaseSpec | str | Path, data: Any, client: Client | None, scheduler: str | None
 ) -> tuple[ReleaseSpec, Frame | None]:
-    """The spec, and the table that was given in place of files; no other process can count it."""
+    """Return the spec, and the table in place of files, which no other process can count."""
     spec = ReleaseSpec.of(given)
     frame = frame_for(spec, data)
     here = not scheduler and (client is None or is_here(client))
@@ -331,7 +322,7 @@ def _reserve(
 def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
     """Refuse an output that cannot be written, while nothing is charged yet, or one that is taken.
 
-    Unless by this release, begun by another process since.
+    Not one of this release, begun by another process since.
     """
     place = place_at(spec.output)
     try:
@@ -350,7 +341,7 @@ def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
 
 
 def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
-    """The same reservation as it is now that it is locked.
+    """Read the reservation again now that it is locked.
 
     Before the lock was taken it may have been abandoned, and its name reserved anew by another
     spec: then this process must not touch what is there.
@@ -365,7 +356,7 @@ def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
 
 
 def _stored_plan(reservation: Reservation) -> ReleasePlan:
-    """The plan that was reserved, which only the version that made it may carry out."""
+    """Parse the plan that was reserved, which only the version that made it may carry out."""
     content = dict(reservation.plan)
     planned_by = content.pop("dbern_version")
     if planned_by != version("dbern"):
@@ -377,7 +368,7 @@ def _stored_plan(reservation: Reservation) -> ReleasePlan:
 
 
 def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
-    """Records are counted only while nothing of the release was ever written.
+    """Refuse to count records once anything of the release was written.
 
     A ledger that says otherwise was put back to an earlier state, by a backup or a lost disk
     write; going on could draw the same noise for other records.
@@ -393,7 +384,7 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
 
 
 def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
-    """The file list as the ledger keeps it: paths relative to the spec where they are below it.
+    """File list of the ledger: paths relative to the spec where they are below it.
 
     Where the number of rows is private, no more than the paths: neighbours differ in sizes.
     """
@@ -447,7 +438,7 @@ def _records(
     reservation: Reservation,
     journal: Journal,
 ) -> Iterator[list[FileFacts]]:
-    """The files to count: of a frame its spool, which this process alone can read meanwhile.
+    """Files to count: of a frame its spool, which this process alone can read meanwhile.
 
     A spool is whole or not there, and is written while the charge can still be refunded. Of a Dask
     frame there are none.
@@ -533,7 +524,7 @@ def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Re
 
 
 def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None) -> Release:
-    """The release that is there; only a new name spends again."""
+    """Return the release that is there; only a new name spends again."""
     notes = ["this release was already published: nothing was read, and nothing was charged"]
     if reservation.output != spec.output:
         notes.append(

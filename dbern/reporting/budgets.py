@@ -79,19 +79,9 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
 def ledger_page(
     statuses: Sequence[DatasetStatus], lines: Sequence[AuditLine], *, pending: bool = False
 ) -> str:
-    """Return the report on some datasets' budgets, as HTML.
+    """Return the report on some datasets' budgets, as HTML, by an audit log that has them at least.
 
-    Parameters
-    ----------
-    lines : sequence of AuditLine
-        The audit log, of these datasets at least.
-    pending : bool
-        Whether the ledger was restored or copied and is not reconciled yet.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where matplotlib or jinja2 is not installed.
+    `pending`: the ledger was restored or copied and is not reconciled yet.
     """
     return render(
         "ledger.html",

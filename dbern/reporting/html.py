@@ -58,7 +58,7 @@ _WITH_LISTS = "# FORMAT.md says how values follow from what is stored: see combi
 
 
 def _recipes(synopsis: Synopsis) -> dict[str, str]:
-    """Return the programs that answer a query at the middle of the domain, by the name of the way.
+    """Programs that answer a query at the middle of the domain, by the name of the way.
 
     Run them in the folder that holds the store; the shell's needs a ``queries.parquet`` with a
     column for each axis.
@@ -106,15 +106,7 @@ _PARTS = {
 
 
 def synopsis_page(synopsis: Synopsis) -> str:
-    """Return the report on a synopsis, as HTML.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where matplotlib or jinja2 is not installed.
-    IntegrityError
-        Where the synopsis is damaged.
-    """
+    """Return the report on a synopsis, as HTML."""
     facts = synopsis.metadata
     groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
     picture = page_picture(synopsis)
@@ -153,13 +145,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template of this package, every value escaped.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where jinja2 is not installed.
-    """
+    """Return a template of this package, every value escaped."""
     return _template(template).render(ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values)
 
 
@@ -179,7 +165,7 @@ def _template(name: str) -> Template:
 
 
 def _shown(value: Any) -> Any:
-    """What a name would make a browser or an editor do, turn text around say, is written out."""
+    """Write out what a name would make a browser or an editor do, turn text around say."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return printable(value, keep="\n\t") if plain else value
 

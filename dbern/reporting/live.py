@@ -1,4 +1,4 @@
-"""What a reader can ask of a released function on the report's page: offline, without Python.
+"""Questions to a released function on the report's page: offline, without Python.
 
 The page holds released numbers R, where noise is silenced also without it, and, for each axis, the
 matrix M from them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's
@@ -76,16 +76,11 @@ _FONT = "system-ui, sans-serif"
 
 
 def live(synopsis: Synopsis) -> dict[str, Any] | None:
-    """Return what a page needs to answer its reader, as ``templates/live.html`` names it, or None.
+    """Return the data with which a page answers its reader, for ``templates/live.html``, or None.
 
     Pictures alone have to do where the function is neither a density nor a regression by bins,
     where its lattice is oblique or its axes do not factor, and where more than `MOST_EMBEDDED`
     numbers were released.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where bokeh is not installed.
     """
     axes, functions = synopsis.domain.axes, _functions(synopsis)
     if not functions or left_out(synopsis):
@@ -147,7 +142,7 @@ def _scripts() -> dict[str, str]:
 
 
 def _shows(parts: Sequence[Parted], axes: Sequence[Axis]) -> tuple[str, ...]:
-    """Of groups their shares too; of one axis the likeliest is above them, of others a map."""
+    """Names of what is drawn: of groups also their shares; of two axes a map of the likeliest."""
     return ("density", "share", "likeliest")[: 1 if not parts else 2 if len(axes) == 1 else 3]
 
 
@@ -167,7 +162,7 @@ def left_out(synopsis: Synopsis) -> int:
 
 
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
-    """The arrays of a density whose axes factor, or the rows of a regression; none of others."""
+    """Arrays of a density whose axes factor, or the rows of a regression; none for others."""
     found = [one for one in synopsis.arrays if type(one) is ReleasedArray]
     regression = synopsis.combination.kind == "ratio"
     if regression:
@@ -186,7 +181,7 @@ def _counts_rows(synopsis: Synopsis, functions: Sequence[ReleasedArray]) -> bool
 
 
 def _place(values: FloatArray, arrays: dict[str, int]) -> int:
-    """Where it is among the page's arrays, each of which is written once."""
+    """Index among the page's arrays, each of which is written once."""
     return arrays.setdefault(_packed(values), len(arrays))
 
 
@@ -197,7 +192,7 @@ def _sides(sides: Sides, arrays: dict[str, int]) -> dict[str, int]:
 def _counting(
     synopsis: Synopsis, asked: Distribution, places: int, arrays: dict[str, int]
 ) -> dict[str, Any]:
-    """What tells shares of the rows, and functions at other bandwidths (`Distribution`)."""
+    """Weights for shares of the rows, and for functions at other bandwidths (`Distribution`)."""
     measures, parts, splines = asked.measures, _parts(asked), asked.measures[0].splines
     ends = [_ends(one) for one in splines]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
@@ -234,7 +229,6 @@ def _counting(
 
 
 def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
-    """Of responses, and of groups that are few enough to be told apart on a page."""
     return () if asked is None or len(asked.groups) > MOST_PANELS else asked.parted
 
 
@@ -244,7 +238,7 @@ def _ends(splines: AxisSplines) -> FloatArray:
 
 
 def _factors(asked: Distribution, ends: Sequence[FloatArray], places: int) -> list[float]:
-    """The bandwidths on offer: what bins resolve, as far as there is room on the page."""
+    """Bandwidths on offer: what bins resolve, as far as there is room on the page."""
     axes = list(zip(asked.measures[0].splines, asked.kernels, ends, strict=True))
     resolved = [
         factor
@@ -290,9 +284,9 @@ def _stop(
 
 
 def _ends_of_band(synopsis: Synopsis, places: int) -> FloatArray:
-    """Return what `interval` says at the middles of the cells: (2, groups, cells), low first.
+    """Ends of `interval` at the middles of the cells: (2, groups, cells), low first.
 
-    Of a regression (3, 1, cells), its values first.
+    For a regression (3, 1, cells), its values first.
     """
     points = _middles(synopsis, [places] * len(synopsis.domain.axes))
     ends = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
@@ -301,7 +295,7 @@ def _ends_of_band(synopsis: Synopsis, places: int) -> FloatArray:
 
 
 def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
-    """Return the half-widths of `interval` by group, before silencing, in cells where they vary."""
+    """Half-widths of `interval` by group, before silencing, in cells where they vary."""
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     tables = []
     for band in synopsis._bands(beta, None, "these-data", raw=True):  # what `interval` reads
@@ -312,7 +306,6 @@ def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
 
 
 def _middles(synopsis: Synopsis, counts: Sequence[int]) -> FloatArray:
-    """Return the middles of so many cells along each axis, in data units."""
     axes = zip(synopsis.domain.axes, counts, strict=True)
     grids = np.meshgrid(
         *(axis.at((np.arange(count) + 0.5) / count) for axis, count in axes), indexing="ij"
@@ -334,12 +327,12 @@ def _colours(classes: int) -> dict[str, Any]:
 
 
 def _scale(axis: Axis) -> int:
-    """What makes milliseconds of a place on an axis of dates or times; 1 of a number."""
+    """Factor to milliseconds on an axis of dates or times; 1 on one of numbers."""
     return 1000 * axis.unit.seconds if axis.unit else 1
 
 
 def _classes(count: int, scheme: str) -> list[str]:
-    """Of groups that surely are the likeliest, and after them of those that may not be."""
+    """Styles of groups that surely are the likeliest, and after them of those that may not be."""
     sure = (True, False)
     return [text(class_colour(one, scheme, sure=each)) for each in sure for one in range(count)]
 
@@ -348,7 +341,7 @@ def _classes(count: int, scheme: str) -> list[str]:
 
 
 def _document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
-    """The library's document of one or two figures, whose identities do not vary."""
+    """Document of the library with one or two figures, whose identities do not vary."""
     with needed(REPORTS):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document

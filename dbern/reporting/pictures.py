@@ -58,7 +58,6 @@ _SURE, _DOUBTFUL = 0.5, 0.18
 
 
 def _channels(colour: str) -> FloatArray:
-    """Return red, green and blue between 0 and 1."""
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
@@ -121,19 +120,19 @@ class Picture:
 
     @property
     def largest(self) -> float | None:
-        """The largest value drawn, whatever its sign; None of regions, which show no values."""
+        """Largest value drawn, whatever its sign; None of regions, which show no values."""
         if self.kind == "regions":
             return None
         return max(float(np.abs(panel.values).max()) for panel in self.panels)
 
     @property
     def low(self) -> float:
-        """The least value drawn, its band included as far as it is drawn."""
+        """Least value drawn, its band included as far as it is drawn."""
         return self._end(np.min, [one.low for one in self.panels])
 
     @property
     def high(self) -> float:
-        """The largest value drawn, its band included as far as it is drawn."""
+        """Largest value drawn, its band included as far as it is drawn."""
         return self._end(np.max, [one.high for one in self.panels])
 
     @property
@@ -143,7 +142,7 @@ class Picture:
         return any(one.min() < self.low or one.max() > self.high for one in ends)
 
     def _end(self, end: Any, bands: Sequence[FloatArray | None]) -> float:
-        """A band far wider than all that the values vary by would make them a flat line."""
+        """End of what is drawn: a band far wider than the values would make them a flat line."""
         least, most = (f([f(one.values) for one in self.panels]) for f in (np.min, np.max))
         own = float(end([least, most]))
         far = FAR * float(most - least) or np.inf
@@ -203,7 +202,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 
 
 def value_name(synopsis: Synopsis) -> str:
-    """Return what values are called, with their units."""
+    """Return the name of values, with their units."""
     combination, domain = synopsis.combination, synopsis.domain
     if synopsis.meaning == "density":
         labels = [axis.label for axis in domain.axes]
@@ -212,7 +211,7 @@ def value_name(synopsis: Synopsis) -> str:
 
 
 def page_picture(synopsis: Synopsis) -> Picture:
-    """Return the picture of a page, whose largest value errors are told as shares of."""
+    """Return the picture of a page; errors are shares of its largest value."""
     axes = len(synopsis.domain.numbers)
     drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2
     grouped = synopsis.meaning == "density" and bool(synopsis.classes)
@@ -236,7 +235,7 @@ def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
 
 
 def _plane(synopsis: Synopsis, places: int, at: Mapping[str, float]) -> dict[str, Any]:
-    """Return points of a map over the first two axes; `at` says where others are held."""
+    """Points of a map over the first two axes; `at` fixes others."""
     first, second = synopsis.domain.numbers[:2]
     steps = np.linspace(0.0, 1.0, places)
     drawn = {first.name: np.repeat(first.at(steps), places)}
@@ -246,13 +245,12 @@ def _plane(synopsis: Synopsis, places: int, at: Mapping[str, float]) -> dict[str
 
 
 def _with_others(synopsis: Synopsis, drawn: Mapping[str, FloatArray]) -> dict[str, Any]:
-    """Points by the columns that are drawn, the others in their middle or at their first value."""
     count = len(next(iter(drawn.values())))
     return {axis.name: [middle(axis)] * count for axis in synopsis.domain.axes} | dict(drawn)
 
 
 def middle(axis: Axis) -> Any:
-    """Return where an axis is that is not drawn: its middle, or its first value."""
+    """Return the value of an axis that is not drawn: its middle, or its first value."""
     return axis.categories[0] if axis.categories else axis.low + axis.width / 2
 
 
@@ -273,7 +271,6 @@ def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
 
 
 def _heights(axis: Axis) -> list[float]:
-    """Return where the slices of a third axis are."""
     steps = range(1, _THICKNESS, 2)
     return [axis.low + axis.width * step / (_THICKNESS - 1) for step in steps]
 
@@ -357,15 +354,7 @@ _LONGEST_LABEL = 48
 def draw(picture: Picture, name: str) -> dict[str, str]:
     """Draw a picture as SVG, once for each of `WIDTHS`.
 
-    Parameters
-    ----------
-    name : str
-        Unlike any other picture's on the page: identities in the SVG are made from it.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where matplotlib is not installed.
+    Identities in the SVG are made from `name`, which no other picture on the page may have.
     """
     curve = picture.kind == "curve"
     return {form: (_draw_curves if curve else _maps)(picture, form, name) for form in WIDTHS}
@@ -394,7 +383,7 @@ def drawn(
 
 
 def _tidied(svg: str, below: str) -> str:
-    """Only the element itself, in the page's colours, hidden from readers of its parts."""
+    """Cut out the element itself, in the page's colours, hidden from readers of its parts."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     used = set(re.findall(r"#([\w-]+)", " ".join(re.findall(r'(?:url\(|href=")#[\w-]+', svg))))
@@ -480,7 +469,7 @@ def _panels(
 
 
 def _cut(text: str) -> str:
-    """Leave what the narrow drawing has room for: a longer text would leave none for its axes."""
+    """Shorten text to the room of the narrow drawing: a longer one would leave none for axes."""
     return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
 
 
@@ -491,7 +480,7 @@ def _places(axis: Axis, count: int) -> FloatArray:
 
 
 def _ticks(axes: Axes, picture: Picture, most: int) -> None:
-    """So many ticks or fewer on each axis, at dates where it is one of times."""
+    """Set at most `most` ticks on each axis, at dates where it is one of times."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     axes.locator_params(nbins=most)
@@ -526,7 +515,7 @@ def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
 
 
 def _widest_place(inside: FloatArray) -> tuple[int, int]:
-    """The place of a region that is farthest from its edge, nearly."""
+    """Place of a region that is farthest from its edge, nearly."""
     from scipy.ndimage import distance_transform_edt
 
     depth = distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
@@ -562,7 +551,7 @@ def _images(figure: Figure, axes: Axes, tints: Sequence[FloatArray]) -> str:
 
 
 def _png(colours: FloatArray) -> str:
-    """A PNG whose first axis goes to the right and whose second goes up."""
+    """Encode a PNG whose first axis goes to the right and whose second goes up."""
     from matplotlib.image import imsave
 
     content = io.BytesIO()
@@ -577,19 +566,9 @@ def _png(colours: FloatArray) -> str:
 def draw_beside(
     released: xarray.DataArray, private: xarray.DataArray, path: Path, title: str
 ) -> None:
-    """Draw a released function beside the non-private one: for data that is not private.
+    """Draw a released function beside the non-private one as PNG: for data that is not private.
 
-    Parameters
-    ----------
-    released, private : DataArray
-        One or two dimensions, on the same grid.
-    path : Path
-        Where the PNG goes.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where matplotlib is not installed.
+    Both have one or two dimensions, on the same grid.
     """
     with needed("pictures need matplotlib. Install it with: pip install 'dbern[report]'"):
         from matplotlib.figure import Figure

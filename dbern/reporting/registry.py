@@ -23,16 +23,7 @@ from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
 
-    Raises
-    ------
-    SpecError
-        For a release that is not differentially private.
-
-    Examples
-    --------
-    >>> from dbern.reporting import registry as deployment
-    >>> deployment._slug("City trips, 2026")
-    'city-trips-2026'
+    Raises SpecError for a release that is not differentially private.
     """
     if "random_dp" in facts:
         raise SpecError(
@@ -81,13 +72,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def blanks(record: Any, path: str = "") -> list[str]:
-    """Return where a record is still empty.
-
-    Examples
-    --------
-    >>> blanks({"a": {"b": "", "c": 1}, "d": [""]})
-    ['a/b', 'd']
-    """
+    """Return the paths at which a record is still empty."""
     return list(dict.fromkeys(_empty(record, path)))
 
 

@@ -54,7 +54,7 @@ def drawing(synopsis: Synopsis) -> str:
 
 
 def _upright(picture: Picture) -> Picture:
-    """Return a map with its latitudes upward, whichever of its axes comes first."""
+    """Turn a map's latitudes upward, whichever of its axes comes first."""
     if len(picture.axes) < 2 or not _LATITUDE.search(picture.axes[0].name):
         return picture
     if _LATITUDE.search(picture.axes[1].name):
@@ -124,7 +124,6 @@ def _shade(level: float) -> str:
 
 
 def _clean(text: str, most: int) -> str:
-    """Without what a terminal would obey, and short enough."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:most]
 
 

@@ -177,14 +177,14 @@ class Released(BaseEstimator):
         return tags
 
     def _columns(self, X: Any) -> dict[str, Any]:  # noqa: N803 -- scikit-learn's name
-        """Return the columns of what is to be fitted, by name; of their values nothing is asked."""
+        """Columns of X to be fitted, by name; of their values nothing is asked."""
         table, columns = split_columns(X)
         validate_data(self, table, skip_check_array=True)  # of names and how many there are
         names = getattr(self, "feature_names_in_", map("x{}".format, range(len(columns))))
         return dict(zip(names, columns, strict=True))
 
     def _points(self, X: Any) -> FloatArray:  # noqa: N803
-        """Return points (m, l) to ask at, of a list positions in it; none may be missing."""
+        """Points (m, l) to ask at, of a list positions in it; none may be missing."""
         check_is_fitted(self)
         table, columns = split_columns(X)
         validate_data(self, table, skip_check_array=True, reset=False)
@@ -200,7 +200,7 @@ class Released(BaseEstimator):
         return points
 
     def _nearest(self, X: Any) -> Any:  # noqa: N803
-        """Return the same as a synopsis takes them, the nearest points within the bounds."""
+        """Nearest points within the bounds, in the form that a synopsis takes."""
         points, domain = np.clip(self._points(X), *self._box), self.synopsis_.domain
         if not domain.lists:
             return points
@@ -253,7 +253,7 @@ class Released(BaseEstimator):
 
     @contextmanager
     def _own_words(self, bounds: Mapping[str, Any]) -> Iterator[None]:
-        """Tell of a spec that cannot be in the estimator's parameters, for these columns."""
+        """Blame the estimator's parameters, for these columns, for a spec that cannot be."""
         try:
             yield
         except SpecError as error:
@@ -276,7 +276,6 @@ class Released(BaseEstimator):
         return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
 
     def _target(self, axes: int) -> dict[str, Any]:
-        """The learner's parameters; it has a default for those that are None."""
         keys = [key for key in self.learner.model_fields if getattr(self, key, None) is not None]
         target = {key: np.asarray(getattr(self, key)).tolist() for key in keys}
         if np.ndim(target.get(self.per_axis, ())) == 0 and target[self.per_axis] != "auto":
@@ -285,7 +284,6 @@ class Released(BaseEstimator):
 
     @contextmanager
     def _account(self) -> Iterator[tuple[str, str, str]]:
-        """The ledger and the dataset that pay, and the folder of the synopsis."""
         with TemporaryDirectory(prefix=_PREFIX) as folder:
             output = folder if self.output is None else str(self.output).rstrip("/")
             if self.ledger is None:
@@ -301,7 +299,6 @@ class Released(BaseEstimator):
 
 
 def _granted(ledger: str, epsilon: str, delta: str) -> str:
-    """Make a ledger that can pay one release."""
     charge = Budget.parse(epsilon, delta)
     BudgetLedger.create(ledger)
     with BudgetLedger.open(ledger) as opened:

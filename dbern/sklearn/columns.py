@@ -43,10 +43,7 @@ class InputError(SpecError, ValueError):
 def split_columns(table: Any) -> tuple[Any, list[Any]]:
     """Return a frame as it is, or anything else as a matrix, and the columns.
 
-    Raises
-    ------
-    InputError
-        For what is no table of at least one row and one column.
+    Raises InputError for what is no table of at least one row and one column.
     """
     names: list[Any] = []
     if hasattr(table, "iloc") and hasattr(table, "columns") and not hasattr(table, "dask"):
@@ -80,13 +77,7 @@ def split_columns(table: Any) -> tuple[Any, list[Any]]:
 
 
 def one_column(y: Any, rows: int) -> Any:
-    """Return y as one column of as many rows as X.
-
-    Raises
-    ------
-    InputError
-        For a missing y, or one of another shape.
-    """
+    """Return y as one column of as many rows as X."""
     if y is None:
         raise InputError("y: requires y to be passed, but the target y is None")
     series = hasattr(y, "iloc")
@@ -118,7 +109,7 @@ def one_column(y: Any, rows: int) -> Any:
 
 
 def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return texts neither in a dictionary nor as views, among which Arrow finds no values."""
+    """Texts neither in a dictionary nor as views, among which Arrow finds no values."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.large_string()) if str(column.type) == "string_view" else column
@@ -137,7 +128,7 @@ def _to_array(values: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def _from_list(values: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return a list as objects, in the shape that most entries have; the others are missing."""
+    """List as objects, in the shape that most entries have; the others are missing."""
     rows = [isinstance(v, list | tuple) or getattr(v, "ndim", 0) == 1 for v in values]
     lengths = [len(v) if is_row else None for v, is_row in zip(values, rows, strict=True)]
     width = Counter(lengths).most_common(1)[0][0] if lengths else None
@@ -156,10 +147,7 @@ def _from_list(values: Sequence[Any]) -> np.ndarray[Any, Any]:
 def to_floats(values: Any, column: Column, what: str) -> FloatArray:
     """Return numbers (n,), or positions in the column's list; NaN for everything else.
 
-    Raises
-    ------
-    InputError
-        For a type that has none of them, which it names.
+    Raises InputError for a type that has none of them, which it names.
     """
     if isinstance(values, pa.ChunkedArray):
         return _arrow_to_floats(values, column, what)
@@ -230,13 +218,7 @@ def listed_column(positions: FloatArray, values: Sequence[Any]) -> pa.Array:
 
 
 def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return each column's bounds as a spec writes them: a pair, or the values that it may have.
-
-    Raises
-    ------
-    SpecError
-        Where they are missing, or not those of the columns.
-    """
+    """Return each column's bounds as a spec writes them: a pair, or the values that it may have."""
     fix = (
         f"Write bounds=[(low, high), ..] with a pair for each of the {len(names)} columns of X, a "
         "list of values for a category, or one pair for all, from what they mean: X.min() would "

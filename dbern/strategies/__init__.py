@@ -1,4 +1,4 @@
-"""Strategies: a new one is a file, and its line here."""
+"""Strategies: linear maps of a function that are released; a new one is a file and a line here."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ STRATEGY_KINDS: Final = tuple(dict.fromkeys(one.kind for one in STRATEGIES))
 
 
 def noise_names(family: NoiseFamily) -> dict[str, str]:
-    """Return what specs and plans call a family's noise, by what is released; "" lattice values."""
+    """Names of a family's noise, by kind of released values; "" for lattice values."""
     return family.names(STRATEGY_KINDS)
 
 
 def strategy_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Strategy:
-    """Return the strategy of a lattice with these maps; without maps its values themselves."""
+    """The strategy of a lattice with these maps; without maps its values themselves."""
     return STRATEGIES[type(maps[0])](lattice, tuple(maps)) if maps else LatticeStrategy(lattice)
 
 
 def map_to_dict(axis: AxisMap) -> dict[str, Any]:
-    """Return JSON values."""
+    """The map as JSON values."""
     return {"kind": axis.kind, **axis.to_dict()}
 
 
 def map_from_dict(content: Mapping[str, Any]) -> AxisMap:
-    """Return what `map_to_dict` wrote."""
+    """Read what `map_to_dict` wrote."""
     found = map_of(content["kind"], content.get("of", ""))
     assert found is not None, "a kind of the registry"  # noqa: S101 - for the types
     return found.from_dict(dict(content))
 
 
 def map_of(kind: str, of: str) -> type[AxisMap] | None:
-    """Return what is stored of released values of a kind; None for lattice values."""
+    """Type of the stored map of released values of a kind; None for lattice values."""
     return {(one.kind, one.of): one for one in STRATEGIES}.get((kind, of))

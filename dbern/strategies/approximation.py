@@ -1,4 +1,4 @@
-"""How far the released polynomial of a kernel translate is from the translate, at worst."""
+"""Worst-case distance of the released polynomial of a kernel translate from the translate."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Said: TypeAlias = Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]]
 
 
 class AxisMap(ABC):
-    """What is released of one axis, or of the whole lattice, where that is not lattice values."""
+    """Released values of one axis, or of the whole lattice, where these are not lattice values."""
 
     kind: ClassVar[str]
     mode: ClassVar[str] = "mode"
@@ -70,32 +70,32 @@ class AxisMap(ABC):
     used: int
 
     def __getstate__(self) -> dict[str, Any]:
-        """What it is made of: tables that follow are made again where they are used."""
+        """Leave out tables that follow from the fields: they are made again where they are used."""
         return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
 
     @property
     @abstractmethod
     def rank(self) -> int:
-        """How many values are released."""
+        """Number of released values."""
 
     @property
     @abstractmethod
     def synthesis(self) -> FloatArray:
-        """From released to lattice values, shape (k + 1, rank)."""
+        """Matrix from released to lattice values, shape (k + 1, rank)."""
 
     @abstractmethod
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
-        """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
+        """`matrix` times the reconstruction of kernel translates at t (m,), without noise."""
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound what a noiseless release of order h misses of a translate, at worst.
+        """Bound the worst error of a noiseless release of order h, over kernel translates.
 
-        This or `pieces` is a map's own: each follows from the other.
+        A map defines this or `pieces`: each follows from the other.
         """
         return float(self.pieces(kernel, k, h).max())
 
     def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
-        """Bound what is missed at y in each of some cells of a translate at t in equal pieces."""
+        """Bound the error at y, in each of some cells, of a translate at t in equal pieces."""
         return np.array([[self.error(kernel, k, h)]])
 
     @abstractmethod
@@ -104,12 +104,12 @@ class AxisMap(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Parameters as JSON values."""
 
     @classmethod
     @abstractmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
 
     @abstractmethod
     def arrays(self) -> dict[str, FloatArray | Int64Array]:
@@ -131,7 +131,7 @@ class AxisMap(ABC):
 
     @classmethod
     def candidates(cls, problem: Any) -> Iterator[Any]:
-        """Ways to release it, for a plan to weigh: of a `Problem`, see `planning.choose`.
+        """Designs that release it, for a plan to weigh; `problem` is a `planning.choose.Problem`.
 
         Strategies that have none here have them there.
         """
@@ -149,15 +149,15 @@ class LinearMap(AxisMap):
     @property
     @abstractmethod
     def analysis(self) -> FloatArray:
-        """From lattice values to released ones, shape (rank, k + 1)."""
+        """Matrix from lattice values to released ones, shape (rank, k + 1)."""
 
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
-        """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
+        """`matrix` times the reconstruction of kernel translates at t (m,), without noise."""
         lattice = _lattice_values(kernel, matrix.shape[1] - 1, t)
         return matrix @ self.synthesis @ self.analysis @ lattice
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound what a noiseless release of order h misses of a translate, at worst."""
+        """Bound the worst error of a noiseless release of order h, over kernel translates."""
         return translate_error(kernel, k, h, self)
 
 
@@ -165,17 +165,13 @@ _TRANSLATES_TOGETHER = 1 << 12  # 64 MiB of lattice values or bins where there a
 
 
 def _lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
-    """Values (k + 1, m) of kernel translates at t (m,) on the lattice."""
     return kernel(np.arange(k + 1)[:, None] / k - t)
 
 
 def released_translates(
     kernel: Kernel, rows: FloatArray, axis: AxisMap | None, t: FloatArray
 ) -> FloatArray:
-    """What a noiseless release makes of translates at t (m,), where the iterated basis is `rows`.
-
-    Rows (n, k + 1) of an order h; shape (n, m).
-    """
+    """Noiseless release (n, m) of translates at t (m,), by rows of the iterated basis."""
     made = []
     for first in range(0, len(t), _TRANSLATES_TOGETHER):
         block = t[first : first + _TRANSLATES_TOGETHER]
@@ -188,14 +184,14 @@ def released_translates(
 
 @lru_cache(maxsize=4)
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
-    """What takes an axis's released values to coefficients of the Bernstein basis."""
+    """Matrix from an axis's released values to coefficients of the Bernstein basis."""
     matrix = iterated_matrix(k, h) if axis is None else iterated_matrix(k, h) @ axis.synthesis
     matrix.setflags(write=False)
     return np.asarray(matrix)
 
 
 def _evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> FloatArray:
-    """What takes one axis's lattice values to the coefficients of the Bernstein basis.
+    """Matrix from one axis's lattice values to the coefficients of the Bernstein basis.
 
     ``W_h`` for the lattice values themselves, ``W_h A T`` where only a spectrum is released.
     """
@@ -207,12 +203,8 @@ def _evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> Flo
 class Series:
     """``b(y) M`` in Chebyshev polynomials of y, cut where hardly anything is left of them.
 
-    Attributes
-    ----------
-    coefficients : array (degree + 1, columns)
-        Of ``cos(a theta)``, ``y = (1 - cos theta) / 2``.
-    norm, tail : float
-        Bounds on ``sup_y sum_j |(b(y) M)_j|``, and on that of what is left out.
+    `coefficients` (degree + 1, columns) are those of ``cos(a theta)``, ``y = (1 - cos theta) / 2``;
+    `norm` and `tail` bound ``sup_y sum_j |(b(y) M)_j|``, and that of what is cut off.
     """
 
     coefficients: FloatArray
@@ -242,25 +234,19 @@ class Series:
         return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
 
     def at_nodes(self, oversampling: int) -> tuple[FloatArray, float]:
-        """Values (nodes, columns) of what is left, and the factor of `enclosing_nodes`."""
+        """Values (nodes, columns) of the cut series, and the factor of `enclosing_nodes`."""
         degree = len(self.coefficients) - 1
         nodes, factor = enclosing_nodes(degree, oversampling)
         return _at_nodes(self.coefficients, len(nodes)), factor
 
     def sup_norm(self, oversampling: int = 8) -> float:
-        """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial.
-
-        Examples
-        --------
-        >>> 1.0 <= Series.of(20, np.eye(21)).sup_norm() < 1.021
-        True
-        """
+        """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial."""
         values, factor = self.at_nodes(oversampling)
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
 
 
 def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, list[FloatArray]]]:
-    """Yield, axis by axis, what a polynomial may exceed its values at nodes by.
+    """Yield, axis by axis, the excess of a polynomial over its values at nodes.
 
     A weight, and bases of values (nodes, columns) of which the weight times the largest is the
     axis's part. In angles the nodes of `at_nodes` are ``w = pi / M`` apart on an axis, mirrored at
@@ -286,7 +272,6 @@ def _cosines(nodes: int, degree: int) -> tuple[FloatArray, FloatArray]:
 
 
 def _at_nodes(coefficients: FloatArray, nodes: int) -> FloatArray:
-    """Values (nodes, columns) of a series at so many `enclosing_nodes`."""
     parts = _cosines(nodes, len(coefficients) - 1)
     even, odd = parts[0] @ coefficients[::2], parts[1] @ coefficients[1::2]
     return np.concatenate([even + odd, (even - odd)[: nodes // 2][::-1]])
@@ -300,19 +285,13 @@ def _sizes(values: FloatArray, mirrored: bool) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def released_series(k: int, h: int, axis: AxisMap | None, cut: float = CUT) -> Series:
-    """Return what an axis's released values are multiplied by."""
+    """Series that multiplies an axis's released values."""
     return Series.of(k, synthesis_matrix(k, h, axis), cut)
 
 
 @lru_cache(maxsize=256)
 def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> float:
-    """Bound the sup of the axis's polynomial by the largest lattice value, within 2 %.
-
-    Examples
-    --------
-    >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
-    True
-    """
+    """Bound the sup of the axis's polynomial by the largest lattice value, within 2 %."""
     matrix = _evaluation_matrix(k, h, spectrum)
     if spectrum is not None:
         return Series.of(k, matrix).sup_norm()
@@ -325,19 +304,12 @@ def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> floa
 
 @lru_cache(maxsize=256)
 def translate_error(kernel: Kernel, k: int, h: int, spectrum: LinearMap | None = None) -> float:
-    """Bound ``sup_{t,y} |K(y - t) - p_t(y)|``, p_t what a noiseless release makes of K(. - t).
+    """Bound ``sup_{t,y} |K(y - t) - p_t(y)|``, p_t the noiseless release of K(. - t).
 
     *Smooth kernels*: in each variable K is a polynomial of degree D up to a proved Chebyshev tail;
     the difference is then a polynomial of degree max(k, D) in y and D in t, which oversampled
     Chebyshev nodes enclose (`enclosing_nodes`). The tails enter once for K and once through the
     operator. *Kernels with kinks*: branch and bound, see `_boxed_error`.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> wide, narrow = (translate_error(Gaussian(b), 20, 4) for b in (0.3, 0.1))
-    >>> wide < narrow
-    True
     """
     norm = lebesgue_constant(k, h, spectrum)
     if kernel.kinks:
@@ -409,7 +381,7 @@ def _boxed_error(kernel: Kernel, k: int, matrix: FloatArray, norm: float) -> flo
 def _lipschitz_constants(
     kernel: Kernel, k: int, matrix: FloatArray, norm: float
 ) -> tuple[float, float]:
-    """Of E, and of its derivatives (infinite where K' jumps): in y plus in t.
+    """Lipschitz constants of E, and of its derivatives (infinite where K' jumps): in y plus in t.
 
     ``p_t(y) = sum_v (b(y) M)_v K(v/k - t)`` has derivatives in t of at most `norm` times the
     kernel's; in y, see `_steepest` and `_derivative_bound`.
@@ -505,7 +477,7 @@ def _corner_errors(
 
 
 def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
-    """The squares by one of their numbers, of which each part has at most so many."""
+    """Split squares by one of their numbers, in parts of at most `most`."""
     squares = squares[np.argsort(squares[:, column], kind="stable")]
     starts = np.flatnonzero(np.diff(squares[:, column], prepend=-1.0))
     yield from np.split(squares, starts[most::most])
@@ -520,7 +492,7 @@ _FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the functio
 
 @lru_cache(maxsize=64)
 def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
-    """Return the largest error of `fitted_values` on a grid: what no bins there improve on."""
+    """Largest error of `fitted_values` on a grid: no bins there improve on it."""
     t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
     bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
@@ -536,7 +508,7 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
 
 
 def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:
-    """Return lattice values (k + 1, q) whose polynomial of order h is near the kernel at t.
+    """Lattice values (k + 1, q) whose polynomial of order h is near the kernel at t.
 
     Kernels with kinks, and no `h`: the kernel's own values there.
     """

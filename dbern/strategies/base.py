@@ -42,7 +42,7 @@ class Slab:
 
 
 class Layout(ABC):
-    """How an array of released integers is cut: slabs of whole layers of the first axis."""
+    """Cut an array of released integers into slabs of whole layers of the first axis."""
 
     @property
     @abstractmethod
@@ -51,12 +51,12 @@ class Layout(ABC):
 
     @property
     def size(self) -> int:
-        """How many integers there are."""
+        """Number of integers."""
         return math.prod(self.shape)
 
     @property
     def layer(self) -> int:
-        """How many integers one layer of the first axis holds."""
+        """Number of integers in one layer of the first axis."""
         return math.prod(self.shape[1:])
 
     @property
@@ -88,14 +88,7 @@ class Box(Layout):
 
 @dataclass(frozen=True)
 class Lattice(Layout):
-    """``P = {0, 1/k_1, .., 1} x .. x {0, 1/k_l, .., 1}`` (Algorithm 1, line 1).
-
-    Examples
-    --------
-    >>> lattice = Lattice((4, 2))
-    >>> lattice.shape, lattice.size, lattice.nodes(1).tolist()
-    ((5, 3), 15, [0.0, 0.5, 1.0])
-    """
+    """``P = {0, 1/k_1, .., 1} x .. x {0, 1/k_l, .., 1}`` (Algorithm 1, line 1)."""
 
     k: tuple[int, ...]
 
@@ -116,11 +109,8 @@ class Lattice(Layout):
 class Bound:
     """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation.
 
-    Attributes
-    ----------
-    sides : bool
-        Whether what a move adds to released values, and what it takes from them, are at most half
-        of `value` each; of what is counted in integers, half of what their rounding adds, too.
+    With `sides`, a move adds to released values, and takes from them, at most half of `value` each;
+    of what is counted in integers, half of what their rounding adds, too.
     """
 
     value: float
@@ -129,24 +119,17 @@ class Bound:
 
     @property
     def half(self) -> Bound:
-        """Of a bound on twice what is wanted."""
+        """Half of a bound on twice the quantity."""
         return Bound(self.value / 2, f"1/2 x {self.derivation}")
 
 
 class Strategy(ABC):
-    """What is released in place of the lattice values, and how these follow from it.
+    """Released values in place of the lattice values, and the map from one to the other.
 
-    Attributes
-    ----------
-    kind : str
-        "" where the released values are the lattice's, which are what is stored; else what the
-        names of its noise begin with.
-    lattice : Lattice
-        Where the function is evaluated.
-    layout : Layout
-        Shape and slabs of the released integers.
-    maps : tuple
-        The stored maps of the axes, or the one of the whole lattice; none for lattice values.
+    `kind` is "" where lattice values are released, and stored, else the prefix of its noise's
+    names. The function is evaluated on `lattice`; `layout` has the shape and slabs of the released
+    integers. `maps` are the stored maps of the axes, or the one of the whole lattice; none for
+    lattice values.
     """
 
     kind: ClassVar[str] = ""
@@ -155,16 +138,16 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def layout(self) -> Layout:
-        """See the class."""
+        """Shape and slabs of the released integers."""
 
     @property
     def maps(self) -> tuple[AxisMap, ...]:
-        """See the class."""
+        """Stored maps of the axes, or of the whole lattice."""
         return ()
 
     @property
     def axis_maps(self) -> Sequence[AxisMap | None]:
-        """The maps; None for each axis of lattice values."""
+        """Maps by axis; None for each axis of lattice values."""
         return self.maps or (None,) * len(self.lattice.k)
 
     @abstractmethod
@@ -177,16 +160,16 @@ class Strategy(ABC):
 
     @abstractmethod
     def lattice_norm(self, h: Sequence[int]) -> float:
-        """Bound the polynomial's sup by the largest error of a lattice value before release."""
+        """Bound the polynomial's sup, by the largest error of a lattice value before release."""
 
     def matrices(self, h: Sequence[int]) -> list[FloatArray]:
-        """Per axis, what takes released values to coefficients of the Bernstein basis."""
+        """Matrices of the axes, from released values to coefficients of the Bernstein basis."""
         axes = zip(self.lattice.k, h, self.axis_maps, strict=True)
         return [synthesis_matrix(*axis) for axis in axes]
 
     @property
     def whole(self) -> FloatArray | None:
-        """From released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor.
+        """Map from released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor.
 
         It comes before `matrices`, which then take lattice values.
         """
@@ -220,11 +203,11 @@ class LatticeMapStrategy(Strategy):
 
     @abstractmethod
     def matrix(self, axis: int) -> FloatArray | None:
-        """The axis's matrix (d, k + 1); None for the identity."""
+        """Matrix (d, k + 1) of the axis; None for the identity."""
 
     @abstractmethod
     def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
-        """Bound the l1 or l2 norm of what a function of norm one has for released values.
+        """Bound the l1 or l2 norm of the released values of a function of norm one.
 
         The norm of the function is that of the product kernel's Hilbert space.
         """
@@ -251,16 +234,16 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
 
     @property
     def layout(self) -> Layout:
-        """The lattice's own."""
+        """The lattice."""
         return self.lattice
 
     def matrix(self, axis: int) -> FloatArray | None:
-        """The identity."""
+        """None, the identity."""
         del axis
         return None
 
     def row_sums(self, axis: int) -> FloatArray:
-        """Ones."""
+        """Ones: rows of the identity."""
         return np.ones(self.lattice.shape[axis])
 
     def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
@@ -314,7 +297,7 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
         return Bound(OUTWARD * math.sqrt(largest), "lambda_max(G)^{1/2}")
 
     def lattice_norm(self, h: Sequence[int]) -> float:
-        """See `Strategy`; it factors over axes."""
+        """Product over axes of the Lebesgue constants."""
         axes = zip(self.lattice.k, h, strict=True)
         return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
@@ -325,7 +308,7 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
 
 @dataclass(frozen=True)
 class Entries:
-    """A vector of so many numbers, released as they are: nothing is derived from them."""
+    """A vector of numbers that are released as they are."""
 
     count: int
     kind: ClassVar[str] = ""
@@ -338,7 +321,7 @@ class Entries:
 
     @property
     def lattice(self) -> Box:
-        """What is stored is what is released."""
+        """Stored entries: the released ones."""
         return self.layout
 
     def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Bound what a noiseless release misses of a function, at worst over a class of functions.
+"""Worst error of a noiseless release, over a class of functions.
 
 *A ball of any kernel's Hilbert space.* ``|f(y) - (B f)(y)| = |<f, K_y - P_y>| <= |f| e(y)`` with
 ``P_y = sum_v a_v(y) K_v``, a the weights of the lattice values at y, and ``e(y)^2 = K(y, y) - 2
@@ -79,13 +79,9 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 class Approximation(ABC):
     """A class of functions, and the sup error of its worst member.
 
-    Attributes
-    ----------
-    choices : int
-        How many classes the release chose it from, by looking at its noisy values: a bound on what
-        was chosen is one on all of them at once.
-    mends : tuple of str
-        What of a spec, besides a larger epsilon, makes the bound of its worst member smaller.
+    `choices`: the release chose it from so many classes by looking at its noisy values, so that the
+    bound is one on all of them at once. `mends`: parts of a spec that, besides a larger epsilon,
+    make the bound smaller.
     """
 
     choices: int = 1
@@ -96,7 +92,7 @@ class Approximation(ABC):
         """Bound ``sup_y |f(y) - (B f)(y)|`` over the class, B the noiseless release."""
 
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> Approximation:
-        """Return what a synopsis holds of it, whose reader has no kernel of the user's."""
+        """The class as a synopsis stores it, whose reader has no kernel of the user's."""
         del k, h, maps
         return self
 
@@ -115,15 +111,7 @@ _OF_BALLS = "a smaller target.C", 'objective = "certified"'
 
 @dataclass(frozen=True)
 class GramBall(Approximation):
-    """Functions of norm at most `radius` in the Hilbert space of a kernel on the unit cube.
-
-    Examples
-    --------
-    >>> ball = GramBall(CubeKernel(Polynomial(2), (-1.0,), (2.0,)), 1.0)
-    >>> rough, fine = (ball.error([6], [h], [None]) for h in (1, 30))
-    >>> fine < 1e-3 < rough
-    True
-    """
+    """Functions of norm at most `radius` in the Hilbert space of a kernel on the unit cube."""
 
     cube: CubeKernel
     radius: float
@@ -140,22 +128,16 @@ class GramBall(Approximation):
         return OUTWARD * self.radius * math.sqrt(self.cube.largest)
 
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> GramBall | StatedBall:
-        """What a synopsis holds of it: of a user's kernel, no more than what was planned."""
+        """The ball as a synopsis stores it; of a user's kernel, only the planned bound."""
         ours = isinstance(self.cube.kernel, Polynomial | ArcCosine)
         return self if ours else StatedBall.of(self, k, h, maps)
 
 
 @dataclass(frozen=True)
 class StatedBall(Approximation):
-    """The same of a user's kernel, which a reader does not have: what was found when planned.
+    """A ball of a user's kernel, which a reader does not have, with the bound found when planned.
 
     For any other order or rank, ``radius kappa (1 + lambda)``.
-
-    Examples
-    --------
-    >>> ball = StatedBall(size=2.0, k=(4,), h=(2,), rank=0, planned=0.1)
-    >>> ball.error([4], [2], [None]), 4.0 <= ball.error([4], [1], [None]) < 5
-    (0.1, True)
     """
 
     size: float
@@ -167,7 +149,7 @@ class StatedBall(Approximation):
 
     @classmethod
     def of(cls, ball: GramBall, k: Sequence[int], h: Sequence[int], maps: Maps) -> StatedBall:
-        """What is stored of a ball released at this resolution, order and rank."""
+        """The ball as stored for this resolution, order and rank."""
         planned = ball.error(k, h, maps)
         return cls(ball.highest, tuple(k), tuple(h), _used(maps), planned)
 
@@ -177,14 +159,14 @@ class StatedBall(Approximation):
         return self.size
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
-        """See the class."""
+        """The planned bound, or for another order or rank ``radius kappa (1 + lambda)``."""
         if (tuple(k), tuple(h), _used(maps)) == (self.k, self.h, self.rank):
             return self.planned
         return OUTWARD * self.size * (1 + _operator_norm(tuple(k), tuple(h), _whole_map(maps)))
 
 
 def _used(maps: Maps) -> int:
-    """Eigenvectors in use; 0 for lattice values."""
+    """Number of eigenvectors in use; 0 for lattice values."""
     spectrum = maps[0]
     return 0 if spectrum is None or spectrum.of != "lattice" else spectrum.used or spectrum.rank
 
@@ -198,7 +180,7 @@ def _whole_map(maps: Maps) -> LatticeSpectrum | None:
 
 @dataclass(frozen=True)
 class Released:
-    """The operator that takes a function to what is released of it, at points."""
+    """The operator from a function to its noiseless release, at points."""
 
     cube: CubeKernel
     k: tuple[int, ...]
@@ -206,11 +188,11 @@ class Released:
     spectrum: LatticeSpectrum | None
 
     def weights(self, y: FloatArray) -> FloatArray:
-        """Of lattice values, or of spectral coordinates, at unit-cube points (m, l)."""
+        """Weights of lattice values, or of spectral coordinates, at unit-cube points (m, l)."""
         return self._weights(y)[0]
 
     def _weights(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The same, and the sizes ``1 + |a|_1`` that roundings are relative to, or more."""
+        """Weights, and the sizes ``1 + |a|_1`` that roundings are relative to, or more."""
         first, *others = (iterated_basis(*one) for one in zip(y.T, self.k, self.h, strict=True))
         rows, made, size = first, self.spectrum, math.prod(k + 1 for k in self.k)
         own = np.ones(size) if made is None else np.abs(made.synthesis) @ made.row_sums
@@ -230,7 +212,7 @@ class Released:
         return _analysed_gram(self.cube, self.k, self.spectrum)
 
     def errors(self, y: FloatArray) -> FloatArray:
-        """Upper bounds on e at unit-cube points (m, l), for what floats make of them."""
+        """Upper bounds on e at unit-cube points (m, l), float errors included."""
         found = []
         for first in range(0, len(y), _AT_ONCE):
             part = y[first : first + _AT_ONCE]
@@ -249,7 +231,7 @@ class Released:
         return np.concatenate([np.diag(self.cube.kernel(part, part)) for part in parts])
 
     def slopes(self, lipschitz: float) -> list[float]:
-        """``L_i + D_i`` of the module, in unit-cube units."""
+        """Slopes ``L_i + D_i`` of e along the axes, in unit-cube units."""
         pairs = enumerate(zip(self.cube.width, self.k, strict=True))
         return [
             OUTWARD * (lipschitz * width + k * self._largest_step(self._differences(axis, 1)))
@@ -257,14 +239,14 @@ class Released:
         ]
 
     def bends(self) -> float:
-        """B of the module, in unit-cube units."""
+        """Coefficient B of the bound on ``-d_i^2 e^2``, in unit-cube units."""
         axes = ((axis, k) for axis, k in enumerate(self.k) if k > 1)
         steps = (k * (k - 1) * self._largest_step(self._differences(a, 2)) for a, k in axes)
         curvature = getattr(self.cube.kernel, "curvature", math.inf)
         return float(OUTWARD * 2 * (sum(steps) + curvature * np.square(self.cube.width).sum()))
 
     def folds(self) -> float:
-        """A of the module but for ``1 / |y|``, in unit-cube units; infinite of other kernels."""
+        """Coefficient A but for ``1 / |y|``, in unit-cube units; infinite for other kernels."""
         widths, axes = np.square(self.cube.width), list(zip(self.k, self.h, strict=True))
         if self.spectrum is None:  # by Cauchy and Schwarz
             sizes = [lebesgue_constant(*one) for one in axes]
@@ -283,7 +265,7 @@ class Released:
         return np.asarray(np.sqrt(np.square(least).sum(axis=1) + constant**2) / OUTWARD)
 
     def _differences(self, axis: int, order: int) -> FloatArray:
-        """Of the coefficients of P in the Hilbert space, along an axis."""
+        """Differences of the coefficients of P in the Hilbert space, along an axis."""
         coefficients = np.eye(math.prod(k + 1 for k in self.k))
         if self.spectrum is not None:
             coefficients = self.spectrum.synthesis
@@ -314,7 +296,7 @@ class Released:
         return largest
 
     def _largest_norm(self, rows: FloatArray) -> float:
-        """Of elements of the Hilbert space, in the last axis; float errors are added."""
+        """Largest norm of elements of the Hilbert space, in the last axis, with float errors."""
         flat = rows.reshape(-1, rows.shape[-1])
         analysis = np.ones(flat.shape[1]) if self.spectrum is None else self.spectrum.row_sums
         squares = ((flat @ self.gram()) * flat).sum(axis=1)
@@ -354,7 +336,7 @@ def _operator_norm(
 def _largest_error(
     cube: CubeKernel, k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum | None
 ) -> float:
-    """Bound ``sup_y e(y)``: see the module."""
+    """Bound ``sup_y e(y)``, by nodes, boxes or the operator's norm."""
     size = math.prod(degree + 1 for degree in k)
     trivial = OUTWARD * math.sqrt(cube.largest) * (1 + _operator_norm(k, h, spectrum))
     if size > MOST_POINTS:
@@ -372,7 +354,7 @@ def _largest_error(
 
 
 def _at_nodes(released: Released, degree: int, points: int) -> float:
-    """Of a polynomial kernel; infinite where that is too much work."""
+    """Bound ``sup_y e(y)`` for a polynomial kernel; infinite where that is too much work."""
     degrees = [2 * max(k, degree) for k in released.k]
     for oversampling in (4, 2):
         axes = [enclosing_nodes(one, oversampling) for one in degrees]
@@ -387,7 +369,7 @@ def _at_nodes(released: Released, degree: int, points: int) -> float:
 
 
 def _in_boxes(released: Released, slopes: Sequence[float], points: int) -> float:
-    """Divide boxes of the unit cube where e may be largest."""
+    """Bound ``sup_y e(y)`` on boxes of the unit cube, divided where e may be largest."""
     axes, count = len(slopes), _FIRST[len(slopes)]
     offsets = np.array(list(itertools.product((0, 1), repeat=axes)))
     lows = np.stack(np.meshgrid(*[np.arange(count)] * axes, indexing="ij"), -1).reshape(-1, axes)
@@ -426,13 +408,7 @@ _ROUNDING = 1e-11  # of the weights' moments, which are at most a few: far above
 
 @dataclass(frozen=True)
 class Linear(Approximation):
-    """Affine functions: no approximation error.
-
-    Examples
-    --------
-    >>> Linear().error([1, 1], [1, 1], [None, None])
-    0.0
-    """
+    """Affine functions: no approximation error."""
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Zero."""
@@ -445,15 +421,7 @@ class Linear(Approximation):
 class Holder(Approximation):
     """``|f(x) - f(y)| <= constant |x - y|^exponent`` in the largest coordinate, unit-cube units.
 
-    Raises
-    ------
-    SpecError
-        For an exponent outside (0, 1] or a constant that is not positive.
-
-    Examples
-    --------
-    >>> Holder(1.0, 1.0).error([100], [1], [None]) <= 1.03 * 0.05  # (4 k)^(-1/2)
-    True
+    An exponent outside (0, 1] or a constant that is not positive is a SpecError.
     """
 
     constant: float
@@ -468,7 +436,7 @@ class Holder(Approximation):
             )
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
-        """See the module."""
+        """Bound ``|f - B f|`` by the class *Hoelder*, axis by axis."""
         _lattice_values_only(maps)
 
         def one(k: int, h: int) -> float:
@@ -483,16 +451,7 @@ class Holder(Approximation):
 class Smooth(Approximation):
     """Derivatives along each axis, of orders one to `order`, at most `bound`; unit-cube units.
 
-    Raises
-    ------
-    SpecError
-        For an order below one or a bound that is not positive.
-
-    Examples
-    --------
-    >>> rough, fine = (Smooth(4, 1.0).error([40], [h], [None]) for h in (1, 2))
-    >>> fine < rough / 4
-    True
+    An order below one or a bound that is not positive is a SpecError.
     """
 
     order: int
@@ -507,7 +466,7 @@ class Smooth(Approximation):
             )
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
-        """See the module."""
+        """Bound ``|f - B f|`` by Taylor's theorem (the class *Smooth*), axis by axis."""
         _lattice_values_only(maps)
         errors = [_taylor_error(*axis, self.order) for axis in zip(k, h, strict=True)]
         return _summed([OUTWARD * self.bound * error for error in errors], k, h)
@@ -561,13 +520,6 @@ class KernelMixture(Approximation):
 
     With a `gap`, of sums over one axis: ``sum |w_i|`` of the t_i in any interval is at most its
     length and `gap`, so none is a point mass (`dbern.targets.priestley_chao`).
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> rough, fine = (KernelMixture((Gaussian(0.2),)).error([20], [h], [None]) for h in (1, 4))
-    >>> fine < rough
-    True
     """
 
     kernels: tuple[Kernel, ...]
@@ -608,12 +560,12 @@ def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: 
 
 
 def _spread_error(pieces: FloatArray, gap: float) -> float:
-    """Bound what is missed of a measure v of at most ``length + gap`` on any interval, and 1.
+    """Bound the error for a measure v of at most ``length + gap`` on any interval, and 1.
 
-    Let R bound what is missed of a translate, by `pieces` for each cell of y. Where it exceeds s
-    are q(s) intervals of length L(s) in all, so that ``int R d|v| = int_0^oo |v|(R > s) ds <= int
-    L(s) + gap q(s) ds``: the mean of R and `gap` times the sum of its rises, from 0 at the start;
-    and at most ``max R``.
+    Let R bound the error for a translate, by `pieces` for each cell of y. Where it exceeds s are
+    q(s) intervals of length L(s) in all, so that ``int R d|v| = int_0^oo |v|(R > s) ds <= int L(s)
+    + gap q(s) ds``: the mean of R and `gap` times the sum of its rises, from 0 at the start; and at
+    most ``max R``.
     """
     rises = np.diff(pieces, axis=1, prepend=0.0).clip(0.0).sum(axis=1)
     found = np.minimum(pieces.mean(axis=1) + gap * rises, pieces.max(axis=1))

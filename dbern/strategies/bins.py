@@ -1,4 +1,4 @@
-"""B-spline bins, and brackets of a kernel by those released: what one misses, place by place.
+"""B-spline bins, and local bounds on the error of a kernel sum that they answer.
 
 A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
 ``c_j = int beta_j(t) dD(t)``, so it misses ``int r_y(t) dD(t)`` with ``r_y(t) = K(y - t) - sum_j
@@ -80,14 +80,10 @@ _DAMPING = 1e-9  # of the mean square of a bin, added to each
 
 @dataclass(frozen=True)
 class AxisBins(AxisMap):
-    """One axis: cells, degree, and the matrix A from bins to lattice values.
+    """Cells and degree of one axis, and the matrix A from bins to lattice values.
 
-    Attributes
-    ----------
-    packed : bytes
-        A as little-endian float64 in C order, shape (k + 1, cells + degree).
-    used : int
-        How many leading singular vectors of A an evaluation uses; 0: all.
+    `packed` is A as little-endian float64 in C order, shape (k + 1, cells + degree). An evaluation
+    uses the leading `used` singular vectors of A; all for 0.
     """
 
     cells: int
@@ -106,7 +102,7 @@ class AxisBins(AxisMap):
 
     @property
     def rank(self) -> int:
-        """How many bins there are."""
+        """Number of bins."""
         return self.cells + self.degree
 
     @cached_property
@@ -132,12 +128,12 @@ class AxisBins(AxisMap):
         return float(OUTWARD * np.sqrt(factor * np.square(weights).sum(axis=0).max()))
 
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
-        """`matrix` times what is reconstructed of translates at t (m,); A knows the kernel."""
+        """`matrix` times the reconstruction of translates at t (m,); A knows the kernel."""
         del kernel
         return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
 
     def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
-        """See `AxisMap`: half of the cells where the rest are the same in reverse."""
+        """Bounds on ``|r|`` by cell of y and piece of t; half of the cells where A is mirrored."""
         cells = min(_CELLS_A_BIN * self.cells, _enough_cells(kernel))
         whole = _Boxes.of(kernel, k, h, self, cells).whole
         return whole.reshape(len(whole), -1)
@@ -147,13 +143,13 @@ class AxisBins(AxisMap):
         return replace(self, used=rank)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; the matrix in base64."""
+        """Parameters as JSON values; the matrix in base64."""
         facts = {"cells": self.cells, "degree": self.degree}
         return {**facts, "synthesis": base64.b64encode(self.packed).decode()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> AxisBins:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         return cls(content["cells"], content["degree"], base64.b64decode(content["synthesis"]))
 
     def arrays(self) -> dict[str, FloatArray | Int64Array]:
@@ -162,7 +158,7 @@ class AxisBins(AxisMap):
 
     @classmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> AxisBins:
-        """What `arrays` wrote."""
+        """Read what `arrays` wrote."""
         synthesis, facts = read("synthesis")
         return cls(facts["cells"], facts["degree"], np.asarray(synthesis).astype("<f8").tobytes())
 
@@ -183,20 +179,13 @@ def axis_bins(
     h: int | None = None,
     damping: float = _DAMPING,
 ) -> AxisBins:
-    """Bins whose A has the least squared error for a point mass, its place uniform; unshrunk.
+    """Bins whose A has the least squared error for a point mass at a uniform position; unshrunk.
 
     But for the two ends, where values are clamped to and B-splines are cut off: each weighs as much
     as `_AT_ENDS` of a cell. That costs no noise and next to nothing inside. A little damping
     changes next to nothing inside the domain, and keeps the ends quiet, where B-splines of high
     degree are nearly dependent. With `h` the error is that of the polynomial of order h
     (`lattice_bumps`), without that of lattice values. Bins without noise need no `damping`.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> bins = axis_bins(Gaussian(0.1), k=40, cells=10)
-    >>> bins.rank, bins.synthesis.shape
-    (12, (41, 12))
     """
 
     def values(block: Middles) -> FloatArray:
@@ -302,10 +291,8 @@ _Pairs: TypeAlias = tuple[Int64Array, Int64Array]  # cells of y, and of the bins
 class AxisBracket:
     """Coefficients of splines on one axis, for y in each public cell, at every t.
 
-    Attributes
-    ----------
-    kernel, error : array (cells, bins)
-        kappa, of a spline that is at least K(y - t); and rho, of one at least ``|r_y(t)|``.
+    Rows (cells, bins): of `kernel` kappa, whose spline is at least K(y - t), and of `error` rho,
+    whose spline is at least ``|r_y(t)|``.
     """
 
     kernel: FloatArray
@@ -316,20 +303,9 @@ class AxisBracket:
 def axis_bracket(
     kernel: Kernel, k: int, h: int, bins: AxisBins, counted: tuple[int, int], cells: int
 ) -> AxisBracket:
-    """Bound K and what a release of `bins` misses of it, on so many equal cells of y.
+    """Bound K and the error of a release by `bins`, on so many equal cells of y.
 
-    Parameters
-    ----------
-    counted : (int, int)
-        Cells and degree of the bins that count the records; they may be others.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> bins = axis_bins(Gaussian(0.2), k=40, cells=8)
-    >>> found = axis_bracket(Gaussian(0.2), 40, 8, bins, (8, 2), cells=16)
-    >>> found.error.shape, bool(found.error.max() < 0.1 * found.kernel.max())
-    ((16, 10), True)
+    `counted` has the cells and degree of the bins that count the records, which may be others.
     """
     boxes = _Boxes.of(kernel, k, h, bins, cells)
     kappa = _kernel_maxima(kernel, counted, cells)
@@ -355,7 +331,7 @@ def brackets_of(
     *,
     finest: bool = True,
 ) -> list[AxisBracket]:
-    """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records.
+    """Brackets of the axes, on public cells of about half a bin, for records in the `counted` bins.
 
     Not `finest`: no more cells than `_enough_cells`.
     """
@@ -368,7 +344,7 @@ def brackets_of(
 
 
 def _enough_cells(kernel: Kernel) -> int:
-    """Return how many cells of y a plan looks at, where bins are much narrower than the kernel."""
+    """Number of cells of y that a plan looks at, where bins are much narrower than the kernel."""
     return math.ceil(_CELLS_A_DEVIATION / kernel.deviation)
 
 
@@ -452,7 +428,7 @@ class _Boxes:
 
 
 def _on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
-    """The largest or the least of the bins (.., bins) that live on each cell."""
+    """Largest or least of the bins (.., bins) that live on each cell."""
     last = rows.shape[1] - degree
     return np.asarray(reduce(of, (rows[:, r : r + last] for r in range(degree + 1))))
 
@@ -585,7 +561,7 @@ class _Pieces:
 
     @cached_property
     def seen(self) -> float:
-        """The largest ``|r|`` at some places, in the middle of each cell of y."""
+        """Largest ``|r|`` at some points, in the middle of each cell of y."""
         places = np.linspace(-1.0, 1.0, _COARSE + 1)
         middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
         y = (np.arange(self.rows.start, self.rows.stop)[:, None] + 0.5) / self.local.cells
@@ -628,7 +604,7 @@ class _Pieces:
         return _at(analysis, analysis, self.local.kernel(y - t[:, None]))[:, :, same]
 
     def sampled(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
-        """Bound the same on boxes (m,) by a grid and by places on their kinks."""
+        """Bound ``|r|`` less splines on boxes (m,), by a grid and by points on their kinks."""
         count, widths = self.terms.shape[1], (1 / self.local.cells, 1 / self.local.bins.cells)
         terms = self._splines(self.terms, *boxes)
         less = self._splines(about[:, None], *boxes)[:, 0]
@@ -653,7 +629,7 @@ class _Pieces:
         return np.asarray(found + _between(widths, bends, steps)[:, None] + self.local.cut)
 
     def _on_kink(self, boxes: _Pairs, terms: FloatArray, less: FloatArray, line: Any) -> FloatArray:
-        """The largest value at places (q, m), or at those of the boxes (m,) next to them."""
+        """Largest value at points (q, m), or at those of the boxes (m,) next to them."""
         (rows, columns), (y, t) = boxes, line
         in_y = np.clip(2 * (y * self.local.cells - self.first - rows) - 1, -1.0, 1.0)
         in_t = np.clip(2 * (t * self.local.bins.cells - columns) - 1, -1.0, 1.0)
@@ -666,7 +642,7 @@ class _Pieces:
     def _places(
         self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Of offsets in [-1, 1] from the middle of cells, (q, m) or (q, 1)."""
+        """Positions in y and t of offsets in [-1, 1] from the middle of cells, (q, m) or (q, 1)."""
         y = (self.first + rows + (1 + in_y) / 2) / self.local.cells
         return y, (columns + (1 + in_t) / 2) / self.local.bins.cells
 
@@ -683,7 +659,7 @@ class _Pieces:
 
 
 def _at(of_t: FloatArray, of_y: FloatArray, terms: FloatArray) -> FloatArray:
-    """Apply a matrix to t and one to y of what is given by t, y and box: in that order."""
+    """Apply a matrix to t and one to y of terms by t, y and box: in that order."""
     return np.asarray(of_y @ np.tensordot(of_t, terms, axes=1))
 
 
@@ -700,7 +676,7 @@ def _halves(values: FloatArray) -> FloatArray:
 
 
 def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
-    """Parts of a width: as few, of an even number, as have at most `allowed` between their ends."""
+    """Even number of parts of a width, the least with at most `allowed` between their ends."""
     parts = width * math.sqrt(float(bends.max()) / (8 * allowed))
     return 2 * math.ceil(min(max(parts, least), _MOST_STEPS) / 2)
 
@@ -708,13 +684,13 @@ def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
 def _between(
     widths: Sequence[float], bends: Sequence[FloatArray], steps: Sequence[int]
 ) -> FloatArray:
-    """Bound what functions (m,) exceed their values on a grid by; second derivatives by `bends`."""
+    """Bound the excess of functions (m,) over their values on a grid by second derivatives."""
     axes = zip(widths, bends, steps, strict=True)
     return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
 
 
 def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:
-    """K at the least distance, as it falls away from its center."""
+    """K at the least distance of each pair, its largest value there."""
     (of_bins, degree), bins = counted, np.arange(sum(counted))
     low, high = np.maximum(bins - degree, 0) / of_bins, np.minimum(bins + 1, of_bins) / of_bins
     maxima = np.empty((cells, len(bins)))
@@ -737,7 +713,7 @@ def _distances(
 
 
 def _over_supports(largest: FloatArray, counted: tuple[int, int]) -> FloatArray:
-    """The largest over the cells that the support of each counting bin meets."""
+    """Largest value over the cells that the support of each counting bin meets."""
     (of_bins, degree), own = counted, largest.shape[1]
     found = np.empty((len(largest), of_bins + degree))
     for j in range(of_bins + degree):
@@ -752,7 +728,7 @@ def _over_supports(largest: FloatArray, counted: tuple[int, int]) -> FloatArray:
 
 @dataclass(frozen=True)
 class BinnedStrategy(AxisStrategy):
-    """Sums of B-spline weights, bin by bin: see `dbern.strategies.bins`.
+    """Sums of B-spline weights, bin by bin.
 
     A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
     B-splines are nonnegative and sum to one. So ``|w beta(t) - w' beta(t')|_1 <= |w| + |w'| <= 2``
@@ -766,7 +742,7 @@ class BinnedStrategy(AxisStrategy):
 
     @property
     def maps(self) -> tuple[AxisBins, ...]:
-        """The bins."""
+        """The axes' bins."""
         return self.bins
 
     @cached_property
@@ -775,7 +751,7 @@ class BinnedStrategy(AxisStrategy):
         return Box(tuple(axis.rank for axis in self.bins))
 
     def row_sums(self, axis: int) -> FloatArray:
-        """Errors of single bins add up: ones."""
+        """Ones: errors of single bins add up."""
         return np.ones(self.bins[axis].rank)
 
     def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
@@ -796,7 +772,7 @@ class BinnedStrategy(AxisStrategy):
         return Bound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
 
     def lattice_norm(self, h: Sequence[int]) -> float:
-        """Return zero: nothing is released of lattice values."""
+        """Zero: no lattice values are released."""
         del h
         return 0.0
 

@@ -45,15 +45,7 @@ _NUMBERS = 1 << 18
 
 @dataclass(frozen=True)
 class CubeKernel:
-    """A reproducing kernel of points ``low + y width``, y in the unit cube.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import Polynomial
-    >>> cube = CubeKernel(Polynomial(2), (-1.0,), (2.0,))
-    >>> cube.gram(Lattice((2,))).tolist()
-    [[4.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 4.0]]
-    """
+    """A reproducing kernel of points ``low + y width``, y in the unit cube."""
 
     kernel: Kernel
     low: tuple[float, ...]
@@ -61,7 +53,7 @@ class CubeKernel:
 
     @property
     def dimensions(self) -> int:
-        """Axes."""
+        """Number of axes."""
         return len(self.low)
 
     @property
@@ -82,10 +74,10 @@ class CubeKernel:
 
     @property
     def lipschitz(self) -> float:
-        """Of a feature, a unit of the cube on any axis; infinite where it is not known.
+        """Lipschitz constant of a feature, per unit of the cube on any axis; infinite if unknown.
 
-        Of ``(x.y/s^2 + c)^p``: the square root of ``d^2 K / de de'`` on the diagonal,
-        ``p b^{p-1} / s^2 + p (p-1) b^{p-2} (z.e)^2 / s^4``, b the largest base.
+        For ``(x.y/s^2 + c)^p``: the square root of ``d^2 K / de de'`` on the diagonal, ``p b^{p-1}
+        / s^2 + p (p-1) b^{p-2} (z.e)^2 / s^4``, b the largest base.
         """
         kernel, widest = self.kernel, max(self.width)
         if isinstance(kernel, Polynomial):
@@ -114,7 +106,7 @@ class CubeKernel:
         return grid.reshape(-1, self.dimensions)
 
     def gram(self, lattice: Lattice) -> FloatArray:
-        """G, computed."""
+        """G, in floats."""
         return _gram(self, lattice)
 
 
@@ -130,16 +122,16 @@ def _gram(cube: CubeKernel, lattice: Lattice) -> FloatArray:
 
 @dataclass(frozen=True)
 class LatticeSpectrum(AxisSpectrum):
-    """Stored T of the whole lattice: N columns, in C order; see `AxisSpectrum`."""
+    """Stored T of the whole lattice: N columns, in C order; fields as in `AxisSpectrum`."""
 
     of: ClassVar[str] = "lattice"
 
     def norm(self, cube: CubeKernel, lattice: Lattice) -> float:
-        """Bound ``lambda_max(S G S')`` for ``S = diag(w) T``; see the module."""
+        """Bound ``lambda_max(S G S')`` for ``S = diag(w) T``, as proved above."""
         return _norm(self, cube, lattice)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; the integers in base64."""
+        """Parameters as JSON values; the integers in base64."""
         return {**super().to_dict(), "of": "lattice"}
 
 
@@ -162,18 +154,7 @@ def lattice_spectrum(
 ) -> LatticeSpectrum:
     """The leading eigenvectors of the lattice's Gram matrix, at most `rank` and 512 of them.
 
-    Raises
-    ------
-    SpecError
-        For a lattice of more than 4096 points.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import ArcCosine
-    >>> cube, lattice = CubeKernel(ArcCosine(1.0), (-1.0, -1.0), (2.0, 2.0)), Lattice((6, 6))
-    >>> spectrum = lattice_spectrum(cube, lattice, 10)
-    >>> spectrum.analysis.shape, 0.999 < spectrum.norm(cube, lattice) < 1.001
-    ((10, 49), True)
+    A lattice of more than 4096 points is a SpecError.
     """
     if lattice.size > MOST_POINTS:
         each = math.floor(MOST_POINTS ** (1 / cube.dimensions)) - 1
@@ -211,15 +192,15 @@ class GramStrategy(Strategy):
         return self.spectrum.row_sums if axis == 0 else np.ones(1)
 
     def lattice_norm(self, h: Sequence[int]) -> float:
-        """See `Strategy`."""
+        """Bound the sup of the release of lattice values of at most one."""
         return OUTWARD * analysed_norm(self.lattice.k, tuple(h), self.spectrum)
 
     def released_norm(self, h: Sequence[int]) -> float:
-        """See `Strategy`."""
+        """Bound the sup of the polynomial of released values of at most one."""
         return OUTWARD * lattice_sup_norm(self.lattice.k, h, self.spectrum.synthesis)
 
     def matrices(self, h: Sequence[int]) -> list[FloatArray]:
-        """What takes lattice values of each axis; `whole` comes first."""
+        """Matrices of the axes from lattice values; `whole` comes first."""
         return [iterated_matrix(*axis) for axis in zip(self.lattice.k, h, strict=True)]
 
     @property
@@ -242,14 +223,10 @@ class GramStrategy(Strategy):
 def rkhs_sensitivity(
     cube: CubeKernel, lattice: Lattice, spectrum: LatticeSpectrum | None, norm: int
 ) -> Bound:
-    """Bound the l1 or l2 norm of what a function of norm one has for released values.
+    """Bound the l1 or l2 norm of the released values of a function of norm one.
 
-    Without a spectrum these are the lattice values.
-
-    Raises
-    ------
-    SpecError
-        For more lattice values than a Gram matrix is computed for.
+    Without a spectrum these are the lattice values; more than a Gram matrix is computed for are a
+    SpecError.
     """
     if spectrum is None:
         return _plain_bound(cube, lattice, norm)
@@ -298,7 +275,7 @@ def _absolute(cube: CubeKernel, points: FloatArray, rows: slice) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def analysed_norm(k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum) -> float:
-    """Bound the sup of what is released of lattice values of at most one."""
+    """Bound the sup of the release of lattice values of at most one."""
     return lattice_sup_norm(k, h, spectrum.synthesis @ spectrum.analysis)
 
 
@@ -306,11 +283,6 @@ def lattice_sup_norm(k: Sequence[int], h: Sequence[int], matrix: FloatArray) -> 
     """Bound ``max_y sum_j |(b(y) (W_h x .. x W_h) M)_j|`` for M of N rows, in C order.
 
     With the signs of the maximum the sum is a polynomial in each coordinate: nodes enclose it.
-
-    Examples
-    --------
-    >>> 1.0 <= lattice_sup_norm([4, 4], [1, 1], np.eye(25)) < 1.4
-    True
     """
     oversampling = 4 if len(matrix) * matrix.shape[1] < 1 << 20 else 2
     bases, factor = [], 1.0

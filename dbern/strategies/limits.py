@@ -1,4 +1,4 @@
-"""Below what no mechanism can certify a sum of kernels: places far apart, and what they tell.
+"""Lower bounds on what any mechanism can certify of a sum of kernels, by distant point masses.
 
 For ``F(y) = (1/n) sum_i w_i K(y - d_i)``, weights in [0, 1], K a product of axis kernels on the
 unit cube. A unit has up to u rows, ``S = u sup K / n`` is what it can move. Databases here have m,
@@ -49,7 +49,7 @@ _ROOM = 1e-9  # for floats, against the bound
 
 
 def packings(kernels: Sequence[Kernel]) -> Iterator[tuple[int, float]]:
-    """Numbers of places in the unit cube, and what ``1 - K(gap) / sup K`` is at least of them."""
+    """Yield numbers of points in the unit cube, and lower bounds on ``1 - K(gap) / sup K``."""
     for gap in _GAPS:
         places, near = 1, 0.0
         for kernel in kernels:
@@ -65,7 +65,7 @@ def sites(
 ) -> Iterator[tuple[int, float]]:
     """Numbers of sites on grids of the unit cube, and a bound on the row sums of ``|G^-1|``.
 
-    With `steps`, only those where that of the number, over the bound, may exceed all before.
+    With `steps`, only those where ``steps(number)`` over the bound may exceed all before.
     """
     best = 0.0
     for gap in _GAPS[::-1]:
@@ -81,13 +81,7 @@ def sites(
 
 
 def tensor_steps(sites: int, units: int, epsilon: float, beta: float) -> int:
-    """``W - 1`` for so many sites and `units`, n over u, rounded down: the best eta of a few.
-
-    Examples
-    --------
-    >>> tensor_steps(sites=10, units=10_000, epsilon=1.0, beta=0.05)
-    10
-    """
+    """``W - 1`` for so many sites and `units`, n over u, rounded down: the best eta of a few."""
     rates = epsilon * _RATES
     q, a = np.exp(-rates), np.exp(-epsilon - rates)
     out = 2 * sites * np.exp(-rates * (units // (2 * sites) + 1)) / (1 + q)
@@ -104,12 +98,10 @@ def tensor_steps(sites: int, units: int, epsilon: float, beta: float) -> int:
 
 
 def _places(gap: float) -> int:
-    """How many fit into the unit interval."""
     return math.floor(1 / gap) + 1
 
 
 def _spread(places: int) -> float:
-    """The gap between so many; of one there is none."""
     return math.inf if places == 1 else 1 / (places - 1)
 
 
@@ -121,7 +113,7 @@ def _relative(kernel: Kernel, gap: float) -> float:
 
 
 def _least_norm(kernel: Kernel, gap: float, count: int) -> float:
-    """What that is at least: ``1 / |G s|`` of signs s in turn; for floats, hardly less."""
+    """Lower bound, but for floats, on the largest row sum of ``|G^-1|``, by alternating signs."""
     if count == 1:
         return 1.0
     turns = kernel(np.multiply(np.arange(count), gap)) / kernel.peak
@@ -156,14 +148,10 @@ _DOWNWARD = 2.0**-32  # for rounding
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What no mechanism certifies less than, in data units, and how that is proved.
+    """Error below which no mechanism certifies, in data units, and its proof.
 
-    Attributes
-    ----------
-    value : float
-        0 where nothing is known.
-    kind : str
-        "two databases" (`lower_bound`), "packing" or "tensor"; empty where nothing is known.
+    `kind` is "two databases" (`lower_bound`), "packing" or "tensor"; empty where nothing is known
+    and `value` is 0.
     """
 
     value: float = 0.0
@@ -179,19 +167,10 @@ def strongest_bound(
     unit_rows: int = 1,
     kernels: Sequence[Kernel] = (),
 ) -> LowerBound:
-    """The largest lower bound that is known; parameters as of `lower_bound`.
+    """The largest known lower bound; parameters as in `lower_bound`.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Where F is a sum of their product over records, with weights in [0, 1], on the unit cube:
-        one an axis.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> strongest_bound(1.0, 1.0, 0.05, 5000, kernels=[Gaussian(0.1)]).kind
-    'tensor'
+    `kernels`, one an axis, are given where F is a sum of their product over records on the unit
+    cube, with weights in [0, 1].
     """
     given = (epsilon, beta, n, delta, unit_rows)
     found = [LowerBound(lower_bound(function_sensitivity, *given), "two databases")]
@@ -240,21 +219,8 @@ def lower_bound(
     *Rounding.* S comes rounded outward by a few parts in 2^40, and floats add some in 2^52: the
     logarithm and the result are taken smaller by far more.
 
-    Parameters
-    ----------
-    n : int
-        The public number of rows, or the normalizer.
-    unit_rows : int
-        The most rows of a unit.
-    places : int
-        M.
-
-    Examples
-    --------
-    >>> round(lower_bound(0.5, 1.0, 0.05, 100), 6)
-    0.5
-    >>> lower_bound(0.5, 0.001, 0.05, 100, unit_rows=8) <= 100 // 8 * 0.5 / 2
-    True
+    n is the public number of rows or the normalizer, `unit_rows` the most rows of a unit, `places`
+    M.
     """
     # With u = e^{m eps} the condition is linear: u (beta + M d) < M (1 - beta + d).
     d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0

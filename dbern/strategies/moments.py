@@ -1,4 +1,4 @@
-"""Moments of several numbers in [-1, 1]: what one record moves, and least squares from them.
+"""Moments of several numbers in [-1, 1]: their sensitivity, and least squares from them.
 
 Of D numbers z of a record, d features and last the response y, the entries are, over n,
 
@@ -119,36 +119,17 @@ MOST_COLUMNS = 128
 
 
 def product_names(names: Sequence[str]) -> list[str]:
-    """Return the names of `dbern.combination.with_products` of some numbers.
-
-    Examples
-    --------
-    >>> product_names(["x", "y"])
-    ['x^2', 'x * y', 'y^2']
-    """
+    """Names of `dbern.combination.with_products` of some numbers."""
     pairs = itertools.combinations_with_replacement(names, 2)
     return [f"{one}^2" if one == other else f"{one} * {other}" for one, other in pairs]
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The entries of D numbers and m categories; see the top of the module.
+    """Moments of D `numbers`, the response included, and of categories with `blocks` listed values.
 
-    Parameters
-    ----------
-    numbers : int
-        D, the response included.
-    weight : int
-        a, of the count and of the response's sum.
-    blocks : tuple of int
-        How many values are listed of each category.
-    older : bool
-        Whether these are of a store that weighs the count and sums of the response alone.
-
-    Examples
-    --------
-    >>> Moments.of(3).weight, Moments.of(3).size, round(Moments.of(3).sensitivity(1).value, 6)
-    (2, 10, 13.5)
+    `weight` is a, of the count and of the response's sum. With `older` they are of a store that
+    weighs the count and sums of the response alone.
     """
 
     numbers: int
@@ -158,28 +139,28 @@ class Moments:
 
     @classmethod
     def of(cls, numbers: int, blocks: tuple[int, ...] = ()) -> Moments:
-        """Return those whose weight costs the other entries a twentieth of their accuracy."""
+        """The moments whose weight costs the other entries a twentieth of their accuracy."""
         plain = cls(numbers, 2, blocks).sensitivity(1).value
         return cls(numbers, min(2 + int(plain / 40), _MOST_WEIGHT), blocks)
 
     @property
     def plain(self) -> int:
-        """How many entries there are of numbers alone."""
+        """Number of entries of numbers alone."""
         return 1 + self.numbers + self.numbers * (self.numbers + 1) // 2
 
     @property
     def size(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         listed, squares = sum(self.blocks), sum(one**2 for one in self.blocks)
         return self.plain + listed * (1 + self.numbers) + (listed**2 - squares) // 2
 
     @property
     def columns(self) -> int:
-        """How many there are to regress on or from: listed values, and then numbers."""
+        """Number of columns to regress on or from: listed values, and then numbers."""
         return sum(self.blocks) + self.numbers
 
     def entries(self, names: Sequence[str], values: Sequence[Sequence[str]] = ()) -> Iterator[str]:
-        """Yield what the entries are, by the numbers' names and those of each category's values."""
+        """Yield names of the entries, from those of the numbers and of each category's values."""
         listed = ["", *itertools.chain(*values), *names]
         for i, j in zip(*self.places, strict=True):
             one, other = listed[i], listed[j]
@@ -194,12 +175,12 @@ class Moments:
 
     @cached_property
     def pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Which two numbers each product is of, row by row of a triangle."""
+        """Indices of the two numbers of each product, row by row of a triangle."""
         return np.triu_indices(self.numbers)
 
     @cached_property
     def places(self) -> tuple[Int64Array, Int64Array]:
-        """Which two columns each entry is the sum of products of; the first column is of ones.
+        """Indices of the two columns whose products each entry sums; the first column is of ones.
 
         After the entries of numbers come, category by category and value by value, a count and a
         sum of each number, and then for each two categories the counts of pairs.
@@ -220,7 +201,7 @@ class Moments:
 
     @cached_property
     def scales(self) -> FloatArray:
-        """What each entry is multiplied by."""
+        """Factor of each entry."""
         listed, response = sum(self.blocks), self.columns
         first, second = self.places
         by_value = (first > 0) & (first <= listed)
@@ -241,7 +222,7 @@ class Moments:
         return max(self.weight, 4)
 
     def of_products(self, products: FloatArray) -> FloatArray:
-        """Return the entries, from sums of products of all columns, the first of them of ones."""
+        """Entries from sums of products of all columns, the first of them of ones."""
         found = products[self.places]
         found[1 + self.numbers : self.plain] -= (
             0.5 * products[0, 0] * (self.pairs[0] == self.pairs[1])
@@ -249,7 +230,7 @@ class Moments:
         return np.asarray(found * self.scales)
 
     def products(self, entries: FloatArray, count: float) -> FloatArray:
-        """Return the products again, over `count`."""
+        """Products from entries, over `count`: the inverse of `of_products`."""
         found = np.zeros((1 + self.columns,) * 2)
         scaled = entries / self.scales / count
         scaled[1 + self.numbers : self.plain] += 0.5 * (self.pairs[0] == self.pairs[1])
@@ -261,7 +242,7 @@ class Moments:
 
     @cached_property
     def variances(self) -> FloatArray:
-        """Of the noise of `products`, where that of an entry is one."""
+        """Variances of the noise of `products`, where that of an entry is one."""
         found = np.zeros((1 + self.columns,) * 2)
         found[self.places] = self.scales**-2
         found += np.triu(found, 1).T
@@ -339,9 +320,9 @@ class Measured:
         return cls(count, means, covariance, each, noise, moments.blocks)
 
     def columns_covariance(self, columns: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """Return what is kept of some columns' covariance matrix, and the variances of its noise.
+        """Shrunk covariance matrix of some columns, and the variances of its noise.
 
-        See the top of the module.
+        See *What noise hides* above.
         """
         own = np.ix_(columns, columns)
         found, noise = self.covariance[own], self.noise[1:, 1:][own]
@@ -364,7 +345,7 @@ class Measured:
         return found, noise
 
     def contrasts(self, columns: Sequence[int]) -> FloatArray:
-        """Return an orthonormal basis (columns, c) of coefficients that sum to 0 in each list."""
+        """Orthonormal basis (columns, c) of coefficients that sum to 0 in each list."""
         kept = np.eye(len(columns))
         starts = np.cumsum([0, *self.blocks])
         for start, end in itertools.pairwise(starts):
@@ -378,16 +359,9 @@ class Measured:
 class Fit:
     """Least squares of one number on others, as numbers in [-1, 1].
 
-    Attributes
-    ----------
-    slopes : array (d,)
-    intercept : float
-    spread : array (d + 1, d + 1)
-        The approximate covariance of the slopes' and the intercept's errors that noise makes.
-    explained, varied : float
-        The response's variance that is explained, and its variance; both estimates.
-    doubt : float
-        The deviation of the noise of what is left of the variance, about and at most.
+    `spread` (d + 1, d + 1) is the approximate covariance of the errors that noise makes in slopes
+    and intercept; `explained` and `varied` estimate the response's explained variance and its
+    variance, and `doubt` is about, and at most, the deviation of the noise of their difference.
     """
 
     slopes: FloatArray
@@ -411,18 +385,9 @@ _MOST_EXPLAINED = 4.0
 def least_squares(
     measured: Measured, response: int, columns: Sequence[int], ridge: float | None = None
 ) -> Fit:
-    """Solve for the coefficients of the columns; see the top of the module.
+    """Solve for the coefficients of the columns (*Coefficients* above).
 
     With `ridge` those of ``(A + ridge I)^-1 b``, for any positive number; else A and b decide.
-
-    Examples
-    --------
-    >>> covariance, noise = np.array([[0.2, 0.1], [0.1, 0.2]]), np.full((3, 3), 1e-18)
-    >>> exact = Measured(1.0, np.zeros(2), covariance, 1e-9, noise)
-    >>> least_squares(exact, 1, [0]).slopes.round(6).tolist()
-    [0.5]
-    >>> least_squares(exact, 1, [0], ridge=0.2).slopes.round(6).tolist()
-    [0.25]
     """
     chosen = list(columns)
     basis = measured.contrasts(chosen)
@@ -461,7 +426,7 @@ def _equations_noise(
     slopes: FloatArray,
     kept_noise: FloatArray,
 ) -> FloatArray:
-    """The covariance of the noise of ``b - A w``, about."""
+    """Approximate covariance of the noise of ``b - A w``."""
     means, noise = measured.means[columns], measured.noise
     rest = float(measured.means[response] - means @ slopes)
     of_means, of_response = noise[0, 1:][columns], noise[1:, 1 + response][columns]
@@ -473,14 +438,14 @@ def _equations_noise(
 def _middle_noise(
     measured: Measured, response: int, columns: list[int], slopes: FloatArray
 ) -> float:
-    """The variance of the noise of the mean residual."""
+    """Variance of the noise of the mean residual."""
     of_count, of_means = measured.noise[0, 0], measured.noise[0, 1:]
     rest = float(measured.means[response] - measured.means[columns] @ slopes)
     return float(of_means[response] + of_means[columns] @ slopes**2 + rest**2 * of_count)
 
 
 def _doubt(measured: Measured, response: int, columns: list[int], slopes: FloatArray) -> float:
-    """The products' part, with v = (-w, 1): each product but the squares is there twice."""
+    """Deviation of the noise of the unexplained variance; products but squares occur twice."""
     every, squares = [*columns, response], np.append(slopes**2, 1.0)
     noise = measured.noise[1:, 1:][np.ix_(every, every)]
     products = float(2 * squares @ noise @ squares - squares**2 @ noise.diagonal())
@@ -494,7 +459,8 @@ def _averaged(
 ) -> tuple[FloatArray, FloatArray]:
     """The mean of w given b, over all scales of its prior by their likelihood; and a covariance.
 
-    That is the one of the largest scale: a small one is an estimate, and would be too sure of it.
+    The covariance is that of the largest scale: a small one is an estimate, and would be too
+    certain.
     """
     root = np.linalg.cholesky(noise)
     left, sizes, right = np.linalg.svd(np.linalg.solve(root, a))

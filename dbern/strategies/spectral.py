@@ -38,7 +38,7 @@ class SpectralStrategy(LatticeMapStrategy):
 
     @property
     def maps(self) -> tuple[AxisSpectrum, ...]:
-        """The spectra."""
+        """The axes' spectra."""
         return self.spectra
 
     @cached_property
@@ -68,7 +68,7 @@ class SpectralStrategy(LatticeMapStrategy):
         return Bound(OUTWARD * math.sqrt(gram), "one")
 
     def lattice_norm(self, h: Sequence[int]) -> float:
-        """See `Strategy`; it factors over axes."""
+        """Product over axes of the bounds of `lebesgue_constant`."""
         axes = zip(self.lattice.k, h, self.spectra, strict=True)
         return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
@@ -88,19 +88,12 @@ _LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rou
 
 @dataclass(frozen=True)
 class AxisSpectrum(LinearMap):
-    """One axis: stored analysis integers, their power of two, and the eigenvalues.
+    """Stored analysis integers of one axis, their power of two, and the eigenvalues.
 
-    Attributes
-    ----------
-    packed : bytes
-        The integers of T as little-endian int64 in C order: ``T = integers * 2^exponent``.
-    exponent : int
-    levels : tuple of float
-        The kept eigenvalues, decreasing: public constants that fix weights and synthesis.
-    weighting : float
-        The power a of the eigenvalues.
-    used : int
-        How many leading eigenvectors an evaluation uses; 0: all. Never stored.
+    `packed` has the integers of T as little-endian int64 in C order: ``T = integers * 2^exponent``.
+    `levels` are the kept eigenvalues, decreasing: public constants that fix weights and synthesis.
+    `weighting` is the power a of the eigenvalues. An evaluation uses the leading `used`
+    eigenvectors, all for 0; that is never stored.
     """
 
     packed: bytes = field(repr=False)
@@ -120,7 +113,7 @@ class AxisSpectrum(LinearMap):
 
     @property
     def rank(self) -> int:
-        """Eigenvectors kept, d."""
+        """Number of eigenvectors, d."""
         return len(self.levels)
 
     @cached_property
@@ -187,7 +180,7 @@ class AxisSpectrum(LinearMap):
         return replace(self, used=rank)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; the integers in base64."""
+        """Parameters as JSON values; the integers in base64."""
         packed = base64.b64encode(self.packed).decode()
         return {
             "integers": packed,
@@ -198,7 +191,7 @@ class AxisSpectrum(LinearMap):
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         packed = base64.b64decode(content["integers"])
         levels = tuple(content["eigenvalues"])
         return cls(packed, content["exponent"], levels, content["weighting"])
@@ -209,7 +202,7 @@ class AxisSpectrum(LinearMap):
 
     @classmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
-        """What `arrays` wrote."""
+        """Read what `arrays` wrote."""
         analysis, facts = read("analysis")
         levels, _ = read("eigenvalues")
         packed = np.asarray(analysis).astype("<i8").tobytes()
@@ -226,13 +219,6 @@ def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) ->
     """The leading eigenvectors of the axis's Gram matrix, at most `rank` of them.
 
     Eigenvalues below 1e-9 of the largest are left out whatever `rank` says.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> spectrum = axis_spectrum(Gaussian(0.2), k=20, rank=5)
-    >>> spectrum.analysis.shape, bool(spectrum.gram_norm(Gaussian(0.2)) < 1.001)
-    ((5, 21), True)
     """
     nodes = np.arange(k + 1) / k
     values, vectors = np.linalg.eigh(kernel(nodes[:, None] - nodes))
@@ -242,9 +228,9 @@ def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) ->
 def quantised(
     values: FloatArray, vectors: FloatArray, rank: int, weighting: float
 ) -> tuple[bytes, int, tuple[float, ...]]:
-    """The stored integers of ``mu^{-a} U'``, their exponent, and the eigenvalues kept.
+    """Stored integers of ``mu^{-a} U'``, their exponent, and the eigenvalues.
 
-    Of eigenvalues in decreasing order and their vectors, in columns.
+    Eigenvalues are in decreasing order, their vectors in columns.
     """
     kept = min(rank, int((values > _LEAST_EIGENVALUE * values[0]).sum()))
     eigenvalues = values[:kept]

@@ -50,21 +50,13 @@ _GRID_VALUES = 1 << 20  # of a grid that are added to at a time
 
 
 class LazyPolynomial:
-    """A polynomial over a domain, straight from the shards of what it is a linear function of.
+    """A polynomial over a domain, straight from the shards of stored values it is linear in.
 
+    Per axis a matrix (k_i + 1, d_i) takes stored values to coefficients of the Bernstein basis.
     With plain lattice values the matrices are the iterated operators, and the weights
     ``b^(h)_v(y)`` of a point fall off around ``v = k y``: shards whose weights along the first axis
     are tiny are left out, `LEFT_OUT` in all. That changes a value by no more than `LEFT_OUT` times
     the largest stored value times the other axes' largest sums of sizes of weights.
-
-    Parameters
-    ----------
-    blocks : Blocks
-        What is stored, (d_1, .., d_l).
-    matrices : sequence of array (k_i + 1, d_i)
-        Per axis, what takes it to coefficients of the Bernstein basis.
-    domain : Domain
-        The box that the unit cube stands for.
     """
 
     def __init__(self, blocks: Blocks, matrices: Sequence[FloatArray], domain: Domain) -> None:
@@ -155,14 +147,10 @@ class Smoothing:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of every point of a request.
+    """Evaluation of every point of a request.
 
-    Attributes
-    ----------
-    smoothings : tuple of Smoothing, optional
-        One for each released array; None for the nearest node's value.
-    noise : tuple of float
-        The deviation of the noise of each array, where `answer` needs it.
+    There is a smoothing for each released array, or None for the nearest node's value; `noise` is
+    the deviation of each array's noise, where `answer` needs it.
     """
 
     smoothings: tuple[Smoothing, ...] | None
@@ -171,12 +159,11 @@ class Question:
 
 
 def _whole_ranks(strategy: Strategy) -> tuple[int | None, ...]:
-    """Return every released component; None for each axis of plain lattice values."""
     return tuple(None if one is None else one.rank for one in strategy.axis_maps)
 
 
 def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
-    """Return what may be chosen: `h` and the usual orders, at some shares of the ranks."""
+    """Return the public candidates: `h` and the usual orders, at some shares of the ranks."""
     maps = strategy.axis_maps
     orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
     shares = (1.0,) if maps[0] is None else _SHARES
@@ -205,13 +192,6 @@ def select(
     ``|M_c y - M_0 y|^2 - tr (M_c - M_0) S (M_c - M_0)' + tr M_c S M_c'`` is an unbiased estimate of
     the candidate's error but for the bias of M_0, because the covariance S of the noise is public.
     Norms are over Gauss nodes. Blocks are read once for as many candidates as fit in memory.
-
-    Parameters
-    ----------
-    released : array or Blocks
-        Released values, of the coordinates' layout.
-    noise : Covariance
-        Of the noise, in the same unit.
     """
     candidates = smoothings(strategy, h)
     bases = list(_bases(strategy, candidates))
@@ -244,7 +224,10 @@ def _size(smoothing: Smoothing) -> tuple[int, int]:
 
 
 def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
-    """Per candidate and axis, released values to values at Gauss nodes, root weights inside."""
+    """Per candidate and axis, the map from released values to values at Gauss nodes.
+
+    Rows are times the roots of the nodes' weights.
+    """
     first, axes = strategy.whole, []
     share = 1 / len(strategy.lattice.k)
     most = min(_MOST_NODES, round(_MOST_PLACES**share))
@@ -267,7 +250,7 @@ def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
 
 
 def _product(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: float) -> float:
-    """``tr L S R'``, S with ones on its diagonal and the correlation elsewhere."""
+    """Return ``tr L S R'``, S with ones on its diagonal and the correlation elsewhere."""
     found = math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
     if correlation == 0:
         return found
@@ -284,13 +267,7 @@ _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the 
 
 
 def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
-    """Return noisy bins less what does not stand out of the noise: see `dbern.synopsis.shaping`.
-
-    Examples
-    --------
-    >>> quieted(np.array([0.0, 1.0, 1.0, 0.0, 0.0, 90.0, 0.0]), Covariance(1.0)).round(1).tolist()
-    [0.0, 0.0, 0.0, 0.0, 0.0, 89.9, 0.0]
-    """
+    """Return noisy bins less what does not stand out of the noise ("Quiet" in `shaping`)."""
     kept = np.zeros_like(values)
     for reach in _REACHES:
         sums, counts = values, np.ones_like(values)
@@ -306,7 +283,7 @@ def silenced(
 ) -> tuple[FloatArray, float, float]:
     """Return bins moved towards quiet ones, how far their function is moved, and by what share.
 
-    The largest share up to one with which that is at most `most`; none where few bins are empty.
+    The share is the largest up to one that moves it by at most `most`; 0 where few bins are empty.
     """
     quiet = quieted(values, noise)
     if np.mean(quiet == 0) < _LEAST_EMPTY:
@@ -448,19 +425,18 @@ class ReleasedArray:
 
     @property
     def silenced(self) -> float:
-        """How far silencing noise moved the function of the lattice from that of the bins."""
+        """Distance between the function of the lattice and that of the bins, by silenced noise."""
         return self._silence[0]
 
     @cached_property
     def _silence(self) -> tuple[float, float]:
-        """That, and its share of all that might be silenced."""
         family = self.strategy.kind
         facts = self._store.facts(f"{self._path}/{family}/released") if family else {}
         return float(facts.get("silenced", 0.0)), float(facts.get("silenced_share", 0.0))
 
     @property
     def answered(self) -> FloatArray:
-        """What its lattice is derived from, in data units: bins, some of their noise silenced."""
+        """Source of the lattice, in data units: bins, some of their noise silenced."""
         released, (_, share) = self.released, self._silence
         return released + share * (quieted(released, self.noise) - released)
 
@@ -485,7 +461,7 @@ class ReleasedArray:
     ) -> FloatArray:
         """Evaluate points (m, l) on its own axes, a part of a request of `total`; NaN outside.
 
-        Without a smoothing, of the nearest node.
+        Without a smoothing, the nearest node's value.
         """
         if smoothing is not None and self.oblique is None:
             return self._polynomial(smoothing)(points, total, threads)
@@ -499,12 +475,12 @@ class ReleasedArray:
         return values
 
     def places(self, points: FloatArray) -> FloatArray:
-        """Points (m, l) in the unit cube of its lattice; those outside are moved there."""
+        """Move points (m, l) to the unit cube of its lattice; those outside to its surface."""
         unit = np.clip(self.domain.to_unit(points), 0.0, 1.0)
         return unit if self.oblique is None else self.oblique.positions(unit)
 
     def _at_nodes(self, nodes: Int64Array) -> FloatArray:
-        """Lattice values at nodes (m, l), of which only the shards that hold some are read."""
+        """Lattice values at nodes (m, l); only their shards are read."""
         blocks, found = self._lattice_blocks(), np.empty(len(nodes))
         shards = nodes[:, 0] // blocks.layers
         for index in np.unique(shards):
@@ -544,9 +520,9 @@ class ReleasedArray:
         selected: bool,
         beside: Beside = None,
     ) -> Certificate:
-        """Bound on its error; `selected`: the smoothing was chosen by looking at the values.
+        """Bound its error; `selected`: the smoothing was chosen by looking at the values.
 
-        `beside` as of `ErrorModel.bound`. With the noise counts how far silencing it has moved.
+        `beside` as of `ErrorModel.bound`. The distance that silencing has moved counts as noise.
         """
         if selected:
             at_once *= len(smoothings(self.strategy, self.order))
@@ -554,7 +530,7 @@ class ReleasedArray:
         return sure if smoothing.raw else replace(sure, noise=sure.noise + self.silenced)
 
     def model(self, smoothing: Smoothing) -> ErrorModel:
-        """Return what its error follows from."""
+        """Return the model that its error follows from."""
         return ErrorModel(
             approximation=self.approximation,
             strategy=smoothed(self.strategy, smoothing),
@@ -566,12 +542,12 @@ class ReleasedArray:
 
     @cached_property
     def approximation(self) -> Approximation:
-        """The class of functions that its bound covers."""
+        """Class of functions that its bound covers."""
         return self.component.approximation.restore()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Of a sum of kernels over records, axis by axis; else none."""
+        """Kernels of a sum over records, axis by axis; else none."""
         return getattr(self.approximation, "kernels", ())
 
     @property
@@ -582,18 +558,18 @@ class ReleasedArray:
 
     @property
     def bins(self) -> tuple[AxisBins, ...]:
-        """Where bins were released, axis by axis; else none."""
+        """Bins that were released, axis by axis; else none."""
         return getattr(self.strategy, "bins", ())
 
     @property
     def counted_in(self) -> str | None:
-        """The array whose bins have each of its records with at least as large a weight."""
+        """Name of the array whose bins have each of its records with at least as large a weight."""
         names = self.component.counted_in
         return None if names is None else names[self.component.arrays.index(self.name)]
 
     @cached_property
     def strategy(self) -> Strategy:
-        """What was released of the lattice values."""
+        """Strategy by which the lattice values were released."""
         axis_map = self.component.axis_map
         if axis_map is None:
             return LatticeStrategy(self.lattice)
@@ -612,20 +588,18 @@ class ReleasedArray:
 
     @cached_property
     def released(self) -> FloatArray:
-        """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
+        """Noisy values, in data units: spectral coordinates, bins or lattice values."""
         family = self.strategy.kind
         if not family:
             return self._lattice_values
         return self._store.values(f"{self._path}/{family}/released")
 
     def _lattice_blocks(self) -> Blocks:
-        """Lattice values by shards, each read when it is needed, the last of them kept."""
         path = f"{self._path}/coefficients"
         read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
         return Blocks(self.lattice.shape, layers, read)
 
     def _released_blocks(self) -> Blocks:
-        """What carries the noise: of a large lattice's own values, shard by shard."""
         plain = not self.strategy.kind
         return self._lattice_blocks() if plain and self.large else blocks_of(self.released)
 
@@ -635,9 +609,9 @@ class ReleasedArray:
         return self.lattice.size > MOST_LOADED
 
     def _factors(self, smoothing: Smoothing) -> tuple[Blocks, list[FloatArray]]:
-        """Stored values, and what takes them to coefficients of the Bernstein basis, axis by axis.
+        """Stored values, and the matrices from them to Bernstein coefficients, axis by axis.
 
-        Of the whole rank these are lattice values, of others what the lattice is derived from.
+        For the whole rank these are lattice values, for others what the lattice is derived from.
         """
         if smoothing.ranks == _whole_ranks(self.strategy) and not smoothing.raw:
             axes = zip(self.lattice.k, smoothing.h, strict=True)

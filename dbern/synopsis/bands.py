@@ -96,17 +96,11 @@ _MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
 
 @dataclass(frozen=True, eq=False)
 class ArrayBand:
-    """Half-widths of one array's band.
+    """Half-widths of one array's band: a bound everywhere, and a table of public cells.
 
-    Attributes
-    ----------
-    certificate : Certificate
-        The bound everywhere.
-    table : array (cells_1, .., cells_l), optional
-        The approximation part in each public cell, in data units; without it that of the
-        certificate.
-    places : callable, optional
-        From points on the array's axes to the unit cube that the cells are of.
+    `table` has the approximation part in each cell (cells_1, .., cells_l), in data units; without
+    it that of the certificate holds. `places` maps points on the array's axes to the unit cube of
+    the cells.
     """
 
     certificate: Certificate
@@ -140,13 +134,13 @@ class Promised:
 
     @property
     def approximation(self) -> float:
-        """What is missed nowhere by more, in data units, but for the noise of the number."""
+        """Bound of the error everywhere, in data units, but for the noise of the number."""
         errors = self.number.component.errors
         released = float(self.number.entries[0]) + errors.lattice + errors.released
         return told_error(released, self.terms.factor, self.terms.rest)
 
     def told(self, ends: Callable[..., Any]) -> Any:
-        """Return what questions take of it, with a band of these data."""
+        """Return the promise in the form that questions take, with a band of these data."""
         from dbern.synopsis.questions.asking import Promised as Told
 
         least = self.terms.least
@@ -156,7 +150,7 @@ class Promised:
 
     @property
     def noise(self) -> tuple[Noise, float]:
-        """Its law, and what it is multiplied by."""
+        """Its law, and the factor of its draws."""
         return self.number.component.noise.law, OUTWARD * self.terms.factor
 
 
@@ -164,8 +158,8 @@ class Promised:
 class Bracketed:
     """An array, and the one whose bins count each of its records with at least its weight.
 
-    Both are bins of the same axes, and the function is a sum of kernels over records. Where there
-    is a promise, it is of the array.
+    Both are bins of the same axes, and the function is a sum of kernels over records. A promise,
+    where there is one, is about the array.
     """
 
     array: ReleasedArray
@@ -175,7 +169,7 @@ class Bracketed:
     def band(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> ArrayBand:
-        """Its band about the data at hand; parameters as of `ReleasedArray.bound`."""
+        """Return its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
         own = array.smoothing()
         planned = (smoothing.h, smoothing.ranks) == (own.h, own.ranks)
@@ -200,7 +194,7 @@ class Bracketed:
         return ArrayBand(whole, table, array.places)
 
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
-        """``sum_j e_j z_j`` of each cell with what noise and floats may add, in data units."""
+        """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
         brackets, counted = self.brackets(smoothing), self.counted
         root, largest = norms(brackets, 2), norms(brackets, math.inf)
         level = math.log(root.size / beta)
@@ -209,7 +203,7 @@ class Bracketed:
         return _read(counted.released, brackets, self.array.value_unit * rest)
 
     def brackets(self, smoothing: Smoothing) -> list[AxisBracket]:
-        """Axis by axis, for the public cells of its axes."""
+        """Return its brackets, axis by axis, for the public cells of its axes."""
         array = self.array
         pairs = zip(array.bins, smoothing.ranks, strict=True)
         used = [bins.using(rank or bins.rank) for bins, rank in pairs]
@@ -244,9 +238,9 @@ def bands_of(
 def _quotient_bands(
     numerator: Bracketed, denominator: Bracketed, smoothing: Smoothing, beta: Fraction
 ) -> list[ArrayBand] | None:
-    """Return bands of ``N - m_i D`` at public m_i, together; None where both do not err together.
+    """Bands of ``N - m_i D`` at public m_i, together; None where both do not err together.
 
-    Under a smoothing that was not chosen by the released values.
+    The smoothing must not be chosen by the released values.
     """
     if numerator.promise or denominator.promise:
         return None
@@ -285,7 +279,7 @@ def _scales(*arrays: ReleasedArray) -> list[float]:
 def _quotient_noise(
     top: ReleasedArray, below: ReleasedArray, smoothing: Smoothing, beta: Fraction
 ) -> list[float] | None:
-    """Bound all ``sup |X_N - m_i X_D|`` at once, in unit-cube units: see the module.
+    """Bound all ``sup |X_N - m_i X_D|`` at once, in unit-cube units, as the module's text says.
 
     The m_i are one more axis of the noise's field, of two numbers, so nodes enclose it as they do a
     field of one array; ``|x_N - m x_D|`` is at most ``1 + |m|`` times the largest number. None
@@ -327,14 +321,9 @@ def _granule(array: ReleasedArray) -> float:
 def quotient_ends(
     combination: Combination, parts: Sequence[FloatArray], errors: Sequence[FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of all quotients that the released numbers do not deny, and of the quotient.
+    """Return the ends of all quotients that the released numbers do not deny, and the quotient.
 
-    Parameters
-    ----------
-    parts : array (points,), array (points,)
-        N and D as released.
-    errors : sequence of array (points,)
-        Of the bands of `bands_of`.
+    `parts` are N and D as released, `errors` those of the bands of `bands_of`; (points,) each.
     """
     places = _QUOTIENTS[:, None]
     joint = len(errors) == len(_QUOTIENTS)
@@ -361,9 +350,9 @@ def quotient_ends(
 def bracketed(
     arrays: Sequence[ReleasedArray | ReleasedVector], store: ReleasedStore
 ) -> list[Bracketed | None]:
-    """For each array of a release what its band can follow; None where it can follow nothing.
+    """Return for each array of a release the bracket that its band follows, or None.
 
-    It can where both arrays are bins of the same axes, at most `MOST_AXES`.
+    It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
     """
     promises = _promises_of(store)
     functions = {one.name: one for one in arrays if isinstance(one, ReleasedArray)}
@@ -397,14 +386,14 @@ def lower_bound_of(released: Released, beta: float) -> LowerBound:
 
 
 def _read(values: FloatArray, brackets: Sequence[AxisBracket], reached: FloatArray) -> FloatArray:
-    """``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
+    """Evaluate ``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
     sizes = [AxisBracket(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
     found = _weighed(values, brackets) + _FLOATS * _weighed(np.abs(values), sizes) + reached
     return np.asarray(OUTWARD * np.maximum(found, 0.0))
 
 
 def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:
-    """``sum_j e_j z_j`` with ``e = prod (kappa_i + rho_i) - prod kappa_i``, telescoped."""
+    """Evaluate ``sum_j e_j z_j`` with ``e = prod (kappa_i + rho_i) - prod kappa_i``, telescoped."""
     total: FloatArray | float = 0.0
     for turn in range(len(brackets)):
         term = values

@@ -30,19 +30,12 @@ _SHARE = 1 << 16  # least points that are worth a thread
 
 
 class Polynomial:
-    """A polynomial over a domain, evaluated the faster way.
+    """A polynomial over a domain, of plain Bernstein coefficients, evaluated the faster way.
 
     A request of fewer points than `_least_resampled` is evaluated by matrix products (`evaluate`).
     A larger one goes by pieces, whose error is at most 1e-9 of the largest value (`resample`),
     unless their table would be too large. Which way depends on the size of the request and the
     lattice alone, so the same request has the same answer.
-
-    Parameters
-    ----------
-    bernstein : array (k_1 + 1, .., k_l + 1)
-        Plain Bernstein coefficients.
-    domain : Domain
-        The box that the unit cube stands for.
     """
 
     def __init__(self, bernstein: FloatArray, domain: Domain) -> None:
@@ -73,7 +66,7 @@ class Polynomial:
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
         """Return the polynomial on the product grid of `axes`, positions of the unit interval.
 
-        In little more memory than that grid.
+        It takes little more memory than that grid.
         """
         found = np.empty([len(positions) for positions in axes])
         _fill(found, self.bernstein, axes, ())
@@ -87,13 +80,7 @@ class Polynomial:
 
 
 def _least_resampled(shape: Sequence[int]) -> int:
-    """Return the points of one request from which on it goes by pieces; ``k + 1`` along each axis.
-
-    Examples
-    --------
-    >>> _least_resampled((13,)), _least_resampled((201, 201)), _least_resampled((201, 201, 201))
-    (32768, 3216, 32768)
-    """
+    """Points of one request from which on it goes by pieces; ``k + 1`` along each axis."""
     if len(shape) > 2:  # whose tables take as long as so many points
         return LEAST_RESAMPLED
     nodes = sum(shape)
@@ -101,30 +88,16 @@ def _least_resampled(shape: Sequence[int]) -> int:
 
 
 def available_cores() -> int:
-    """Return the cores that this process may use."""
+    """Count the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
-    """Evaluate ``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` for a block of points.
+    """Evaluate ``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` at points (m, l) of the unit cube.
 
-    Parameters
-    ----------
-    bernstein : array (k_1 + 1, .., k_l + 1)
-        Plain Bernstein coefficients: the iterated operator is already applied (`iterate`).
-    points : array (m, l)
-        Points of the unit cube.
-
-    Returns
-    -------
-    array (m,)
-
-    Examples
-    --------
-    >>> evaluate(np.array([0.0, 0.5, 1.0]), np.array([[0.25]])).tolist()
-    [0.25]
+    The iterated operator is already applied to the coefficients (`iterate`).
     """
     values = np.empty(len(points))
     rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
@@ -146,7 +119,7 @@ def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 def _fill(
     found: FloatArray, values: FloatArray, axes: Sequence[FloatArray], place: tuple[slice, ...]
 ) -> None:
-    """One product per axis, each by so many positions that it is of few numbers.
+    """Multiply axis by axis, by so many positions at a time that a product is of few numbers.
 
     `values` has the axes still to come, then those that are done, at the positions of `place`.
     """
@@ -171,16 +144,9 @@ _CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of i
 def _evaluate_pieces(
     pieces: Pieces, points: FloatArray, low: Sequence[float], high: Sequence[float]
 ) -> FloatArray:
-    """Values at points (m, l) in data units, of a function on the box from `low` to `high`.
+    """Evaluate points (m, l) in data units, of a function on the box from `low` to `high`.
 
     NaN outside the box. The interpreter's lock is not held, so threads may share the work.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.pieces import resample
-    >>> line = resample(np.array([0.0, 0.5, 1.0]))
-    >>> _evaluate_pieces(line, np.array([[5.0], [11.0]]), [0.0], [10.0]).round(9).tolist()
-    [0.5, nan]
     """
     points = np.require(points, np.float64, ["C", "A"])
     bounds = np.array([low, high], dtype=np.float64)
@@ -214,7 +180,7 @@ def _machine_code(dimensions: int, order: int) -> tuple[Callable[..., Any], ...]
 
 
 def _locate(points: Any, bounds: Any, halves: Any, cells: Any, offsets: Any) -> None:
-    """Each point's cell, -1 outside, and its place in that cell (see `Pieces`)."""
+    """Find each point's cell, -1 outside, and its position in that cell (`Pieces`)."""
     for m in range(len(points)):
         cell = 0
         for axis in range(len(halves)):
@@ -233,7 +199,7 @@ def _locate(points: Any, bounds: Any, halves: Any, cells: Any, offsets: Any) -> 
 
 
 def _arrange(cells: Any, starts: Any, ordered: Any) -> int:
-    """List the points that lie inside, sorted by cell if `starts` has room; returns how many."""
+    """List the points that lie inside, sorted by cell if `starts` has room; return how many."""
     count = 0
     if len(starts) == 0:
         for m in range(len(cells)):
@@ -257,7 +223,7 @@ def _arrange(cells: Any, starts: Any, ordered: Any) -> int:
 
 @lru_cache
 def _horner(dimensions: int, order: int) -> Callable[..., None]:
-    """Horner's rule along the first axis, then along each other; both numbers are compiled in."""
+    """Compile Horner's rule along the first axis, then along each other, for a table's shape."""
     inner = order ** (dimensions - 1)
 
     def run(ordered: Any, cells: Any, offsets: Any, table: Any, values: Any) -> None:

@@ -23,7 +23,7 @@ _LONGEST = 3.0  # side of a map in true aspect
 
 
 def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
-    """Return what was released, over what, and what is promised, as an HTML table."""
+    """Write what was released, over what, and what is promised, as an HTML table."""
     certificate, axes = facts["certificate"], domain.axes
     guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
     guarantee += f"epsilon {facts['epsilon']}, delta {facts['delta']}"
@@ -60,25 +60,8 @@ def plotted(
 
     Axes of lengths that are alike are drawn to one scale, and degrees as in the middle of the map,
     where a degree to the east is as long as the cosine of the latitude. Groups and classes are
-    lines of a curve, and a map each.
-
-    Parameters
-    ----------
-    grid_of, interval : callable
-        Of a synopsis.
-    ax : matplotlib Axes, optional
-        Where to draw; not for maps of groups.
-    **how
-        What xarray's ``plot`` takes.
-
-    Returns
-    -------
-    what ``xarray.DataArray.plot`` returns
-
-    Raises
-    ------
-    SpecError
-        For three axes or more.
+    lines of a curve, and a map each. `how` goes to ``xarray.DataArray.plot``, whose result is
+    returned; `ax` is not for maps of groups. Raises SpecError for three axes or more.
     """
     axes = domain.axes
     if len(axes) not in _SHOWN_POINTS:
@@ -136,7 +119,7 @@ def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any
 
 
 def _eastward_degree(grid: xarray.DataArray) -> float | None:
-    """Return how long a degree to the east is in the middle of a map; None where it has none.
+    """Length of a degree to the east in the middle of a map; None where it has none.
 
     In degrees to the north: the cosine of the latitude, on a sphere.
     """
@@ -147,7 +130,7 @@ def _eastward_degree(grid: xarray.DataArray) -> float | None:
 
 
 def _write_plainly(*artists: Any) -> None:
-    """Take no formula and no control character from texts that may be a stranger's."""
+    """Take formulas and control characters out of texts that may be a stranger's."""
     for artist in artists:
         texts = [artist]
         if hasattr(artist, "xaxis"):

@@ -167,7 +167,7 @@ _Column = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 
 
 class _ColumnsFacts(StrictModel):
-    """Which columns have a role; the others are axes."""
+    """Columns that have a role; the others are axes."""
 
     response: _Column = ABSENT
     label: _Column = ABSENT
@@ -184,7 +184,7 @@ class _RandomFacts(StrictModel):
 
 
 class Released(StrictModel):
-    """The attributes of the root."""
+    """Attributes of the root."""
 
     format: Literal["dbern-synopsis"]
     format_version: Literal[1]
@@ -244,11 +244,11 @@ class Released(StrictModel):
 
     @property
     def functions(self) -> list[Component]:
-        """Return those that the function is made of."""
+        """Return the components that the function is made of."""
         return [component for component in self.components if component.promise is None]
 
     def _require_parts(self, domain: list[str]) -> None:
-        """What `combine` makes the function of has to be there: so many functions and vectors."""
+        """Refuse a count of functions or vectors that `combine` does not make the function of."""
         combine, parts = self.combine, [one for one in self.functions for _ in one.arrays]
         functions = sum(isinstance(part, LatticeComponent) for part in parts)
         last = isinstance(parts[-1], VectorComponent) and functions == len(parts) - 1
@@ -295,7 +295,7 @@ class Released(StrictModel):
 
 
 class Root(StrictModel):
-    """``zarr.json`` of the root group."""
+    """Model of the root group's ``zarr.json``."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]

@@ -45,12 +45,6 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     Coordinates of xarray over one dimension are points; over a dimension each they span a grid, of
     which all points are given, the last coordinate changing fastest. Raises SpecError for anything
     else; it does not quote a value.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> as_points({"y": [1, 2], "x": [3, 4]}, Domain((Axis("x", 0, 9), Axis("y", 0, 9)))).tolist()
-    [[3.0, 1.0], [4.0, 2.0]]
     """
     grid = _columns_of_grid(points, domain)
     if grid is not None:
@@ -74,7 +68,7 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
 
 
 def plain(points: Points, domain: Domain) -> Any:
-    """Return points as an array: of dask as it is, else in memory (see `as_points`)."""
+    """Return points as an array: of dask as it is, else in memory by `as_points`."""
     lazy = hasattr(points, "dask") and hasattr(points, "rechunk")
     return points if lazy else as_points(points, domain)
 
@@ -92,14 +86,6 @@ def like(
     A pandas table gives a series or a table with its index; an Arrow table or batch gives an array
     or the same with one column for each of `names`; a grid gives a grid (`gridded`). Anything
     else gives the values as they are.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from dbern.data.domain import Axis
-    >>> table = pa.table({"x": [1.0, 2.0]})
-    >>> like(table, np.array([0.5, 0.25]), Domain((Axis("x", 0, 9),)), ["value"]).to_pylist()
-    [0.5, 0.25]
     """
     library = type(points).__module__.partition(".")[0]
     if library == "pandas" and hasattr(points, "columns"):
@@ -128,7 +114,7 @@ def gridded(
     """Return values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
 
     It has the coordinates of that grid, also those of no axis, and the dimensions of an array in
-    its order, else upright. Of points that span none (`as_points`) the values as they are.
+    its order, else upright. Points that span none (`as_points`) leave the values as they are.
     """
     columns = _columns_of_grid(points, domain)
     if columns is None:
@@ -149,7 +135,7 @@ def gridded(
 
 
 def _columns_of_grid(points: Points, domain: Domain) -> list[Any] | None:
-    """The coordinates of a grid, in axis order; None where the points are something else."""
+    """Coordinates of a grid, in axis order; None where the points are something else."""
     if not isinstance(points, Mapping) and type(points).__module__.partition(".")[0] != "xarray":
         return None
     names = domain.names
@@ -189,15 +175,10 @@ LEAST_BETA = 1e-12
 
 
 def confidence(beta: float | str) -> Fraction:
-    """Return one minus a confidence level, exactly as it is written.
+    """Return one minus a confidence level, exactly as it is written: 0.05 is 1/20.
 
     Raises SpecError for what is no number between 0 and 1, or so small that tails at it are of
     numbers that floats do not have.
-
-    Examples
-    --------
-    >>> confidence(0.05)
-    Fraction(1, 20)
     """
     level = exact(str(beta), "beta", "0.05")
     if not LEAST_BETA <= level < 1:
@@ -222,7 +203,7 @@ def _axis_columns(columns: Sequence[Any], domain: Domain) -> list[FloatArray]:
 
 
 def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
-    """Numbers, or the places of values in the axis's list; NaN for what is not listed."""
+    """Numbers, or the positions of values in the axis's list; NaN for what is not listed."""
     if not axis.categories:
         return as_numbers(values, axis.unit, domain)
     places = {value: float(i) for i, value in enumerate(axis.categories)}
@@ -245,7 +226,7 @@ def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
 def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
     """Return a column as numbers; dates and times in the unit of their axis.
 
-    Raises SpecError for what is neither; it does not quote a value.
+    Raises SpecError for anything else; it does not quote a value.
     """
     ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
     if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
@@ -318,13 +299,7 @@ def _named(table: Any, name: str, names: Sequence[str]) -> Any:
 def orders(h: Any, domain: Domain) -> dict[str, int]:
     """Return the order of the operator on each axis, from one for all or one for each.
 
-    Raises SpecError for what is neither.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> orders(4, Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0))))
-    {'x': 4, 'y': 4}
+    Raises SpecError for anything else.
     """
     given = per_axis(h, domain.dimensions, 1, MOST_H)
     if given is None:
@@ -335,13 +310,7 @@ def orders(h: Any, domain: Domain) -> dict[str, int]:
 
 
 def per_axis(given: Any, axes: int, least: int, most: float = math.inf) -> list[int] | None:
-    """Return one integer for each axis, from one for all or one for each; None for what is neither.
-
-    Examples
-    --------
-    >>> per_axis(3, 2, 1), per_axis([3, 4], 2, 1), per_axis([3], 2, 1), per_axis(0, 2, 1)
-    ([3, 3], [3, 4], None, None)
-    """
+    """Return one integer for each axis, from one for all or one for each; else None."""
     each = list(given) if isinstance(given, list | tuple | np.ndarray) else [given] * axes
     whole = all(isinstance(one, int | np.integer) and least <= one <= most for one in each)
     return list(map(int, each)) if whole and len(each) == axes else None
@@ -366,24 +335,9 @@ def grid_axes(
 ) -> list[FloatArray]:
     """Return positions in [0, 1] along each axis, ends included: of the domain, or a part of it.
 
-    Parameters
-    ----------
-    numbers : int
-        How many are held of each point.
-    arrays : sequence
-        What is evaluated whole, and takes memory of its own.
-
-    Raises
-    ------
-    SpecError
-        For a shape that is not one count of at least 2 for each axis, or that needs more memory
-        than this process may still use: values, coordinates and what evaluating takes.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> grid_axes(3, Domain((Axis("x", 0, 9),)))
-    [array([0. , 0.5, 1. ])]
+    `numbers` are stored of each point; `arrays` are evaluated whole. Raises SpecError for a shape
+    that is not a count of at least 2 for each axis, or that needs more memory than this process may
+    still use: values, coordinates and what evaluating takes.
     """
     if domain.lists:
         raise SpecError(
@@ -452,7 +406,7 @@ def _in_blocks(
     evaluate: Callable[[Sequence[FloatArray]], FloatArray],
     columns: tuple[int, ...],
 ) -> FloatArray:
-    """Values on the grid of some axes, evaluated by blocks that are long in the last ones."""
+    """Evaluate the grid of some axes by blocks that are long in the last ones."""
     found = np.empty((*(len(axis) for axis in unit), *columns))
     sizes, room = [], _BLOCK_POINTS
     for axis in reversed(unit):
@@ -491,12 +445,7 @@ _NORTHWARD = ("lat", "latitude", "northing", "y")
 def upright(names: Sequence[Any]) -> tuple[Any, ...]:
     """Return axes as dimensions that are drawn upright: the second up, the first to the right.
 
-    The other way round where the first one says that it goes up.
-
-    Examples
-    --------
-    >>> upright(["x", "y", "hour"]), upright(["latitude", "longitude"])
-    (('hour', 'y', 'x'), ('latitude', 'longitude'))
+    The other way round where the first one says that it goes up, such as a latitude.
     """
     first, *others = names
     if others and str(first).lower() in _NORTHWARD:
@@ -505,7 +454,7 @@ def upright(names: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def conventional(found: xarray.DataArray) -> xarray.DataArray:
-    """Say how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
+    """Set how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
     if found.dtype.kind == "f":
         found.encoding["_FillValue"] = np.nan
     if _LOCATION in found.coords:
@@ -540,7 +489,7 @@ def as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:
 
 
 def describe_axis(coordinate: xarray.DataArray, axis: Axis) -> None:
-    """Say what an axis's coordinate is, and how dates are to be stored, by the CF conventions."""
+    """Describe an axis's coordinate, and how dates are to be stored, by the CF conventions."""
     coordinate.attrs["long_name"] = axis.name
     if axis.unit is None:
         coordinate.attrs |= axis.attributes
@@ -573,7 +522,7 @@ def labelled(
 def attributes_of(
     combination: Combination, domain: Domain, metadata: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what values are, by the CF conventions where these have a word."""
+    """Return the attributes of values, by the CF conventions where these have a word."""
     name, units = named_values(combination, domain, metadata)
     attributes = {"long_name": name} | ({"units": units} if units else {})
     attributes |= {key: metadata[key] for key in ("title", "description") if key in metadata}
@@ -584,7 +533,7 @@ def attributes_of(
 def named_values(
     combination: Combination, domain: Domain, metadata: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Return what values are called, and their units; "" where none are known."""
+    """Return the name of values, and their units; "" where none are known."""
     meaning, columns = combination.meaning(metadata["target"]), metadata.get("columns", {})
     if meaning == "density":
         units = [axis.unit.name.lower() if axis.unit else axis.units for axis in domain.axes]
@@ -602,15 +551,7 @@ def named_values(
 
 
 def of_columns(metadata: Mapping[str, Any]) -> str:
-    """Return the columns that a function is of or by, in words that follow its kind.
-
-    Examples
-    --------
-    >>> of_columns({"columns": {"response": "delay"}, "units": {"delay": "minutes"}})
-    ' of delay (minutes)'
-    >>> of_columns({"columns": {"group": "carrier"}})
-    ' by carrier'
-    """
+    """Return the columns that a function is of or by, in words that follow its kind."""
     columns, units = metadata.get("columns", {}), metadata.get("units", {})
     words = {"response": "of", "label": "of", "group": "by"}
     return "".join(

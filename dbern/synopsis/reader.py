@@ -108,17 +108,17 @@ class Synopsis:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its folder or ``s3://`` URL."""
         return str(self._store.place)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What was released and under which guarantee; FORMAT.md describes every field."""
+        """Contents and guarantee of the release; FORMAT.md describes every field."""
         return self._store.attributes
 
     @cached_property
     def guarantee(self) -> Budget | RandomPrivacy:
-        """What is promised: differential privacy, or random differential privacy only."""
+        """Guarantee of the release: plain or random differential privacy."""
         return self._store.guarantee
 
     @property
@@ -128,7 +128,7 @@ class Synopsis:
 
     @property
     def meaning(self) -> Meaning:
-        """What its values are: "density", "response", "log-odds", "score" of classes, "value"."""
+        """Meaning of its values: "density", "response", "log-odds", "score" of classes, "value"."""
         return self.combination.meaning(self.metadata["target"])
 
     @cached_property
@@ -208,7 +208,7 @@ class Synopsis:
     def _mapped(
         self, points: Points, block: Callable[..., FloatArray], last: tuple[int, ...]
     ) -> Any:
-        """What `block` makes of points, of dask block by block; answers end in axes of `last`."""
+        """Apply `block` to points, of dask block by block; answers end in axes of `last`."""
         array = plain(points, self.domain)
         if isinstance(array, np.ndarray):
             return block(self, array, len(array), available_cores())
@@ -228,7 +228,6 @@ class Synopsis:
         return self._labelled(like(points, values, self.domain, names, self.classes, facts))
 
     def _labelled(self, answer: Any) -> Any:
-        """Say on a grid which column its classes are values of."""
         if "class" in getattr(answer, "coords", ()):
             answer["class"].attrs["long_name"] = groups_column(self.metadata)
         return answer
@@ -240,7 +239,7 @@ class Synopsis:
     def evaluator(
         self, total: int, h: Order = None, answer: Answer = "value"
     ) -> Callable[[FloatArray], FloatArray]:
-        """Return what evaluates one batch of a request of `total` points.
+        """Return a function that evaluates one batch of a request of `total` points.
 
         It takes points (m, l) in axis order, of categories their places in the lists, and gives
         what `self(points, h)` would, or decisions or probabilities. Threads may share it.
@@ -359,7 +358,7 @@ class Synopsis:
 
     @cached_property
     def about(self) -> About:
-        """What `band` and `interval` are about by default.
+        """Data that `band` and `interval` are about by default.
 
         "these-data" where the release lets them follow it: kernel sums released as bins, on one to
         three axes. Elsewhere "any-database", whatever is asked for.
@@ -399,7 +398,7 @@ class Synopsis:
         return combined(self.combination, parts, least)
 
     def promises(self, largest: float | None = None) -> Promises:
-        """Return what `show` and reports tell of the error, at the confidence of the certificate.
+        """Return the errors that `show` and reports print, at the confidence of the certificate.
 
         Parameters
         ----------
@@ -464,7 +463,7 @@ class Synopsis:
         *,
         about: About = "these-data",
     ) -> tuple[Any, Any]:
-        """Return the ends of a simultaneous band at the points; `about` as for `band`.
+        """Ends (low, high) of a simultaneous confidence band at the points; `about` as for `band`.
 
         Narrower than `band` where records are few, of a quotient where its denominator is surely
         positive, and of a density before noise was silenced. Of a dask array lazy.
@@ -632,12 +631,12 @@ class Synopsis:
 
     @cached_property
     def combination(self) -> Combination:
-        """How the arrays make the function."""
+        """Rule by which the arrays make the function."""
         return Combination.from_dict(self.metadata["combine"])
 
     @cached_property
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
-        """What was released, in the order of the combination."""
+        """Released arrays, in the order of the combination."""
         functions = self._store.released.functions
         return tuple(self._array(name, part) for part in functions for name in part.arrays)
 
@@ -689,13 +688,7 @@ class HeldSynopsis(Synopsis):
 
 
 def held(synopsis: Synopsis) -> HeldSynopsis:
-    """Return a synopsis that travels with its numbers; the folder may go afterwards.
-
-    Raises
-    ------
-    ReleaseError, IntegrityError
-        Where an object cannot be read, or is not what was released.
-    """
+    """Return a synopsis that travels with its numbers; the folder may go afterwards."""
     synopsis.verify()
     place = synopsis._store.place
     names = [MANIFEST, *place.names()]

@@ -151,12 +151,8 @@ def in_data_units(
 ) -> tuple[dict[str, float], float]:
     """Return coefficients by column, in the axes' order, and the intercept of a linear function.
 
-    Parameters
-    ----------
-    weights : array (features + 1,), or (features,) where there is no constant
-        Of each listed value, of the unit cube's axes of numbers, and of the constant.
-    constant : float
-        The constant feature; 0 for none.
+    Weights are of each listed value, of the unit cube's axes of numbers, and of the constant
+    feature `constant`, which is 0 for none.
     """
     blocks, numbers = domain.blocks, domain.numbers
     listed, slopes, rest = np.split(weights, np.cumsum([sum(blocks), len(numbers)]))
@@ -260,7 +256,7 @@ class ReleasedMoments(ReleasedVector):
         ridge: Literal["auto"] | float | None,
         beta: Fraction,
     ) -> Regression:
-        """Solve one: see `dbern.synopsis.reader.Synopsis.regression`."""
+        """Solve a regression, by the parameters of `Synopsis.regression`."""
         names = self._names
         response = names[-1] if response is None else response
         chosen = [name for name in names if name != response] if columns is None else [*columns]
@@ -288,7 +284,7 @@ class ReleasedMoments(ReleasedVector):
         return next(one for one in (*self._lists, *self._numbers) if one.name == name)
 
     def _places(self, axis: Axis) -> range:
-        """Of its columns among all: those of lists, and then numbers."""
+        """Indices of an axis's columns among all: those of lists come first, then numbers."""
         own = [one.name for one in (*self._lists, *self._numbers)].index(axis.name)
         counts = [len(one.categories) or 1 for one in (*self._lists, *self._numbers)]
         return range(sum(counts[:own]), sum(counts[: own + 1]))
@@ -296,7 +292,7 @@ class ReleasedMoments(ReleasedVector):
     def _in_data_units(
         self, fit: Fit, place: int, of: Axis, axes: tuple[Axis, ...], beta: Fraction
     ) -> Regression:
-        """A column z in [-1, 1] is ``(2 x - low - high) / width`` of x, a listed value 0 or 1."""
+        """Convert a fit of columns ``(2 x - low - high) / width``, listed values being 0 or 1."""
         columns = [axis for axis in axes for _ in self._places(axis)]
         radius = of.width / 2
         widths = np.array([2.0 if axis.categories else axis.width for axis in columns])

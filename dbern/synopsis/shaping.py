@@ -150,7 +150,6 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
 
 
 def _clips_alone(synopsis: Synopsis, shapes: Sequence[str]) -> bool:
-    """Return whether values are clipped at zero where they are asked for, and nothing else."""
     return synopsis.meaning == "density" and set(shapes) <= {_RAW, _NONNEGATIVE}
 
 
@@ -159,19 +158,7 @@ def _counts(array: ReleasedArray | ReleasedVector) -> bool:
 
 
 def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
-    """Return the shapes in the order in which they are made, each once.
-
-    Raises
-    ------
-    SpecError
-        For none, one that is not known, an axis that is not there, or both directions of one.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> _in_order(["normalized", "increasing:x"], Domain((Axis("x", 0.0, 1.0),)))
-    ('increasing:x', 'normalized')
-    """
+    """Sort shapes into the order in which they are made, each once."""
     ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
     known = [_RAW, _QUIET, *ways, _NONNEGATIVE, _NORMALIZED]
     unknown = [each for each in shapes if each not in known]
@@ -191,7 +178,7 @@ class _ShapedCertificate(Certificate):
     """A certificate with one more part: how far shaping moved the released function at most.
 
     Clipping moves a density nearer to the non-private one and costs nothing. The other shapes
-    widen the band, as the non-private function need not have them: see the top of this module.
+    widen the band, as the non-private function need not have them.
     """
 
     shaping: float = 0.0
@@ -203,7 +190,7 @@ class _ShapedCertificate(Certificate):
 
 @dataclass(frozen=True)
 class _Shaped:
-    """What evaluates one smoothing of a shaped array, and how far it is from the raw one."""
+    """Evaluator of one smoothing of a shaped array, and its distance from the raw one."""
 
     bernstein: FloatArray | None  # None: as without shapes
     factor: float
@@ -271,7 +258,7 @@ class ShapedArray(ReleasedArray):
 
     @property
     def moved(self) -> float:
-        """How far it is from the raw array anywhere, at the order of the release."""
+        """Largest distance from the raw array, at the order of the release."""
         return self._shape(self.smoothing()).moved
 
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
@@ -307,7 +294,6 @@ class ShapedArray(ReleasedArray):
 
     @property
     def _monotone(self) -> list[tuple[int, int]]:
-        """Axes that the function is to be monotone along, and 1 or -1."""
         ways = ((_INCREASING, 1), (_DECREASING, -1))
         each = [(a, f"{way}:{name}", s) for a, name in enumerate(self.axes) for way, s in ways]
         return [(axis, sign) for axis, word, sign in each if word in self._shapes]
@@ -348,13 +334,6 @@ class ShapedSynopsis(Synopsis):
 
     Everything works as for a `Synopsis`. ``metadata["post_processing"]`` lists what was done, in
     order, and so does the attribute of that name of a grid, in one text.
-
-    Parameters
-    ----------
-    synopsis : Synopsis
-        What to shape; of a shaped one its unshaped function.
-    shapes : tuple of str
-        From `_in_order`.
     """
 
     def __init__(self, synopsis: Synopsis, shapes: tuple[str, ...]) -> None:
@@ -370,12 +349,12 @@ class ShapedSynopsis(Synopsis):
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What was released and under which guarantee, and what was done to it since."""
+        """Contents and guarantee of the release, and its post-processing since."""
         return {**self._store.attributes, "post_processing": list(self._shapes)}
 
     @cached_property
     def arrays(self) -> tuple[ShapedArray, ...]:
-        """What was released, shaped, in the order of the combination."""
+        """Released arrays, shaped, in the order of the combination."""
         domain, density = self.domain, self.meaning == "density"
         return tuple(
             ShapedArray(self._store, name, component, domain, self._shapes, density=density)
@@ -385,19 +364,16 @@ class ShapedSynopsis(Synopsis):
         )
 
     def promises(self, largest: float | None = None) -> Promises:
-        """Return those of `Synopsis`; any database's is wider by how far the function was moved."""
+        """Return the promises of `Synopsis`; any database's is wider by how far shaping moved."""
         found = super().promises(largest)
         moved = self.combination.error([one.moved for one in self.arrays])
         return replace(found, any_database=found.any_database + moved)
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
-        """Evaluate the shaped function; see `Synopsis`.
+        """Evaluate the shaped function as a `Synopsis` does.
 
-        Raises
-        ------
-        SpecError
-            As for a `Synopsis`; for ``method="nearest"``, which has no polynomial to shape; and
-            where "normalized" is asked of released values that have no positive integral.
+        Raises SpecError for ``method="nearest"``, which has no polynomial to shape, and where
+        "normalized" is asked of released values that have no positive integral.
         """
         if method != "bernstein":
             raise SpecError(
@@ -431,5 +407,5 @@ class ShapedSynopsis(Synopsis):
 
 @lru_cache(maxsize=4)
 def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
-    """One for all blocks that a worker evaluates: the integral takes longer than a block may."""
+    """Share one synopsis among the blocks of a worker: the integral takes longer than a block."""
     return ShapedSynopsis(arrived(url, release_id), shapes)

@@ -104,7 +104,7 @@ def public_key_of(path: str | Path) -> Ed25519PublicKey:
 
 
 def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
-    """Put a signature beside a manifest; returns the fingerprint. The same one twice is as once.
+    """Put a signature beside a manifest; return the fingerprint. The same one twice is as once.
 
     `manifest`: exactly as it is there. Raises IntegrityError where something else is there in its
     name; ReleaseError where it cannot be written.
@@ -178,7 +178,6 @@ def _signer(place: Place, name: str, manifest: bytes) -> str:
 
 
 def _text(content: Mapping[str, Any]) -> bytes:
-    """Return the only bytes that a signature of such content has."""
     return (json.dumps(content, indent=1) + "\n").encode()
 
 

@@ -139,7 +139,7 @@ class _Sharded(StrictModel):
 
 
 class _Array(StrictModel):
-    """``zarr.json`` of an array; an extension that is not known could change what bytes mean."""
+    """Model of an array's ``zarr.json``; an unknown extension could change what bytes mean."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -245,7 +245,6 @@ class _Stored:
 
     @property
     def names(self) -> list[str]:
-        """Its objects, one for each `layers`."""
         return [self.name(index) for index in range(-(-self.shape[0] // self.layers))]
 
     def name(self, index: int) -> str:
@@ -253,7 +252,7 @@ class _Stored:
 
     @property
     def object_bytes(self) -> int:
-        """Most bytes that an object has: zstd adds little to what does not shrink."""
+        """Largest size of an object: zstd adds little to what does not shrink."""
         plain = self._bytes(self.layers)
         frames = plain + plain // 128 + 256 * self._chunks
         return frames + _INDEX * self._chunks + _CHECKSUM
@@ -280,7 +279,7 @@ class _Stored:
         return values[: self.shape[0] - index * self.layers]
 
     def _frames(self, data: bytes, index: int, where: str) -> Iterator[bytes | None]:
-        """The zstd frames of an object; None for a chunk that is not there."""
+        """Split an object into its zstd frames; None for a chunk that is not there."""
         if not self.document.sharded:
             yield data
             return
@@ -307,13 +306,7 @@ class _Stored:
 
 
 def _content(frame: bytes) -> int | None:
-    """How many bytes a zstd frame says that it holds (RFC 8878, 3.1.1.1); None where it does not.
-
-    Examples
-    --------
-    >>> _content(bytes.fromhex("28b52ffd2003010000")), _content(b"28b52ffd00"), _content(b"")
-    (3, None, None)
-    """
+    """Bytes that a zstd frame says it holds (RFC 8878, 3.1.1.1); None where it does not say."""
     if len(frame) < len(_FRAME) + 1 or not frame.startswith(_FRAME):
         return None
     descriptor = frame[4]
@@ -326,13 +319,7 @@ def _content(frame: bytes) -> int | None:
 
 
 def _crc32c(data: bytes) -> int:
-    """The checksum of a shard's index (RFC 3720, B.4), of some hundred bytes in a release.
-
-    Examples
-    --------
-    >>> hex(_crc32c(b"123456789"))
-    '0xe3069283'
-    """
+    """Checksum of a shard's index (RFC 3720, B.4), of some hundred bytes in a release."""
     value = _MOST_CRC
     for byte in data:
         value = _CRC[(value ^ byte) & 0xFF] ^ value >> 8
@@ -342,7 +329,7 @@ def _crc32c(data: bytes) -> int:
 def _stored_arrays(
     released: Released, texts: Mapping[str, bytes], where: str
 ) -> dict[str, _Stored]:
-    """Every array that the root's attributes promise, by its path, of their ``zarr.json``."""
+    """Arrays that the root's attributes promise, by path, each checked by its ``zarr.json``."""
     stored: dict[str, _Stored] = {}
     for group, component in array_groups(released):
         arrays = {}
@@ -409,15 +396,7 @@ class _Version(StrictModel):
 
 
 class Manifest(StrictModel):
-    """Which release this is and what every other object of the store must be.
-
-    Examples
-    --------
-    >>> objects = {"a": digest(b"b")}
-    >>> made = Manifest(release_id="7f", created="2026-11-20T00:00:00+00:00", objects=objects)
-    >>> Manifest.parse(made.text().encode(), "a.zarr") == made
-    True
-    """
+    """Identity of a release, and size and digest of every other object of its store."""
 
     release_id: Text
     created: Text
@@ -468,13 +447,9 @@ _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
 class ReleasedStore:
     """A store that has a manifest; its metadata is checked at once, arrays when they are read.
 
-    An object is never read in part: its digest could not be checked.
-
-    Raises
-    ------
-    SpecError, IntegrityError, ReleaseError
-        Where there is nothing at all; where there is no manifest, or an object is not what it says;
-        where the place cannot be read.
+    An object is never read in part: its digest could not be checked. Raises SpecError where there
+    is nothing at all, IntegrityError where there is no manifest or an object is not what it says,
+    and ReleaseError where the place cannot be read.
     """
 
     def __init__(self, place: Place) -> None:
@@ -519,13 +494,13 @@ class ReleasedStore:
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
-        """What the attributes state."""
+        """Guarantee of the attributes."""
         budget = Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
         random_dp = self.attributes.get("random_dp")
         return RandomPrivacy.from_dict(random_dp, budget) if random_dp else budget
 
     def require(self, release_id: str) -> None:
-        """Refuse another release than the one that is meant: it may have come to its place."""
+        """Refuse another release than the given one: it may have come to its place."""
         if self._manifest.release_id != release_id:
             raise IntegrityError(
                 f"{self.place}: holds another release than was opened. Open it again"
@@ -574,7 +549,7 @@ class ReleasedStore:
         return array.decoded(index, self._checked(array.name(index)), str(self.place))
 
     def verify(self, trusted: Sequence[str | Path] = ()) -> int:
-        """Check every object, and that there is no other; returns how many there are.
+        """Check every object, and that there is no other; return how many there are.
 
         With `trusted`, files of public keys, also that one of them signed the release.
         """
@@ -600,7 +575,7 @@ class ReleasedStore:
         return signers_of(self.place, self.manifest)
 
     def sign(self, key: PrivateKey) -> str:
-        """Sign the manifest, once all is as it says; returns the key's fingerprint."""
+        """Sign the manifest, once all is as it says; return the key's fingerprint."""
         from dbern.synopsis.signatures import sign
 
         self.place.tidy()  # a signer that was killed left what is not part of the release
@@ -608,14 +583,14 @@ class ReleasedStore:
         return sign(self.place, self.manifest, key)
 
     def _looked_at(self, name: str) -> None:
-        """Never whole in memory: what a newer version added may be of any size."""
+        """Check an object, never whole in memory: what a newer version added may be of any size."""
         entry = self._entry(name)
         with self._reading(name):
             found = _digest_of(self.place.parts(name, entry.bytes))
         self._require_same(name, found)
 
     def _each(self, read: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
-        """Some at a time, where that is worth the threads."""
+        """Read several at a time, where that is worth the threads."""
         if len(items) < self.place.worth_threads:
             return list(map(read, items))
         with ThreadPoolExecutor(_READERS) as pool:

@@ -39,33 +39,14 @@ def answer(
     asked: Answer = "value",
     progress: Progress = silent,
 ) -> int:
-    """Copy `queries` to `answers`, adding values; order and all columns are kept.
+    """Copy `queries` to `answers`, adding values; return the count of rows.
 
-    They are in a column ``value``, or in one ``value_<class>`` for each class, probabilities in
-    ``probability_<class>``. Post-processing is named in the metadata of these fields, as JSON under
-    ``post_processing``.
-
-    Parameters
-    ----------
-    queries, answers : path or URL
-        Parquet files, or objects as ``s3://bucket/name``. The answers appear whole or not at all.
-    h : int, one per axis, or "auto", optional
-        Order of the iterated operator.
-    asked : str
-        "value", or "probability" of each class: `Synopsis.predict_proba`.
-
-    Returns
-    -------
-    int
-        How many rows were answered.
-
-    Raises
-    ------
-    SpecError
-        For a queries file that is not Parquet or lacks an axis, answers that exist, or a synopsis
-        without probabilities that are asked for.
-    ReleaseError
-        Where the answers cannot be written.
+    Both are Parquet files or objects as ``s3://bucket/name``; order and all columns stay, and the
+    answers appear whole or not at all. Values are in a column ``value``, or in one
+    ``value_<class>`` for each class, probabilities in ``probability_<class>``. Post-processing is
+    named in the metadata of these fields, as JSON under ``post_processing``. Raises SpecError for a
+    queries file that is not Parquet or lacks an axis, answers that exist, or a synopsis without
+    probabilities that are asked for; ReleaseError where the answers cannot be written.
     """
     names = synopsis.combination.columns_of(asked)
     with _opened(queries, synopsis, names) as file:
@@ -111,7 +92,7 @@ def is_there(answers: str | Path) -> bool:
 
 @contextmanager
 def _written(answers: str | Path) -> Iterator[Any]:
-    """What to write the answers to; they appear after the block, unless it fails."""
+    """Open the answers for writing; they appear after the block, unless it fails."""
     if is_there(answers):
         raise SpecError(f"--out: {answers} already exists. Remove it or write another path")
     target = Path(answers)
@@ -129,7 +110,7 @@ def _written(answers: str | Path) -> Iterator[Any]:
 
 
 class _Sink(io.RawIOBase):
-    """An object's parts as a file that Arrow writes to; closing it publishes nothing."""
+    """File of an object's parts that Arrow writes to; closing it publishes nothing."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -162,7 +143,7 @@ def _label(synopsis: Synopsis) -> dict[str, str] | None:
 def _opened(
     queries: str | Path, synopsis: Synopsis, names: Sequence[str]
 ) -> Iterator[pq.ParquetFile]:
-    """The queries, checked to have what the synopsis asks for, and room for the answers' names."""
+    """Open queries, checked to have what the synopsis asks for, and room for the answers' names."""
     with ExitStack() as held:
         try:
             source: Any = Path(queries)
@@ -222,7 +203,7 @@ def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]
 
 
 def _refuse_unanswered(queries: str | Path, error: Exception) -> None:
-    """Of an object that is there, or may be: the store did not answer, which is no one's file."""
+    """Refuse an object that is there, or may be, where the store did not answer."""
     plain = isinstance(error, FileNotFoundError | pa.ArrowException)
     if is_url(queries) and not plain:
         raise ReleaseError(

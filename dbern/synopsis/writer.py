@@ -47,17 +47,7 @@ class ReleasedGroup:
 class SynopsisWriter:
     """Writes the store of one release; a crash at any point leaves something a rerun replaces.
 
-    Parameters
-    ----------
-    place : Place
-        Where the store is to be.
-    release_id : str
-        Public identity of the release, in the root attributes and the manifest.
-
-    Raises
-    ------
-    ReleaseError
-        From any method, where the place cannot be used; nothing is published.
+    Every method raises ReleaseError where the place cannot be used; nothing is published then.
     """
 
     def __init__(self, place: Place, release_id: str) -> None:
@@ -86,10 +76,7 @@ class SynopsisWriter:
     def begin(self, attributes: Mapping[str, Any], groups: Sequence[ReleasedGroup]) -> None:
         """Replace what an interrupted attempt left, and write all metadata.
 
-        Raises
-        ------
-        SpecError
-            Where the output holds anything that this release did not write.
+        Raises SpecError where the output holds anything that this release did not write.
         """
         check_output(self._place, self._release_id)
         made: dict[str, Buffer] = {}
@@ -133,7 +120,7 @@ class SynopsisWriter:
 
     @contextmanager
     def _made(self) -> Iterator[MemoryStore]:
-        """Write what is added to a store in memory that holds the metadata."""
+        """Yield a store in memory that holds the metadata, and write what is added to it."""
         made = dict(self._metadata)
         yield MemoryStore(made)
         with failures_told(self._place):
@@ -144,14 +131,10 @@ class SynopsisWriter:
                     self._place.write(name, data)
 
     def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
-        """Make all objects durable, then publish the manifest; returns its SHA-256.
+        """Make all objects durable, then publish the manifest; return its SHA-256.
 
-        `just_before` is called between: the last chance to refuse.
-
-        Raises
-        ------
-        ReleaseError, IntegrityError
-            Where the store holds other objects than were written, or another manifest.
+        `just_before` is called between: the last chance to refuse. Raises IntegrityError where the
+        store holds other objects than were written, or another manifest.
         """
         with failures_told(self._place):
             self._place.settle()
@@ -177,13 +160,7 @@ def publish(place: Place, manifest: Manifest) -> None:
 
 
 def check_output(place: Place, release_id: str | None) -> None:
-    """Refuse an output that holds anything not written by this release.
-
-    Raises
-    ------
-    SpecError
-        Saying what is there.
-    """
+    """Refuse an output that holds anything not written by this release."""
     with failures_told(place, "read"):
         if not place.exists():
             return
@@ -200,13 +177,7 @@ def _taken(place: Place) -> SpecError:
 
 
 def discard(place: Place, release_id: str) -> None:
-    """Remove what an interrupted attempt of this release left there, and nothing else.
-
-    Raises
-    ------
-    ReleaseError
-        Where it cannot be removed.
-    """
+    """Remove what an interrupted attempt of this release left there, and nothing else."""
     with failures_told(place):
         place.discard(release_id)
 
@@ -254,7 +225,7 @@ def _attributes(layout: ArrayLayout) -> dict[str, Any]:
 
 
 def _chunks(lattice: Layout) -> tuple[int, ...]:
-    """A divisor of the shard along the first axis, of about 64 Ki coefficients."""
+    """Divisor of the shard along the first axis, of about 64 Ki coefficients."""
     layers = lattice.slab_layers
     wanted = max(1, min(layers, _CHUNK_COEFFICIENTS // lattice.layer))
     first = next(count for count in range(wanted, 0, -1) if layers % count == 0)

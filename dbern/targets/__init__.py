@@ -1,8 +1,8 @@
 """Learners: each turns its public parameters into measurements, which are released of records.
 
-A third party adds one by an entry point of the group ``dbern.targets`` that names its class. What
-most are written with is here too: `Learner`, `KernelSum`, `Measurement`, `axis_kernels`,
-`KernelName`, `Lengths`.
+A third party adds one by an entry point of the group ``dbern.targets`` that names its class. Most
+are written with `Learner`, `KernelSum`, `Measurement`, `axis_kernels`, `KernelName` and `Lengths`,
+which are here too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a learner is: public parameters, what is released of records, how that makes the function.
+"""A learner: public parameters, measurements of records, and how these make the function.
 
-What is released are *components* (`dbern.counting.measurement`), and a public combination makes the
+*Components* are released (`dbern.counting.measurement`), and a public combination makes the
 function of them.
 """
 
@@ -25,7 +25,7 @@ from dbern.privacy.mechanism import Noise
 
 
 class Section(BaseModel):
-    """Strict and frozen; unknown keys are errors."""
+    """A strict and frozen section of a spec; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -74,7 +74,7 @@ def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """The section that a key holds, if it holds one and nothing else but None."""
+    """The section that a key holds, if it holds a section or None and nothing else."""
     kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType]
     if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel):
         return kinds[0]
@@ -132,16 +132,9 @@ KernelName = Annotated[str, AfterValidator(_known_kernel)]
 
 @dataclass(frozen=True)
 class Way:
-    """How a measurement is released.
+    """A measurement, as it is for the rows, and the strategy, orders and noise of its release.
 
-    Attributes
-    ----------
-    measurement : Measurement
-        As it is for the rows.
-    strategy : Strategy or Entries
-    h : tuple of int
-        Orders; none of a vector.
-    law : Noise
+    A vector has no orders h.
     """
 
     measurement: Measurement
@@ -193,7 +186,7 @@ class Learner(Section, ABC):
         """
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """How the measurements make the function."""
+        """Return the combination of the measurements to the function."""
         del schema
         return Combination()
 
@@ -222,13 +215,7 @@ class Learner(Section, ABC):
 
 
 def response_of(schema: RecordSchema) -> Response:
-    """Return the response, for a learner that cannot do without.
-
-    Raises
-    ------
-    SpecError
-        Where there is none.
-    """
+    """The response, for a learner that needs one; a SpecError where there is none."""
     if schema.response is None:
         raise SpecError(
             "data.response: is missing. Write [data.response] with column and bounds = [-1.0, 1.0]"

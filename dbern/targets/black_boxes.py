@@ -1,11 +1,11 @@
 """A user's function of records and points as a measurement.
 
-The sensitivity sampler: how far made-up neighbours are apart, for random differential privacy.
+The sensitivity sampler: distances of made-up neighbours, for random differential privacy.
 
 The theorem and what it is worth are in `dbern.privacy.random_privacy`. Distances are those of the
 function as it is computed, cut to its bounds, on the lattice that is released.
 
-A user's function of records and points as a measurement: its sensitivity is taken at its word.
+A stated sensitivity is taken at its word.
 
 Let A be the function *as it is computed*: f of the bounded records in sorted order, floats and all,
 each value cut to the public bounds, a failure replaced by the stated constant. Released is
@@ -69,7 +69,7 @@ FUNCTION: Final = "target.function"
 
 @dataclass(frozen=True)
 class Range:
-    """What a column's values are in; `whole` for positions in a list."""
+    """Range of a column's values; `whole` for positions in a list."""
 
     low: float
     high: float
@@ -77,33 +77,19 @@ class Range:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """The function that a spec names.
-
-    Raises
-    ------
-    SpecError
-        Where it cannot be imported.
-    """
+    """The function that a spec names; a SpecError where it cannot be imported."""
     return named_function(name, FUNCTION, "of records (n, columns) and points (m, l)")
 
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function, the records it is asked of and its bounds, whatever is known of it besides.
+    """A function, the records it is called with and its bounds.
 
-    Parameters
-    ----------
-    function, digest : str
-        ``module:name``, and the digest of its module's text.
-    schema : RecordSchema
-        Its columns are those of the function's records: axes, then label, response and group as far
-        as there are some; of categories the position in their list.
-    low, high : float
-        Public bounds of its values.
-    failure : float, optional
-        What stands for a value where it fails; None to stop the release.
-    n : int
-        Public number of rows; 0 before a plan.
+    `function` is ``module:name``, `digest` that of its module's text. The columns of `schema` are
+    those of the function's records: axes, then label, response and group as far as there are some;
+    of categories the position in their list. Values have the public bounds `low` and `high`;
+    `failure` replaces a value where the function fails, None stops the release. `n` is the public
+    number of rows, 0 before a plan.
     """
 
     function: str
@@ -116,19 +102,19 @@ class UserFunction:
 
     @property
     def domain(self) -> Domain:
-        """The schema's."""
+        """Axes of the schema."""
         return self.schema.domain
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All that a record has."""
+        """Every column of a record."""
         schema = self.schema
         response = schema.response.column if schema.response else None
         others = (one for one in (schema.label, response, schema.group) if one)
         return (*schema.domain.columns, *others)
 
     def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """The records that count (m', columns), in data units."""
+        """Records that count (m', columns), in data units."""
         kept, _ = self.domain.bounded(records)
         values = [records[column.name] for column in self.columns]
         kept &= np.isfinite(values).all(axis=0)
@@ -138,7 +124,7 @@ class UserFunction:
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """What each column's values are in."""
+        """Ranges of the columns' values."""
         found = [Range(axis.low, axis.high) for axis in self.domain.axes]
         for column in self.columns[len(found) :]:
             response = self.schema.response
@@ -155,14 +141,7 @@ _POINTS = 3
 
 
 def _uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:
-    """Independent records (rows, columns), uniform over their public ranges.
-
-    Examples
-    --------
-    >>> ranges = [Range(0.0, 10.0), Range(0.0, 1.0, whole=True)]
-    >>> _uniform_records(ranges, 3, public_stream("example", 0)).round(2).tolist()
-    [[0.51, 0.0], [3.21, 1.0], [2.4, 0.0]]
-    """
+    """Independent records (rows, columns), uniform over their public ranges."""
     columns = []
     shares = uniform(stream, rows * len(ranges)).reshape(rows, len(ranges))
     for share, one in zip(shares.T, ranges, strict=True):
@@ -175,12 +154,9 @@ def _uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> F
 
 @lru_cache(maxsize=16)
 def _try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> None:
-    """Ask a function once, of made-up records and a few points.
+    """Call a function once, with made-up records and a few points.
 
-    Raises
-    ------
-    SpecError
-        Where it raises, or does not return one number a point.
+    A function that raises, or does not return one number a point, is a SpecError.
     """
     records = _uniform_records(ranges, rows, public_stream("trial of a function", 0))
     share = np.linspace(0, 1, _POINTS)[:, None]
@@ -223,12 +199,12 @@ class BlackBoxAccumulator(Accumulator):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The function's."""
+        """Columns of the function's records."""
         return self.user.columns
 
     @property
     def counting(self) -> dict[str, Any]:
-        """Shards, points of a block, and which function."""
+        """Shards, points of a block, and the digest of the function's module."""
         return {"shards": self.parts, "points": self.points, "digest": self.user.digest}
 
     @property
@@ -248,7 +224,7 @@ class BlackBoxAccumulator(Accumulator):
 
     @property
     def bits(self) -> int:
-        """b of `black_boxes`."""
+        """b: a value is rounded to a multiple of ``2^-b``."""
         return _MOST_BITS - math.frexp(self.parts * self._largest)[1]
 
     @property
@@ -270,9 +246,9 @@ class BlackBoxAccumulator(Accumulator):
 
     @property
     def memory(self) -> Memory:
-        """Columns and hashes; the lattice as floats; all rows: they may be equal, in one shard.
+        """Memory of columns, hashes and the lattice as floats, and of all rows, maybe in one shard.
 
-        What f takes is its own.
+        Memory of the user's function is not counted.
         """
         columns = len(self.columns)
         gathered = 6 * (columns + 2) * self.user.n + 4 * self.points * (1 + columns)
@@ -286,10 +262,7 @@ class BlackBoxAccumulator(Accumulator):
     def begin(self, state: Int64Array, salt: bytes, index: int) -> BlackBoxPass:
         """Gather the records of one shard, for one block.
 
-        Raises
-        ------
-        StoppedError
-            Where the function cannot be imported here, or is not the one that was planned.
+        A function that cannot be imported here, or is not the planned one, is a StoppedError.
         """
         try:
             called = load(self.user.function)
@@ -301,20 +274,16 @@ class BlackBoxAccumulator(Accumulator):
         return BlackBoxPass(self, state, called, salt, shard, block)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Values of one slab, exact."""
+        """Exact values of one slab."""
         del output
         layers = state.reshape(self.strategy.lattice.shape)[slab.start : slab.stop]
         return np.ldexp(layers.astype(np.float64), -self.bits)
 
     def asked(self, called: Any, records: FloatArray, block: int) -> FloatArray:
-        """What f says of a block's points, cut to the bounds, or what stands for it.
+        """Values of f at a block's points, cut to the bounds, or their replacement where f fails.
 
-        Its errors go no further: they may hold values.
-
-        Raises
-        ------
-        StoppedError
-            Where it fails, and nothing stands for it.
+        Errors of f go no further: they may hold values. Where nothing replaces them it is a
+        StoppedError.
         """
         points = self.block_points(block)
         values = np.full(len(points), np.nan)
@@ -335,7 +304,7 @@ class BlackBoxAccumulator(Accumulator):
         return np.asarray(np.clip(values, self.user.low, self.user.high))
 
     def values(self, called: Any, records: FloatArray) -> FloatArray:
-        """All lattice values (N,) of records as they come, (n, columns): what a pass would find."""
+        """All lattice values (N,) of records as they come, (n, columns), like a pass."""
         named = {column.name: records[:, i] for i, column in enumerate(self.columns)}
         rows = self.user.rows(named)
         rows = rows[np.lexsort(rows[:, ::-1].T)]
@@ -347,7 +316,7 @@ class BlackBoxAccumulator(Accumulator):
         return slice(block * self.points, min((block + 1) * self.points, self._size))
 
     def block_points(self, block: int) -> FloatArray:
-        """The same in data units, (m, l)."""
+        """Lattice points of a block in data units, (m, l)."""
         lattice, part = self.strategy.lattice, self.block(block)
         indices = np.unravel_index(np.arange(part.start, part.stop), lattice.shape)
         axes = self.user.domain.axes
@@ -380,7 +349,7 @@ class BlackBoxPass(Pass):
         self._gathering.add(records)
 
     def finish(self) -> None:
-        """Ask, of no records too, and add the integers to the state."""
+        """Call the function, for no records too, and add the integers to the state."""
         self._gathering.finish()
         if not self._asked:
             columns = len(self._accumulator.columns)
@@ -404,19 +373,12 @@ _KEY = "target.sensitivity.distribution"
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a sensitivity is estimated.
+    """Parameters of an estimated sensitivity.
 
-    Parameters
-    ----------
-    distribution : str
-        P: "uniform", or ``module:name`` of a function ``(rows, uniform) -> (rows, columns)``, where
-        ``uniform(count)`` gives independent numbers in [0, 1), its only source of randomness.
-    gamma : Fraction
-        Share of neighbours that may be left out.
-    samples : int
-        How many pairs.
-    seed : int
-        Public: the pairs follow from it.
+    `distribution` P is "uniform", or ``module:name`` of a function ``(rows, uniform) -> (rows,
+    columns)``, where ``uniform(count)`` gives independent numbers in [0, 1), its only source of
+    randomness. `gamma` is the fraction of neighbours that may be left out; `samples` pairs follow
+    from the public `seed`.
     """
 
     distribution: str
@@ -426,24 +388,18 @@ class Sampling:
 
     @property
     def order(self) -> int:
-        """Which of the sorted distances is taken."""
+        """Rank of the distance, among the sorted ones, that is used."""
         return order_statistic(self.samples, self.gamma)
 
     def guarantee(self, budget: Budget) -> RandomPrivacy:
-        """What noise for the sampled distance gives."""
+        """Guarantee of noise for the sampled distance."""
         return RandomPrivacy(
             budget, self.gamma, self.distribution, self.samples, self.order, self.seed
         )
 
 
 def load_distribution(name: str) -> Callable[..., Any]:
-    """The public distribution that a spec names.
-
-    Raises
-    ------
-    SpecError
-        Where it cannot be imported.
-    """
+    """The public distribution that a spec names; a SpecError where it cannot be imported."""
     return named_function(name, _KEY, "of (rows, uniform)")
 
 
@@ -453,10 +409,7 @@ def _sampled_distances(
 ) -> tuple[float, float, float]:
     """Order statistics of the sup, l1 and l2 distances of neighbours' lattice values, each alone.
 
-    Raises
-    ------
-    SpecError
-        Where the distribution or the function fails.
+    Where the distribution or the function fails it is a SpecError.
     """
     user = accumulator.user
     called = load(user.function)
@@ -513,22 +466,12 @@ _TRIAL_ROWS = 1000
 
 @dataclass(frozen=True)
 class BlackBox(UserFunction):
-    """A user's function before its lattice is chosen: see the top of the module.
+    """A user's function before its lattice is chosen.
 
-    Parameters
-    ----------
-    smoothness : Approximation
-        The class that F is in, in values as they are and positions in the unit cube.
-    stated : float
-        s of the module; NaN where it is estimated.
-    sampling : Sampling, optional
-        How it is estimated: for one lattice.
-    l1_sensitivity : float, optional
-        l1 of the module, for one lattice.
-    separable : bool
-        Whether it is asked of shards.
-    sampled : tuple of float, optional
-        Where it is estimated, for one lattice: the distances of `_sampled_distances`.
+    `smoothness` is the class of F, in values as they are and positions in the unit cube. `stated`
+    is s, NaN where `sampling` estimates it; `l1_sensitivity` is l1, for one lattice. With
+    `separable` it is called for shards. `sampled` are the distances of `_sampled_distances`, for
+    one lattice.
     """
 
     smoothness: Approximation
@@ -539,7 +482,7 @@ class BlackBox(UserFunction):
     sampled: tuple[float, float, float] | None = None
 
     def measurement(self, n: int = 0) -> Measurement:
-        """Return it as a measurement for n records."""
+        """The measurement for n records."""
         one = replace(self, n=n)
         shards = self._shards(n)
         return Measurement(
@@ -583,7 +526,7 @@ class BlackBox(UserFunction):
         return OUTWARD * self.n * self._twice * self.stated
 
     def sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
-        """See the proof at the top of this module, and for estimates `random_privacy`."""
+        """Bound n times the sensitivity, proved if stated, else estimated (`random_privacy`)."""
         if self.sampling:
             moved = (self._sampled(strategy).sampled or ())[norm]
             order, samples = self.sampling.order, self.sampling.samples
@@ -603,13 +546,7 @@ class BlackBox(UserFunction):
     def accumulator(
         self, strategy: LatticeStrategy, n: int, tolerance: float
     ) -> BlackBoxAccumulator:
-        """How it is asked; what fails on made-up records is refused.
-
-        Raises
-        ------
-        SpecError
-            See `_try_out`.
-        """
+        """Resolve shards and blocks; refuse a function that fails on made-up records."""
         del tolerance
         _try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
         shards = self._shards(n)
@@ -620,13 +557,7 @@ class BlackBox(UserFunction):
     def restore(
         self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
     ) -> BlackBoxAccumulator:
-        """As planned.
-
-        Raises
-        ------
-        IntegrityError
-            Where the function is not the one that was planned.
-        """
+        """Read the planned accumulator; another function is an IntegrityError."""
         if counting["digest"] != self.digest:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
         one, points = replace(self, n=n), counting["points"]

@@ -93,23 +93,18 @@ def axis_kernels(
 
 
 def lengths_of(kernels: Sequence[Kernel], domain: Domain) -> list[float]:
-    """Return bandwidths in data units."""
+    """Bandwidths of the kernels in data units."""
     return [one.bandwidth * axis.width for one, axis in zip(kernels, domain.axes, strict=True)]
 
 
 def _finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
-    """Return the narrowest bandwidth worth a choice, as a standard deviation in shares of an axis.
+    """Narrowest bandwidth worth a choice, as a standard deviation relative to an axis.
 
     Bins that are finer than a bandwidth b needs multiply its noise by ``(b / b_0)^(l/2)``, b_0 the
     bandwidth that they are for. That is noise beside what rows say in any case where a kernel of
     b_0 holds `_FREE` ``/ epsilon^2`` of evenly spread rows. With fewer rows b_0 is the best for a
     density that varies by its size over `_DETAIL` of an axis: the least sum of squares of its bias,
     ``l b^2 / 2 _DETAIL^2``, and of the noise, ``(8 / (n epsilon)^2) (.42 / b^2)^l``.
-
-    Examples
-    --------
-    >>> round(_finest_bandwidth(5000, 1.0, 1), 4), round(_finest_bandwidth(5000, 0.1, 1), 4)
-    (0.006, 0.0185)
     """
     free = (_FREE / (n * epsilon**2)) ** (1 / axes)
     noisy = 16 * _DETAIL**4 * 0.42**axes / (axes * (n * epsilon) ** 2)
@@ -118,7 +113,7 @@ def _finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
 
 
 def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
-    """What to look at where a bandwidth is so wide that another unit was meant, most likely."""
+    """Warning where a bandwidth is so wide that another unit was meant, most likely."""
     bandwidth = learner.get_params().get("bandwidth")
     if not isinstance(bandwidth, tuple):
         return ()
@@ -180,10 +175,7 @@ class Smoother(Learner):
 
         `counted_in` is that of `KernelSum`.
 
-        Raises
-        ------
-        SpecError
-            For a bandwidth or a covariance that does not fit the axes.
+        A bandwidth or a covariance that does not fit the axes is a SpecError.
         """
         if self.bandwidth == "auto":
             raise SpecError(
@@ -214,10 +206,7 @@ class Smoother(Learner):
         Bins count rows whatever the kernel, so nothing is inferred from them before the release:
         candidates follow from the public n, epsilon and axes (`_finest_bandwidth`).
 
-        Raises
-        ------
-        SpecError
-            For more than three axes.
+        More than three axes are a SpecError.
         """
         axes = domain.dimensions
         if axes not in _FINEST:
@@ -254,10 +243,8 @@ def _oblique_kernels(
 ) -> tuple[Oblique, tuple[Kernel, ...]]:
     """Oblique coordinates of a covariance in data units, and the axis kernels over their box.
 
-    Raises
-    ------
-    SpecError
-        For one of another size, not symmetric, not positive definite, or too narrow or wide.
+    A covariance of another size, not symmetric, not positive definite, too narrow or too wide is a
+    SpecError.
     """
     axes = domain.dimensions
     if len(covariance) != axes or any(len(row) != axes for row in covariance):

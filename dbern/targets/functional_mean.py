@@ -67,15 +67,7 @@ _ROWS = 1 << 11  # whose products are in memory at a time
 
 @dataclass(frozen=True)
 class CurveSums:
-    """Coefficients of the mean curve, over n, in units of half the bounds.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> sums = CurveSums(Domain((Axis("t", 0.0, 1.0),)), Response("y", 0.0, 9.0, points=50), 1)
-    >>> sums.entries, sums.sensitivity(Entries(2), 2).value < 9.01
-    (('coefficient of degree 0', 'coefficient of degree 1'), True)
-    """
+    """Coefficients of the mean curve, over n, in units of half the bounds."""
 
     domain: Domain
     response: Response
@@ -83,7 +75,7 @@ class CurveSums:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """What each number is."""
+        """Names of the coefficients."""
         return tuple(f"coefficient of degree {b}" for b in range(self.degree + 1))
 
     @cached_property
@@ -94,7 +86,7 @@ class CurveSums:
         return np.rint(np.ldexp(values.T, _FINE)).astype(np.int64)
 
     def measurement(self) -> Measurement:
-        """Return them as a measurement: a value of F moves by less than all entries in size."""
+        """The coefficients as a measurement; a value of F moves by less than all their sizes."""
         moved = self._absolute * float(np.abs(self.table).max()) / 2.0**_FINE
         return Measurement(
             "curve",
@@ -111,7 +103,7 @@ class CurveSums:
 
     @cached_property
     def _absolute(self) -> float:
-        """Delta1 times n: see the top of the module."""
+        """n times Delta1 before the last rounding, by the maximum over signs (proof above)."""
         if self.degree > _MOST_SIGNS:
             return OUTWARD * math.sqrt(self.degree + 1) * self._euclidean
         signs = itertools.product((1, -1), repeat=self.degree)
@@ -125,29 +117,29 @@ class CurveSums:
         return OUTWARD * self.response.radius * 2 * spread
 
     def sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """Bound the sensitivity: see the top of the module."""
+        """Bound n times the sensitivity under replace-one (proof above)."""
         del strategy
         found = self._absolute if norm == 1 else self._euclidean
         shown = f"({found:g}) / n: a curve from one bound to the other, by the polynomials' signs"
         return Bound(found, shown if norm == 1 else f"({found:g}) / n")
 
     def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """Bound what a record moves that is added: half."""
+        """Bound n times the sensitivity of an added record: half."""
         return self.sensitivity(strategy, norm).half
 
     def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> CurveAccumulator:
-        """Return one of as many bits as never overflow: an entry of a record is below 2^(s + 4)."""
+        """Accumulator of as many bits as never overflow: a record's entry is below 2^(s + 4)."""
         del tolerance
         return CurveAccumulator(self, strategy, n, min(_MOST_BITS, 58 - n.bit_length()))
 
     def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> CurveAccumulator:
-        """Return one with the planned bits."""
+        """Read the accumulator with the planned bits."""
         return CurveAccumulator(self, strategy, n, counting["bits"])
 
 
 @dataclass(frozen=True)
 class CurveAccumulator(RecordAccumulator):
-    """The integers: what workers add up."""
+    """Exact integer sums of the coefficients, added up by workers."""
 
     sums: CurveSums
     strategy: Entries
@@ -156,7 +148,7 @@ class CurveAccumulator(RecordAccumulator):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The curves."""
+        """Column of the curves."""
         return (self.sums.response.column,)
 
     @property
@@ -171,7 +163,7 @@ class CurveAccumulator(RecordAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """Rounding adds a unit for each entry to the sensitivity: see the top of the module.
+        """Bound errors; rounding adds a unit for each entry to the sensitivity.
 
         *Position*: a value and a polynomial are rounded by ``2^-21`` each. *Floats*: an integer as
         a float, two products and a division, of at most all entries, ``sqrt(d + 1)``.
@@ -191,7 +183,7 @@ class CurveAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """Masks; values as floats and integers, a batch of them, and products of a few."""
+        """Memory of masks, of values as floats and integers, and of products of a few."""
         points = self.sums.response.points
         return Memory(
             8 * (4 + 4 * points), tables=8 * (self.sums.degree + 1) * (points + 4 * _ROWS)
@@ -216,7 +208,7 @@ class CurveAccumulator(RecordAccumulator):
             state += ((2 * sums + over) // (2 * over)).sum(axis=0)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Return the entries of one slab over n, in units of the response."""
+        """Coefficients of one slab over n, in units of the response."""
         del output
         part = state[slab.start : slab.stop].astype(np.float64)
         return np.ldexp(part * self.sums.response.radius, -self.bits) / self.n
@@ -309,18 +301,12 @@ class FunctionalMean(Learner):
 
 
 def _most_degree(points: int) -> int:
-    """Return the largest degree whose polynomials are tame between the points of a grid."""
+    """Largest degree whose polynomials stay bounded between the points of a grid."""
     return min(_MOST_DEGREE, math.isqrt(4 * points) - 1)
 
 
 def _chosen_degree(points: int, n: int, epsilon: Fraction) -> int:
-    """Return what "auto" is, exactly: the largest d with ``d + 1/2 <= 2/3 (n epsilon)^(2/5)``.
-
-    Examples
-    --------
-    >>> [_chosen_degree(100, n, Fraction(1)) for n in (5, 50, 500, 5000)]
-    [0, 2, 7, 19]
-    """
+    """Degree of "auto", exactly: the largest d with ``d + 1/2 <= 2/3 (n epsilon)^(2/5)``."""
     fits = (d for d in range(1, _most_degree(points) + 1)
             if (Fraction(3, 4) * (2 * d + 1)) ** 5 <= (n * epsilon) ** 2)  # fmt: skip
     return max(fits, default=0)

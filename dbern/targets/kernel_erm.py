@@ -1,6 +1,6 @@
-"""Regularized risk minimization with kernels: any convex loss, and support vector machines.
+"""Regularized risk minimization with kernels, and support vector machines.
 
-Kernels and losses are built in or the user's.
+Kernels and losses, any convex ones, are built in or the user's.
 
 *Support vector machines* without bias, in closed form, or by a solver.
 
@@ -206,7 +206,7 @@ class KernelERM(Learner):
 
     @property
     def _either(self) -> bool:
-        """Whether there is a choice of how it is released."""
+        """Whether both methods can release it."""
         return self.kernel == "linear" and self.loss in _PERTURBED
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> KernelERM:
@@ -231,7 +231,7 @@ class KernelERM(Learner):
         return {f"{role}_sha256": digest for role, digest in digests}
 
     def _sources(self) -> tuple[tuple[str, str, str], ...]:
-        """Key, name and module's digest of what is the user's."""
+        """Key, name and module's digest of a kernel and a loss of the user's."""
         both = (("target.kernel", self.kernel), ("target.loss", self.loss))
         named = [(key, name) for key, name in both if ":" in name]
         for key, name in named:

@@ -45,15 +45,7 @@ _ROWS = 1 << 13  # whose products are in memory at a time
 
 @dataclass(frozen=True)
 class MomentSums:
-    """The moments of the axes and the response, over n.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> sums = MomentSums.of(Domain((Axis("x", 0.0, 1.0),)), Response("y", 0.0, 9.0))
-    >>> sums.entries[1:4], round(sums.sensitivity(Entries(6), 1).value, 3)
-    (('sum of x', 'sum of y', 'square of x'), 8.5)
-    """
+    """The moments of the axes and the response, over n."""
 
     domain: Domain
     response: Response
@@ -62,21 +54,21 @@ class MomentSums:
 
     @classmethod
     def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
-        """Return those of all axes, with degree 2 of their products, and of the response."""
+        """Moments of all axes, with degree 2 of their products, and of the response."""
         axes = len(domain.numbers)
         axes += axes * (axes + 1) // 2 if degree == 2 else 0
         return cls(domain, response, Moments.of(axes + 1, domain.blocks), degree)
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """What each number is."""
+        """Names of the moments."""
         names = [axis.name for axis in self.domain.numbers]
         names += product_names(names) if self.degree == 2 else []
         values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
     def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:
-        """Return what Laplace noise adds to squared errors, of listed values and of numbers.
+        """Squared errors that Laplace noise adds, of listed values and of numbers.
 
         *Values*: of responses by value, where those of a list are as frequent as each other.
         *Numbers*: of a direction's variance v (`typical_variances`), of the normal equations' noise
@@ -94,7 +86,7 @@ class MomentSums:
         return by_value, float(equations * np.sum(1 / directions))
 
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """Return them as a measurement.
+        """The moments as a measurement.
 
         The response's sums move by two, times their weight; of an added record by half of that.
         """
@@ -113,29 +105,29 @@ class MomentSums:
         )
 
     def sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """Bound the sensitivity: see `dbern.strategies.moments`."""
+        """Bound n times the sensitivity under replace-one (`dbern.strategies.moments`)."""
         del strategy
         return self.moments.sensitivity(norm)
 
     def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """Bound what a record moves that is added: see `dbern.strategies.moments`."""
+        """Bound n times the sensitivity of an added record (`dbern.strategies.moments`)."""
         del strategy
         return self.moments.added_sensitivity(norm)
 
     def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> MomentAccumulator:
-        """Return one of as many bits as never overflow: ``n a 2^s < 2^62``."""
+        """Accumulator of as many bits as never overflow: ``n a 2^s < 2^62``."""
         del tolerance
         room = 62 - n.bit_length() - self.moments.largest_entry.bit_length()
         return MomentAccumulator(self, strategy, n, min(_MOST_BITS, room))
 
     def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> MomentAccumulator:
-        """Return one with the planned bits."""
+        """Read the accumulator with the planned bits."""
         return MomentAccumulator(self, strategy, n, counting["bits"])
 
 
 @dataclass(frozen=True)
 class MomentAccumulator(RecordAccumulator):
-    """The integers: what workers add up."""
+    """Exact integer sums of the moments, added up by workers."""
 
     sums: MomentSums
     strategy: Entries
@@ -159,7 +151,7 @@ class MomentAccumulator(RecordAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """Rounding adds a unit for each entry to the sensitivity: see the top of the module.
+        """Bound errors; rounding adds a unit for each entry to the sensitivity.
 
         *Kernel*: of one record's entry half a unit, and the floats before it, are less than one.
         *Position*: of numbers that are a few roundings off, and of their products. *Floats*: an
@@ -179,7 +171,7 @@ class MomentAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """Numbers, places and masks; the products, of a few records at a time."""
+        """Memory of numbers, positions and masks, and of the products of a few records."""
         moments = self.sums.moments
         columns = 6 * moments.numbers + 3 * len(moments.blocks)
         return Memory(8 * (8 + columns), tables=8 * (4 * _ROWS * moments.plain + moments.size))
@@ -206,7 +198,7 @@ class MomentAccumulator(RecordAccumulator):
                 self._add_categories(state[plain.shape[1] :], numbers[part], codes[part])
 
     def _integers(self, numbers: FloatArray) -> Int64Array:
-        """Each record's of numbers alone, (m, entries)."""
+        """Entries of each record's numbers, (m, entries)."""
         moments, unit = self.sums.moments, float(1 << self.bits)
         first, second = moments.pairs
         products = numbers[:, first] * numbers[:, second]
@@ -233,7 +225,7 @@ class MomentAccumulator(RecordAccumulator):
             start += size
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Return the entries of one slab over n."""
+        """Moments of one slab over n."""
         del output
         part = state[slab.start : slab.stop].astype(np.float64)
         return np.ldexp(part, -self.bits) / self.n

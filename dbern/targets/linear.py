@@ -1,8 +1,8 @@
-"""Learners by regularized risk minimization of linear functions, and what all of them share.
+"""Learners by regularized risk minimization of linear functions, and their common parts.
 
 ``w = argmin (C/n) sum_i L(l_i, <w, phi(d_i)>) + |w|^2 / 2``, the paper's form; no bias, so a
-constant feature for linear functions. What is proved about them is in
-`dbern.erm.models` and `dbern.erm.spaces`.
+constant feature for linear functions. Proofs about them are in `dbern.erm.models` and
+`dbern.erm.spaces`.
 """
 
 from __future__ import annotations
@@ -74,19 +74,11 @@ _LISTED = (
 
 @dataclass(frozen=True)
 class Classifier:
-    """Linear functions before a plan chooses its method and its C.
+    """Linear functions before a plan chooses the method and C.
 
-    Parameters
-    ----------
-    model : LinearFunctions
-        By weights; its cost is stated, or not chosen yet.
-    method : str
-    cost : float, optional
-        None where the plan is to choose.
-    typical : Typical
-        Records that it is predicted for.
-    protected : (Protection, Column or None), optional
-        Where rows are private.
+    `model` is released by weights; its cost is stated, or not chosen yet, and `cost` is None where
+    the plan chooses. It is predicted for the records of `typical`. `protected` has the neighboring
+    relation and ids where rows are private.
     """
 
     model: LinearFunctions
@@ -96,7 +88,7 @@ class Classifier:
     protected: tuple[Protection, Column | None] | None = None
 
     def measurement(self) -> Measurement:
-        """Return the measurement, of which a plan makes what is released."""
+        """The measurement, which a plan resolves."""
         return replace(
             self._protected.measurement(),
             for_charge=self._planned,
@@ -114,7 +106,7 @@ class Classifier:
         return self.model if self.protected is None else self.model.protected(*self.protected)
 
     def _planned(self, n: int, charge: Budget) -> Measurement:
-        """Return the method and C that predict the smaller risk, with what a plan says."""
+        """The method and C that predict the smaller risk, with the prediction's text."""
         classes, domain = max(2, self.model.outputs), self.model.domain
         numbers = (self.model.space.dimensions + 1) * classes
         small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
@@ -194,7 +186,7 @@ def minimizer(
     shards: Shards,
     sources: tuple[tuple[str, str, str], ...] = (),
 ) -> Measurement:
-    """Return the measurement: labels are classes where the schema has some, or else responses.
+    """The minimizer as a measurement: labels are classes where there are some, or responses.
 
     `sources` as of `RiskModel`.
     """
@@ -222,13 +214,13 @@ def chosen_cost(
     schema: RecordSchema, loss: Loss, space: GaussianFeatures | GramKernel | LinearFeatures,
     n: int, epsilon: Fraction,
 ) -> float:  # fmt: skip
-    """Return the C of "auto": the largest whose noise is small beside what is predicted.
+    """The C of "auto": the largest whose noise is small beside the predictions.
 
     The bias of regularization falls with C, and the noise grows: in proportion to ``r / epsilon``,
-    r what one of n records does to the weights (`dbern.erm.models`). That is at most a fortieth of
-    what is predicted, 1 for classes and half the range of a response; and the loss with its weights
-    is at most a thousand times as curved as the penalty, which bounds the solver's steps. Where
-    none is, it is 1.
+    r the move of the weights by one of n records (`dbern.erm.models`). That is at most a fortieth
+    of what is predicted, 1 for classes and half the range of a response; and the loss with its
+    weights is at most a thousand times as curved as the penalty, which bounds the solver's steps.
+    Where none is, it is 1.
     """
     predicted = schema.response.radius if schema.response else 1.0
     most, shards = _MOVED * predicted * float(epsilon), 1 + n // LEAST_ROWS
@@ -246,12 +238,9 @@ def chosen_cost(
 def linear_functions(
     schema: RecordSchema, loss: Loss, method: Method, cost: Cost, constant: float, shards: Shards
 ) -> Measurement:
-    """Return linear functions by objective or weights, as the plan is to choose.
+    """Linear functions by objective or weights, as the plan chooses.
 
-    Raises
-    ------
-    SpecError
-        For parameters that the method, or an axis of categories, has no use for.
+    Parameters that the method, or an axis of categories, has no use for are a SpecError.
     """
     domain, response = schema.domain, schema.response
     if domain.lists and method == "weights":
@@ -288,24 +277,24 @@ def _weighing(schema: RecordSchema) -> RecordWeights:
 
 
 def of_classes(schema: RecordSchema, constant: float | None = None) -> Combination:
-    """One function whose sign decides, or one a class of which the largest does."""
+    """Combination of classes: one function whose sign decides, or the largest of one a class."""
     classes = schema.classes.categories
     return Combination("linear" if len(classes) == 2 else "stack", classes, constant=constant)
 
 
 def of_responses(schema: RecordSchema, constant: float | None = None) -> Combination:
-    """Learned from the middle of the range; the middle is added again."""
+    """Combination of responses, learned from the middle of the range, which is added again."""
     response = response_of(schema)
     return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
 def method_taken(counting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the method of linear functions that are counted by that."""
+    """Method of linear functions with these counting parameters."""
     return {"method": "objective" if "weight" in counting else "weights"}
 
 
 def told(cost: float, n: int) -> str:
-    """Return C in both forms."""
+    """Text of C in both forms."""
     return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
 
 
@@ -471,7 +460,7 @@ class RidgeRegression(Learner):
         return RidgeRegression(**self.get_params() | {"method": method})
 
     def _are_noisy(self, schema: RecordSchema, n: int, epsilon: Fraction) -> bool:
-        """Compare what noise of moments and of an objective add to squared errors."""
+        """Whether noise of moments adds more to squared errors than that of an objective."""
         lists, sums = schema.domain.blocks, MomentSums.of(schema.domain, response_of(schema))
         by_value, of_numbers = sums.typical_noise(n, epsilon)
         numbers = len(schema.domain.numbers)
@@ -571,5 +560,5 @@ class RidgeRegression(Learner):
 
     @property
     def _ridge(self) -> float | None:
-        """Of numbers in [-1, 1], which are twice as long as those of the unit cube."""
+        """The ridge for numbers in [-1, 1], which are twice as long as those of the unit cube."""
         return None if self.C == "auto" else 4 / self.C

@@ -1,6 +1,6 @@
 """Naive Bayes with kernel or Gaussian likelihoods, factored or as one function.
 
-Counts of classes, and each class's sums and squares of the axes: vectors of exact integers.
+Class sums, vectors of exact integers: counts, and each class's sums and squares of the axes.
 
 A record of class c whose positions, mapped to z in [-1, 1]^l, adds ``(1, z_1 .. z_l, z_1^2 - 1/2 ..
 z_l^2 - 1/2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing
@@ -32,7 +32,7 @@ So ``Delta1 <= (2 + 3 l)/n`` and ``Delta2^2 <= max(2 + 2.5 l, 4 l)/n^2``; counts
 *Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
 1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``; with categories m more.
 
-Naive Bayes as one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
+Joint release, one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
 
 ``Pr(y|c) = prod_i (1/m) sum_{d in c} K_i(y_i - d_i)`` over the m records of c, ``Pr(c) = m/n``; an
 empty class scores zero. F is computed from the same integer sums as one density an axis and class.
@@ -68,14 +68,11 @@ prod_{j != i} (K_j(0) + 2 rho_j)``. One more record hence changes F~ by at most
 
 more than F, a replacement by ``2E/n``. And ``|F~ - F| <= prod (K_i(0) + rho_i) - P <= E``.
 
-Naive Bayes: the score of a class is its share times one likelihood an axis.
-
-With kernel density likelihoods, or Gaussian ones. *Factored* releases are noisy sums: one kernel
-sum an axis and class (`dbern.counting.kernel_sums`) with the counts of the classes, which those do
-not determine, or counts, sums and squares (`dbern.targets.naive_bayes`); the scores follow, with
-proved errors (`dbern.combination`). A *joint* release is the paper's one function on the lattice
-(`dbern.targets.naive_bayes`). A record that is null in any axis, or of an unknown class, counts
-nowhere.
+The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
+*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
+with the counts of the classes, which those do not determine, or counts, sums and squares; the
+scores follow, with proved errors (`dbern.combination`). A *joint* release is the paper's one
+function on the lattice. A record that is null in any axis, or of an unknown class, counts nowhere.
 """
 
 from __future__ import annotations
@@ -122,20 +119,7 @@ _ROUNDED = 1.001  # units that rounding and floats part two integers by
 class ClassSums:
     """Each class's count, and with `moments` its sums and squares of all axes, over n.
 
-    Parameters
-    ----------
-    box : Domain
-        All axes in which a record must be valid to count.
-    label : Column
-        The classes.
-
-    Examples
-    --------
-    >>> from dbern.data.domain import Axis
-    >>> label = Column("who", "data.label.classes", ("a", "b"))
-    >>> sums = ClassSums(Domain((Axis("x", 0.0, 1.0),)), label, moments=True)
-    >>> sums.entries[:3], sums.sensitivity(Entries(6), 1).value
-    (('count of a', 'sum of x in a', 'squares of x in a'), 5.0)
+    A record counts if it is valid in all axes of `box`; `label` has the classes.
     """
 
     box: Domain
@@ -144,7 +128,7 @@ class ClassSums:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Those of all classes, entry by entry."""
+        """Names of the entries of all classes."""
         features, box = ["count"], self.box
         if self.moments:
             names = [axis.name for axis in box.numbers]
@@ -158,7 +142,7 @@ class ClassSums:
         )
 
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """Return them as a measurement: a count moves by one; a sum by two, within its class."""
+        """The sums as a measurement: a count moves by one; a sum by two, within its class."""
         return Measurement(
             "classes",
             self.box,
@@ -173,7 +157,7 @@ class ClassSums:
         )
 
     def sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """See the top of the module."""
+        """Bound n times the sensitivity of the class sums under replace-one (proof above)."""
         del strategy
         axes, lists = self._dimensions
         if norm == 1:
@@ -184,7 +168,7 @@ class ClassSums:
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
-        """See the top of the module."""
+        """Bound n times the sensitivity of the class sums under add-or-remove-one (proof above)."""
         del strategy
         axes, lists = self._dimensions
         if norm == 1:
@@ -196,26 +180,25 @@ class ClassSums:
 
     @property
     def _dimensions(self) -> tuple[int, int]:
-        """Axes whose sums and squares are counted, and axes of categories."""
         return len(self.box.numbers) * self.moments, len(self.box.lists)
 
     def accumulator(
         self, strategy: Entries, n: int, tolerance: float = 0.0
     ) -> ClassSumsAccumulator:
-        """Return one of as many bits as never overflow: ``n 2^s < 2^62``."""
+        """Accumulator of as many bits as never overflow: ``n 2^s < 2^62``."""
         del tolerance
         return ClassSumsAccumulator(self, strategy, n, min(_MOST_BITS, 62 - n.bit_length()))
 
     def restore(
         self, strategy: Entries, n: int, counting: Mapping[str, Any]
     ) -> ClassSumsAccumulator:
-        """Return one with the planned bits."""
+        """Read the accumulator with the planned bits."""
         return ClassSumsAccumulator(self, strategy, n, counting["bits"])
 
 
 @dataclass(frozen=True)
 class ClassSumsAccumulator(RecordAccumulator):
-    """The integers: what workers add up."""
+    """Exact integer sums of the classes, added up by workers."""
 
     sums: ClassSums
     strategy: Entries
@@ -239,7 +222,7 @@ class ClassSumsAccumulator(RecordAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """Rounding adds a unit for each sum and square of a class to the sensitivity.
+        """Bound errors; rounding adds a unit for each sum and square of a class to the sensitivity.
 
         *Kernel*: rounding to ``2^-s``, and the floats before it: less than as much again.
         *Position*: of one that is a few roundings off, and of its square. *Floats*: an integer as
@@ -261,7 +244,7 @@ class ClassSumsAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """Positions, features and a few temporaries."""
+        """Memory of positions, features and a few temporaries."""
         return Memory(8 * (8 + 4 * self.sums.box.dimensions))
 
     @property
@@ -290,7 +273,7 @@ class ClassSumsAccumulator(RecordAccumulator):
             width += size
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """The entries of one slab over n."""
+        """Entries of one slab over n."""
         del output
         part = state.reshape(-1)[slab.start : slab.stop].astype(np.float64)
         return np.ldexp(part, -self.bits) / self.n
@@ -303,14 +286,14 @@ _SLACK = 1.1  # over the peaks, for the 2 rho in them
 
 @dataclass(frozen=True)
 class NaiveBayesProduct:
-    """F of two classes: see the top of the module."""
+    """F of two classes, as one function on the lattice."""
 
     domain: Domain
     kernels: tuple[Kernel, ...]
     label: Column
 
     def measurement(self, name: str, unit: float) -> Measurement:
-        """Return it as a measurement.
+        """F as a measurement.
 
         A class's score is its share times a mixture of product translates, and shares sum to one.
         """
@@ -359,7 +342,7 @@ class NaiveBayesProduct:
     def restore(
         self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
     ) -> NaiveBayesAccumulator:
-        """The accumulator that a plan has chosen."""
+        """Read the accumulator that a plan has chosen."""
         axes = (
             one.restore(own, n, facts)
             for one, own, facts in zip(self._sums, _axes(strategy), counting["axes"], strict=True)
@@ -395,17 +378,17 @@ class NaiveBayesAccumulator(RecordAccumulator):
 
     @property
     def counting(self) -> dict[str, Any]:
-        """That of each axis."""
+        """Inherited from the axes' accumulators."""
         return {"axes": [one.counting for one in self.axes]}
 
     @property
     def description(self) -> str:
-        """That of each axis."""
+        """Inherited from the axes' accumulators."""
         return " and ".join(one.description for one in self.axes)
 
     @cached_property
     def errors(self) -> Errors:
-        """E of the module for the kernel, of each lattice value ``2 E``.
+        """Bound the kernel's error by E, that of each lattice value by ``2 E``.
 
         *Positions* as of a mixture of product translates. *Floats*: of each axis's values, and of
         their product, which is rounded ``2 l + 2`` times; with m of the n records in a class, the
@@ -433,7 +416,7 @@ class NaiveBayesAccumulator(RecordAccumulator):
         )
 
     def _kernel_error(self, rhos: list[float]) -> float:
-        """E, at the top of the module."""
+        """E, the effective kernel's error (proof above)."""
         peaks = [kernel.peak for kernel in self.product.kernels]
         grown = math.prod(peak + 2 * rho for peak, rho in zip(peaks, rhos, strict=True))
         terms = sum(rho / (peak + 2 * rho) for peak, rho in zip(peaks, rhos, strict=True))
@@ -441,13 +424,13 @@ class NaiveBayesAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """One axis is counted and contracted after the other."""
+        """Memory of one axis, as one is counted and contracted after the other."""
         found = [one.memory for one in (*self.axes, self.counts)]
         return Memory(max(one.batch for one in found), max(one.tables for one in found))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One number after the other: of each axis, and of the counts."""
+        """Flat state: numbers of each axis, then the counts."""
         return (sum(math.prod(one.shape) for one in (*self.axes, self.counts)),)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
@@ -483,7 +466,6 @@ def _peak(kernels: Sequence[Kernel]) -> float:
 
 
 def _axes(strategy: LatticeStrategy) -> list[LatticeStrategy]:
-    """The lattice of each axis."""
     return [LatticeStrategy(Lattice((k,))) for k in strategy.lattice.k]
 
 
@@ -633,7 +615,7 @@ class GaussianNaiveBayes(Learner):
         return bayes_notes(self.combination(schema), ways[0].law)
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
-        """In unit-cube units."""
+        """Floors of the deviations in unit-cube units."""
         axes = schema.domain.numbers
         if len(self.std_floor) != len(axes):
             raise SpecError(

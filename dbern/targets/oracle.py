@@ -27,7 +27,7 @@ class HolderClass(Section):
     holder: _Pair
 
     def approximation(self) -> Approximation:
-        """The class as bounds of the bias know it."""
+        """The class as the bias bounds take it."""
         return Holder(*self.holder)
 
 
@@ -38,12 +38,12 @@ class SmoothClass(Section):
     bound: float
 
     def approximation(self) -> Approximation:
-        """The class as bounds of the bias know it."""
+        """The class as the bias bounds take it."""
         return Smooth(self.derivatives, self.bound)
 
 
 class SampledSensitivity(Section):
-    """``[target.sensitivity]``: an estimate, for *random* differential privacy.
+    """An estimated sensitivity, ``[target.sensitivity]``, for *random* differential privacy.
 
     Parameters
     ----------
@@ -63,12 +63,10 @@ class SampledSensitivity(Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
     def sampling(self) -> Sampling:
-        """As the sampler takes it.
+        """Parameters of the sampler.
 
-        Raises
-        ------
-        SpecError
-            For a gamma out of range, too few samples, or a distribution that cannot be imported.
+        A gamma out of range, too few samples, or a distribution that cannot be imported is a
+        SpecError.
         """
         gamma = exact(self.gamma, "target.sensitivity.gamma")
         fewest = fewest_samples(gamma)
@@ -200,7 +198,7 @@ class Oracle(Learner):
 
     @property
     def _stated(self) -> tuple[float, SampledSensitivity | None]:
-        """The sensitivity, NaN where it is estimated, and how it is."""
+        """The sensitivity, NaN where it is estimated, and the estimate's parameters."""
         given = self.sensitivity
         return (math.nan, given) if isinstance(given, SampledSensitivity) else (given, None)
 
@@ -213,7 +211,7 @@ class Oracle(Learner):
 
 
 def _refuse_filter(schema: RecordSchema) -> None:
-    """Uniform records all count: a mean of the few that pass a filter moves by far more."""
+    """Refuse a filter: uniform records all count, and a mean of few moves by far more."""
     if schema.filter is not None:
         raise SpecError(
             'data.filter: distribution = "uniform" does not say how many rows pass. Write '

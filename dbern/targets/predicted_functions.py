@@ -1,11 +1,12 @@
-"""What a plan predicts of kernel functions: of typical records as they would be released.
+"""Predictions of a plan for kernel functions of typical records, as they would be released.
 
-A function on a lattice is linear in what is released of it. Without noise it is the sum of what a
-release makes of a kernel at each typical record (`released_translates`); the noise of a value has a
-known deviation at every point, from the rows that make the value of released numbers. A risk is a
-mean over points, so draws at each point by itself suffice: how they go together does not matter.
+A function on a lattice is linear in the released values. Without noise it is the sum of the
+released translates of a kernel at each typical record (`released_translates`); the noise of a value
+has a known deviation at every point, from the rows that make the value of released numbers. A risk
+is a mean over points, so draws at each point by itself suffice: how they go together does not
+matter.
 
-Typical records are many: what a sample is off by is no part of a prediction, as privacy is not.
+Typical records are many: neither the error of a sample nor privacy is part of a prediction.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ class Function:
 
     @cached_property
     def _rows(self) -> list[FloatArray]:
-        """What multiplies the lattice values of each axis, (m, k + 1)."""
+        """Factors of the lattice values of each axis, (m, k + 1)."""
         axes = zip(self._places(self.unit).T, self.way.strategy.lattice.k, self.way.h, strict=True)
         return [iterated_basis(y, k, h) for y, k, h in axes]
 
     @cached_property
     def deviation(self) -> FloatArray:
-        """That of the noise (m,); of weights, of the linear function that they make."""
+        """Deviation of the noise (m,); for weights that of the linear function."""
         way, rows = self.way, self._rows if self.way.h else []
         if not rows:
             _, constant = way.measurement.features or (0, 0.0)
@@ -83,7 +84,7 @@ class Function:
         return granule * np.sqrt(np.maximum(noise, 0.0))
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:
-        """Of each axis the kernel at records of the unit cube (r, l), as it is released: (m, r)."""
+        """Kernel of each axis at records of the unit cube (r, l), as it is released: (m, r)."""
         axes = zip(self.way.measurement.kernels, self._places(records).T, strict=True)
         if plain:
             y = self._places(self.unit)
@@ -97,7 +98,7 @@ def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _noise(deviations: Sequence[FloatArray], draw: int) -> FloatArray:
-    """Return normal noise of these deviations, of parts (m,) each: (m, parts)."""
+    """Normal noise of these deviations, of parts (m,) each: (m, parts)."""
     places = uniform(public_stream("predicted", draw), sum(map(len, deviations)))
     normal = normal_quantiles(places.clip(2.0**-60, 1 - 2.0**-53)).reshape(len(deviations), -1)
     return np.asarray((normal * np.array(deviations)).T)
@@ -110,7 +111,7 @@ def _said(
     plain: FloatArray,
     deviations: Sequence[FloatArray],
 ) -> tuple[str, ...]:
-    """What is predicted of values (places, parts), of which `scores` makes what decides."""
+    """Prediction for values (points, parts), from which `scores` makes those that decide."""
     found = (scores(released + _noise(deviations, draw)) for draw in range(FEW))
     ours = mean_of([typical.risk(one) for one in found])
     return typical.note(ours, typical.risk(scores(plain)))
@@ -126,12 +127,10 @@ def sum_notes(
     weights: FloatArray,
     records: FloatArray | None = None,
 ) -> tuple[str, ...]:
-    """Predict what is made of sums of kernels over records: the typical ones, or other places.
+    """Predictions for kernel sums over records: the typical ones, or others.
 
-    Parameters
-    ----------
-    weights : array (records, parts)
-        A record's, of each released function, over the number of records.
+    `weights` (records, parts) are a record's, of each released function, over the number of
+    records.
     """
     functions = [(Function(way, typical.unit), way.measurement) for way in ways]
     each = [pair for pair in functions for _ in range(pair[1].outputs)]
@@ -169,7 +168,7 @@ def minimizer_notes(
     loss: Loss,
     cost: float,
 ) -> tuple[str, ...]:
-    """Predict what the minimizer of a risk is worth: `cost` is the weight of all records."""
+    """Predictions for the minimizer of a risk; `cost` is the weight of all records."""
     typical = replace(typical, rows=_ROWS)  # what is decomposed below
     function, radius = Function(way, typical.unit), typical.radius
     gram, noiseless = _grams(function, space)
@@ -190,7 +189,7 @@ def minimizer_notes(
 def _grams(
     function: Function, space: GaussianFeatures | GramKernel | LinearFeatures
 ) -> tuple[FloatArray, FloatArray]:
-    """The kernel of places with each other; and as it is released, of products over axes."""
+    """The kernel of points with each other; and as it is released, for products over axes."""
     unit = function.unit
     if function.way.measurement.entries:
         points, constant = space.points(unit), (function.way.measurement.features or (0, 0.0))[1]
@@ -208,7 +207,7 @@ def _grams(
 def _minimized(
     loss: Loss, features: FloatArray, labels: FloatArray, weights: FloatArray, near: float
 ) -> FloatArray:
-    """Newton's steps, a bounded number: the minimizer, or near enough to predict with."""
+    """The minimizer by a bounded number of Newton's steps, or near enough to predict with."""
 
     def value(state: FloatArray) -> float:
         return float(weights @ loss.value(labels, features @ state) + state @ state / 2)
@@ -239,7 +238,7 @@ _MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
 def kernel_bayes_notes(
     combination: Combination, ways: Sequence[Way], axes: int, joint: bool
 ) -> tuple[str, ...]:
-    """Predict the share of wrong classes of naive Bayes with kernels."""
+    """Predicted fraction of wrong classes of naive Bayes with kernels."""
     classes = len(combination.classes)
     typical = TypicalBayes(axes, classes, combination.lists, rows=256)
     if (typical.count * classes) ** 2 * axes > _MOST_TRANSLATES:
@@ -251,7 +250,7 @@ def kernel_bayes_notes(
 def _class_means(
     function: Function, records: FloatArray, classes: int, *, plain: bool
 ) -> list[FloatArray]:
-    """Of each axis the mean of kernels at each class's records, (m, classes)."""
+    """Mean of kernels at each class's records, axis by axis, (m, classes)."""
     axes = function.translates(records, plain=plain)
     return [own.reshape(len(own), classes, -1).mean(axis=2) for own in axes]
 

@@ -1,4 +1,4 @@
-"""What a plan predicts of a learner's risk, for typical records: public facts and draws of noise.
+"""Predictions of a learner's risk for typical records, from public facts and draws of noise.
 
 Nothing here reads a record or proves anything: a prediction tells a steward whether a release is
 worth its charge, before it is spent.
@@ -48,15 +48,10 @@ WARNING = (
 
 
 def typical_variances(axes: int) -> FloatArray:
-    """Return the variances of typical columns along their directions: each leaves half to the next.
+    """Variances of typical columns along their directions: each leaves half to the next.
 
     Where methods are compared columns may determine each other, the more so the more there are; of
     two the second still has half of its variance, of six the last a thirty-second.
-
-    Examples
-    --------
-    >>> (16 * typical_variances(3)).tolist()
-    [1.0, 0.5, 0.25]
     """
     return np.asarray(TYPICAL_STD**2 * 0.5 ** np.arange(axes))
 
@@ -67,14 +62,9 @@ class Predicted:
 
     Typical records spread over an eighth of their bounds (one standard deviation), around the
     middle, their axes are independent, and explain half of the response's variance. The excess risk
-    is the mean squared error above that of least squares without privacy.
-
-    Attributes
-    ----------
-    excess, constant : float
-        Of the release, and of a constant: the mean response.
-    rest : float
-        The mean squared error of least squares without privacy.
+    is the mean squared error above that of least squares without privacy: `excess` is that of the
+    release, `constant` that of the mean response, and `rest` the mean squared error of least
+    squares without privacy.
     """
 
     excess: float
@@ -82,7 +72,7 @@ class Predicted:
     rest: float = (1 - EXPLAINED) * TYPICAL_STD**2
 
     def note(self, radius: float, plain: float | None = None) -> tuple[str, ...]:
-        """Say it in the response's units, with a warning where a constant is as good.
+        """Text of the risks in the response's units, with a warning where a constant is as good.
 
         `plain` is the same without privacy, where that is not least squares.
         """
@@ -103,7 +93,7 @@ class Predicted:
 
 
 def _typical_products(moments: Moments) -> FloatArray:
-    """Return means of products of all columns, the first of ones: values of lists are as frequent.
+    """Means of products of all columns, the first of ones: values of lists are as frequent.
 
     Each number and each list explains the same share of the response's variance.
     """
@@ -129,7 +119,7 @@ def _typical_products(moments: Moments) -> FloatArray:
 
 
 def _typical_slopes(axes: int) -> tuple[FloatArray, FloatArray]:
-    """Return the covariance of typical axes and the response in [-1, 1], and its least squares."""
+    """Covariance of typical axes and the response in [-1, 1], and its least squares."""
     slopes = np.full(axes, math.sqrt(EXPLAINED / axes))
     covariance = np.eye(axes + 1)
     covariance[-1, :-1] = covariance[:-1, -1] = slopes
@@ -183,7 +173,7 @@ def _primes(count: int) -> FloatArray:
 
 
 def deviation_of(law: Noise) -> float:
-    """Return the standard deviation of a law, in the units of values."""
+    """Standard deviation of a law, in the units of values."""
     return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
 
 
@@ -200,11 +190,11 @@ FEW = 8
 def determinant_share(
     n: int, epsilon: Fraction, loss: Softmax | Separate, typical: Typical
 ) -> Fraction:
-    """Return the fraction of epsilon that the Jacobian of a perturbed objective should have.
+    """Fraction of epsilon that the Jacobian of a perturbed objective should have.
 
-    It makes small what share of the explained risk is lost, to second order: with h the loss's
-    curvature along an axis, Λ the penalty, v the variance of b and w a weight, ``(v/w^2 + Λ^2) /
-    (h + Λ)^2``, in the mean over weights. Records spread over a fortieth of their bounds, so that
+    It makes the lost fraction of the explained risk small, to second order: with h the loss's
+    curvature along an axis, Λ the penalty, v the variance of b and w a weight, ``(v/w^2 + Λ^2) / (h
+    + Λ)^2``, in the mean over weights. Records spread over a fortieth of their bounds, so that
     noise and penalty are felt. A loss that is c times as curved has weights that are ``sqrt(c)``
     times smaller.
     """
@@ -226,7 +216,7 @@ def determinant_share(
 
 @dataclass(frozen=True)
 class Typical(ABC):
-    """Records that spread over an eighth of their bounds, and what is learned of them.
+    """Records that spread over an eighth of their bounds, and their labels.
 
     Values of lists are as frequent as each other, and tell nothing.
     """
@@ -239,17 +229,17 @@ class Typical(ABC):
 
     @cached_property
     def unit(self) -> FloatArray:
-        """Positions in the unit cube (places, l)."""
+        """Positions in the unit cube (records, l)."""
         return np.clip((TYPICAL_STD * _normal(self.places, self.axes) + 1) / 2, 0.0, 1.0)
 
     @cached_property
     def codes(self) -> FloatArray:
-        """Places in the lists (places, m)."""
+        """Positions in the lists (records, m)."""
         found = _spread(len(self.unit), self.axes + len(self.lists))[:, self.axes :]
         return np.asarray(np.floor(found * np.array(self.lists)))
 
     def scores(self, weights: FloatArray) -> FloatArray:
-        """Return the values (places, q) of linear functions of weights (q, p)."""
+        """Values (records, q) of linear functions of weights (q, p)."""
         own = zip(self.codes.T, self.lists, strict=True)
         listed = [np.equal.outer(codes, np.arange(size)) for codes, size in own]
         points = np.column_stack([*listed, self.unit, np.ones(len(self.unit))])
@@ -257,31 +247,31 @@ class Typical(ABC):
 
     @property
     def told(self) -> str:
-        """What is said of lists."""
+        """Note on lists, for texts."""
         return ", and lists that tell nothing" * bool(self.lists)
 
     @property
     @abstractmethod
     def places(self) -> int:
-        """How many there are."""
+        """Number of records."""
 
     @abstractmethod
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return features, what they count as, and counts of n records."""
+        """Features, record weights, and counts of n records."""
 
     @abstractmethod
     def targets(self, weights: FloatArray) -> list[FloatArray]:
-        """Return labels of one model each."""
+        """Labels of each model."""
 
     @abstractmethod
     def risk(self, scores: FloatArray) -> tuple[float, float]:
-        """Return what makes the scores (places, q) good or bad, first what decides."""
+        """Two risks of the scores (records, q), first the one that decides."""
 
     @abstractmethod
     def note(
         self, ours: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
-        """Say it, with a warning where a constant is as good.
+        """Text of the risks, with a warning where a constant is as good.
 
         `plain` is the same without privacy, where that is not the best there is.
         """
@@ -289,19 +279,19 @@ class Typical(ABC):
 
 @dataclass(frozen=True)
 class TypicalClasses(Typical):
-    """Of q classes, with log odds of deviation 2; by log loss, or by the share of wrong classes."""
+    """Records of q classes, with log odds of deviation 2; by log loss, or by wrong classes."""
 
     classes: int
     logistic: bool = True
 
     @property
     def places(self) -> int:
-        """Fewer for more classes."""
+        """Number of records, fewer for more classes."""
         return max(_FEWEST, self.rows // self.classes)
 
     @cached_property
     def shares(self) -> FloatArray:
-        """Each class's probability (places, q)."""
+        """Probability of each class (records, q)."""
         classes = np.arange(self.classes)[:, None]
         angles = 2 * np.pi * classes / self.classes + np.pi * np.arange(self.axes) / self.axes
         weights = np.cos(angles)
@@ -309,20 +299,20 @@ class TypicalClasses(Typical):
         return _softmax((2 * self.unit - 1) @ weights.T)
 
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return each place once with every class, two of them as -1 and 1."""
+        """Each record once with every class, two of them as -1 and 1."""
         rows, classes = len(features), self.classes
         labels = np.repeat(np.arange(float(classes)), rows)
         labels = 2 * labels - 1 if classes == 2 else labels
         return np.tile(features, (classes, 1)), labels, n / rows * self.shares.T.ravel()
 
     def targets(self, weights: FloatArray) -> list[FloatArray]:
-        """Return one class against the rest, but of two."""
+        """Labels of one class against the rest; of two classes those of the second."""
         if self.classes == 2:
             return [weights]
         return [np.where(weights == one, 1.0, -1.0) for one in range(self.classes)]
 
     def risk(self, scores: FloatArray) -> tuple[float, float]:
-        """Return mean log loss and share of wrong classes, of other losses that twice.
+        """Mean log loss and fraction of wrong classes; for other losses that twice.
 
         One column is of the second class.
         """
@@ -336,7 +326,7 @@ class TypicalClasses(Typical):
     def note(
         self, ours: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
-        """Say it, with a warning where a constant is as good."""
+        """Text of the risks, with a warning where a constant is as good."""
         least = float(-(self.shares * np.log(self.shares)).sum(axis=1).mean())
         loss, wrong = plain or (least, float(1 - self.shares.max(axis=1).mean()))
         constant, excess, worst = 1 - 1 / self.classes, ours[0] - least, math.log(self.classes)
@@ -366,32 +356,32 @@ _RESIDUALS = (-1.461, -0.598, 0.0, 0.598, 1.461)
 
 @dataclass(frozen=True)
 class TypicalResponses(Typical):
-    """Of a response in [-1, 1], half of it explained by the axes; by `Predicted`'s excess risk."""
+    """Records of a response in [-1, 1], half of it explained; by `Predicted`'s excess risk."""
 
     radius: float
     weights = (1.0, 2.0, 4.0)  # half of them of narrow numbers that explain as much as typical ones
 
     @property
     def places(self) -> int:
-        """Each with five residuals."""
+        """Number of records, each with five residuals."""
         return self.rows // 2
 
     @cached_property
     def wanted(self) -> FloatArray:
-        """What the axes explain (places,)."""
+        """Part of the response that the axes explain (records,)."""
         return self.at(self.unit)
 
     def at(self, unit: FloatArray) -> FloatArray:
-        """Return what the axes explain at positions (m, l)."""
+        """Part of the response that the axes explain at positions (m, l)."""
         return np.asarray((2 * unit - 1) @ _typical_slopes(self.axes)[1])
 
     def density(self, positions: FloatArray) -> FloatArray:
-        """Return that of records along an axis."""
+        """Density of records along an axis."""
         apart = (2 * positions - 1) / TYPICAL_STD
         return np.asarray(np.exp(-(apart**2) / 2) * 2 / (TYPICAL_STD * math.sqrt(2 * math.pi)))
 
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return each place with five residuals, as likely as each other."""
+        """Each record with five residuals, as likely as each other."""
         rows, rest = len(features), TYPICAL_STD * math.sqrt(1 - EXPLAINED)
         responses = [self.wanted + rest * one for one in _RESIDUALS]
         counts = np.full(len(_RESIDUALS) * rows, n / rows / len(_RESIDUALS))
@@ -399,18 +389,18 @@ class TypicalResponses(Typical):
         return tiled, np.clip(np.concatenate(responses), -1.0, 1.0), counts
 
     def targets(self, weights: FloatArray) -> list[FloatArray]:
-        """Return the responses."""
+        """Responses as labels."""
         return [weights]
 
     def risk(self, scores: FloatArray) -> tuple[float, float]:
-        """Return the excess risk, twice."""
+        """Excess risk, twice."""
         off = float(np.square(scores[:, 0] - self.wanted).mean())
         return off, off
 
     def note(
         self, ours: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
-        """Say it in the response's units."""
+        """Text of the risks in the response's units."""
         without = None if plain is None else plain[0]
         first, second, *warning = Predicted(ours[0]).note(self.radius, without)
         return first, second + self.told, *warning
@@ -434,7 +424,7 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
 def predicted_released(
     typical: Typical, model: LinearFunctions, epsilon: Fraction
 ) -> tuple[float, float]:
-    """Predict the same of noisy weights of the paper's form, one model a class."""
+    """Predict the risk of noisy weights of the paper's form, one model a class."""
     axes, n = typical.axes, model.n
     constant = model.space.kernel.constant
     points = model.space.points(typical.unit)
@@ -456,7 +446,7 @@ def predicted_released(
 
 
 def mean_of(found: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return that of pairs."""
+    """Mean of pairs, number by number."""
     loss, wrong = np.mean(found, axis=0).tolist()
     return loss, wrong
 
@@ -479,7 +469,7 @@ UNPREDICTED = ("no prediction: for so many classes and columns it would take lon
 
 @dataclass(frozen=True)
 class TypicalBayes:
-    """Classes as large as each other, of normal laws that are `_APART`; lists tell nothing.
+    """Records of classes of equal size, of normal laws that are `_APART`; lists tell nothing.
 
     Of each class there are as many records as of any other, one class after the other.
     """
@@ -492,7 +482,7 @@ class TypicalBayes:
 
     @cached_property
     def means(self) -> FloatArray:
-        """Of u in [-1/2, 1/2], (classes, axes)."""
+        """Means of u in [-1/2, 1/2], (classes, axes)."""
         angles = 2 * np.pi * np.arange(self.classes)[:, None] / self.classes
         means = np.cos(angles + np.pi * np.arange(self.axes) / self.axes)
         apart = float(np.linalg.norm(means[0] - means[1]))
@@ -500,7 +490,7 @@ class TypicalBayes:
 
     @property
     def count(self) -> int:
-        """Of a class's records."""
+        """Number of a class's records."""
         return max(_FEWEST, self.rows // self.classes)
 
     @cached_property
@@ -517,17 +507,17 @@ class TypicalBayes:
 
     @property
     def cells(self) -> FloatArray:
-        """A class's share and those of its listed values, where it has all records."""
+        """A class's share and those of its listed values, if it had all records."""
         return np.concatenate([[1.0], *(np.full(size, 1 / size) for size in self.lists)])
 
     def wrong(self, decisions: FloatArray) -> float:
-        """Return the share of records that get another class."""
+        """Fraction of records that get another class."""
         codes = decisions > 0 if self.classes == 2 else decisions.argmax(axis=1)
         truth = np.repeat(np.arange(self.classes), len(self.unit) // self.classes)
         return float(np.mean(codes != truth))
 
     def note(self, ours: float, least: float) -> tuple[str, ...]:
-        """Say shares of wrong classes, with a warning where a constant is as good."""
+        """Text of the fractions of wrong classes, with a warning where a constant is as good."""
         constant = 1 - 1 / self.classes
         lines = (
             f"predicted share of wrong classes {ours:.3g}; a constant predictor {constant:.3g}; "
@@ -570,7 +560,7 @@ def _normal(count: int, axes: int) -> FloatArray:
 
 
 def normal_quantiles(shares: FloatArray) -> FloatArray:
-    """Those of the standard normal law, one by one: scipy takes longer to import than a plan."""
+    """Quantiles of the standard normal law: scipy takes longer to import than a plan."""
     found = [_NORMAL.inv_cdf(share) for share in shares.ravel().tolist()]
     return np.array(found).reshape(shares.shape)
 

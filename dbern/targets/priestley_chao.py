@@ -1,6 +1,6 @@
 """Priestley-Chao regression: responses weighted by the gaps between the records' positions.
 
-Records in the order of their positions, in bounded memory: what a sum over gaps is made of.
+A sum over gaps is made of records in the order of their positions, in bounded memory.
 
 Each pass goes over all records and keeps those of one run of positions, with the nearest position
 below: whatever else there is, its gaps are then known, and the integers of all passes add up.
@@ -11,8 +11,6 @@ part of them: it holds at most that part and one cell more, however the records 
 
 Positions, sums, counts and gaps are integers, and an atom is a function of its own integers: the
 result depends on no order, partition or number of passes or workers.
-
-Sums over gaps: responses weighted by the gaps between the records' positions.
 
 ``F(y) = sum_{j >= 2} c(x_j - x_{j-1}) m_j K(y - x_j)`` over the distinct positions ``x_1 < x_2 <
 ..`` of the records on one axis: K is a density (the paper's ``K(u/b)/b``), m_j the mean response of
@@ -56,12 +54,6 @@ The atoms (x_j, v_j) are summed like records of a kernel sum (`dbern.counting.ke
 weights ``2^g v_j`` in [-1, 1] and normalizer ``2^g <= 1/G``. Each is represented within rho. Taking
 a record away replaces at most two atoms by one, and adding one replaces one by two: six atoms enter
 where a kernel sum has two, so what it adds to the movement is taken three times.
-
-Priestley-Chao regression: responses weighted by the gaps between the records' positions.
-
-``F(y) = sum_{j >= 2} min(x_j - x_{j-1}, G) m_j K(y - x_j)`` over the distinct positions ``x_1 < x_2
-< ..``, m_j the mean response at x_j. Its sensitivities are proved in
-`dbern.targets.priestley_chao`.
 """
 
 from __future__ import annotations
@@ -104,14 +96,14 @@ _POSITION_BYTES = 220  # of a position while runs are merged: measured
 
 
 def _pass_bytes(rows: int, *, whole: bool) -> int:
-    """Memory of a pass that is to hold so many positions; one of several may hold a cell's more."""
+    """Memory of a pass for so many positions; one of several passes may hold a cell's more."""
     held = rows if whole else rows + _IN_CELL
     return _POSITION_BYTES * (held + _LEAST_MERGED) + 4 * 8 * _CELLS
 
 
 @dataclass(frozen=True)
 class Run:
-    """Distinct positions in order, sums of their responses, and how many these are."""
+    """Distinct positions in order, sums of their responses, and their numbers."""
 
     positions: Int64Array
     sums: Int64Array
@@ -119,14 +111,14 @@ class Run:
 
     @classmethod
     def of(cls, keys: UInt64Array, response_unit: int) -> Run:
-        """That of records by their keys."""
+        """The run of records, by their keys."""
         keys = np.sort(keys)
         responses = (keys & np.uint64((1 << POSITION_BITS) - 1)).astype(np.int64) - response_unit
         positions = (keys >> np.uint64(POSITION_BITS)).astype(np.int64)
         return cls(positions, responses, np.ones(len(keys), dtype=np.int64)).reduced()
 
     def reduced(self) -> Run:
-        """Equal positions, which are neighbours, as one."""
+        """Merge equal positions, which are neighbours."""
         first = np.flatnonzero(np.diff(self.positions, prepend=-1))
         if len(first) == len(self.positions):
             return self
@@ -134,7 +126,7 @@ class Run:
         return Run(self.positions[first], sums, counts)
 
     def merged(self, other: Run) -> Run:
-        """The run of both."""
+        """The union of both runs."""
         positions = np.concatenate([self.positions, other.positions])
         order = np.argsort(positions, kind="stable")
         sums = np.concatenate([self.sums, other.sums])[order]
@@ -144,18 +136,11 @@ class Run:
 
 @dataclass
 class OrderedPass(Pass):
-    """One pass, of all positions: batches of records in, the integers of their atoms out.
+    """One pass over all positions: adds the integers of its records' atoms to the state.
 
-    Parameters
-    ----------
-    state : array
-        What the pass adds to.
-    keys : callable
-        Position and response of a batch's records that count, in one number each, in that order.
-    atoms : callable
-        Adds to a state the atoms of a run whose nearest position below is given, if there is one.
-    response_unit : int
-        What a key's response exceeds the response by, which is at most that.
+    `keys` encodes position and response of a batch's records that count in one number each, in that
+    order; it exceeds the response, at most `response_unit`, by `response_unit`. `atoms` adds to a
+    state the atoms of a run whose nearest position below is given, if there is one.
     """
 
     state: Int64Array = field(repr=False)
@@ -179,7 +164,7 @@ class OrderedPass(Pass):
         return keys
 
     def _merge(self) -> None:
-        """Put what waits in order; at least half of what is sorted is new."""
+        """Sort the waiting records; at least half of what is sorted is new."""
         run = Run.of(np.concatenate(self._waiting), self.response_unit)
         self._waiting.clear()
         self._rows = 0
@@ -195,15 +180,7 @@ class OrderedPass(Pass):
 
 @dataclass
 class SurveyedPass(OrderedPass):
-    """One of several passes: see the top of the module.
-
-    Parameters
-    ----------
-    index : int
-        Which.
-    rows : int
-        Distinct positions that each is to hold.
-    """
+    """One of several passes, the one of `index`, each for `rows` distinct positions."""
 
     index: int = field(kw_only=True)
     rows: int = field(kw_only=True)
@@ -225,7 +202,7 @@ class SurveyedPass(OrderedPass):
         return low, high
 
     def _chosen(self, keys: UInt64Array) -> UInt64Array:
-        """Those in the run; the nearest position below it is remembered."""
+        """Records in the run; the nearest position below it is remembered."""
         low, high = (np.uint64(end) for end in self._ends)
         positions = keys >> np.uint64(POSITION_BITS)
         below = positions[positions < low]
@@ -245,16 +222,10 @@ _TIMES = 3  # as many atoms as one of a kernel sum: see the top of the module
 
 @dataclass(frozen=True)
 class GapSum:
-    """A Priestley-Chao estimate: see the top of the module.
+    """A Priestley-Chao estimate.
 
-    Parameters
-    ----------
-    domain : Domain
-        The one axis.
-    max_gap : int
-        G in steps of a position.
-    n : int
-        Public number of rows; 0 before a plan: only then sensitivities are known.
+    `domain` has the one axis, `max_gap` is G in steps of a position. `n` is the public number of
+    rows, 0 before a plan: sensitivities are known only afterwards.
     """
 
     domain: Domain
@@ -264,7 +235,7 @@ class GapSum:
     n: int = 0
 
     def measurement(self, n: int = 0) -> Measurement:
-        """Return it as a measurement for n records.
+        """The estimate as a measurement for n records.
 
         Half the response's range is the unit: gaps and densities have inverse units. The estimate
         is a mixture of translates with signed weights, which sum to one at most; in an interval to
@@ -296,7 +267,7 @@ class GapSum:
         return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
 
     def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
-        """n tau/2 times the move of a signed translate, whose variation is two."""
+        """Bound n times the sensitivity: tau/2 times the move of a translate, of variation two."""
         bound = (
             strategy.l2_sensitivity(self.kernels, signed=True)
             if norm == 2
@@ -327,26 +298,25 @@ class GapSum:
     def restore(
         self, strategy: AxisStrategy, n: int, counting: Mapping[str, Any]
     ) -> GapAccumulator:
-        """The accumulator that a plan has chosen."""
+        """Read the accumulator that a plan has chosen."""
         atoms = _atom_sum(self.kernels).restore(strategy, 1 << self.scale, counting)
         return GapAccumulator(replace(self, n=n), strategy, atoms)
 
 
 @dataclass(frozen=True)
 class Atoms:
-    """Atoms count with the weights that they come with."""
+    """Atoms, which count with their own weights."""
 
     columns: tuple[Column, ...] = ()
     outputs: int = 1
     signed: bool = True
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, FloatArray]:
-        """All, first, theirs."""
+        """Every record, the first output, the atom's weight."""
         return None, None, records["weight"]
 
 
 def _atom_sum(kernels: tuple[Kernel, ...]) -> WeightedSum:
-    """The sum over atoms, at positions in the unit interval."""
     return WeightedSum(WeightedRecords(Domain((Axis("position", 0.0, 1.0),)), Atoms()), kernels)
 
 
@@ -369,12 +339,12 @@ class GapAccumulator(Accumulator):
 
     @property
     def counting(self) -> dict[str, Any]:
-        """How atoms are counted."""
+        """Parameters of the atoms' counting."""
         return self.atoms.counting
 
     @property
     def description(self) -> str:
-        """The atoms' and the passes."""
+        """The atoms' counting and the passes, in words."""
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         return f"{self.atoms.description}, of gaps in {passes}"
 
@@ -384,23 +354,23 @@ class GapAccumulator(Accumulator):
 
     @property
     def _atoms_times(self) -> float:
-        """What n atoms are of the normalizer, and a record's in a movement: three for one."""
+        """Ratio of n atoms to the normalizer, and three for one in a record's movement."""
         return OUTWARD * _TIMES * self.gaps.n / self._scale
 
     @property
     def _spread(self) -> float:
-        """Absolute integers of all atoms, of what a kernel sum's are at most."""
+        """Absolute integers of all atoms, relative to the most of a kernel sum's."""
         units = math.ldexp(self._scale, self.atoms.counting["bits"])
         return OUTWARD * (1 + self.gaps.n / units)
 
     @property
     def _response_error(self) -> float:
-        """A response rounded, and a mean: half a unit each. Gaps sum to one at most."""
+        """Bound a response's and a mean's rounding, half a unit each: gaps sum to one at most."""
         return 2.0**-self.gaps.response_bits
 
     @property
     def errors(self) -> Errors:
-        """The atoms', of which there are three for one of a kernel sum's records.
+        """Bound errors by those of atoms, three for each record of a kernel sum.
 
         *Kernel*: what a replaced record's atoms are off by, times n; no less than all atoms
         together. *Positions* in the middle of their step, and rounded responses. *Floats*: integers
@@ -427,19 +397,19 @@ class GapAccumulator(Accumulator):
 
     @property
     def memory(self) -> Memory:
-        """Positions, responses, keys and what they are made of; the atoms' tables; one pass."""
+        """Memory of positions, responses and keys; of the atoms' tables; of one pass."""
         whole = self.passes == 1
         gathered = _pass_bytes(self.gaps.n if whole else PASS_ROWS, whole=whole)
         return Memory(8 * 20, self.atoms.memory.tables, gathered)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The atoms'."""
+        """Shape of the atoms' state."""
         return self.atoms.shape
 
     @property
     def passes(self) -> int:
-        """Equal parts of the rows."""
+        """Number of passes, each over an equal part of the rows."""
         return -(-self.gaps.n // PASS_ROWS)
 
     def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
@@ -455,7 +425,7 @@ class GapAccumulator(Accumulator):
         return self.atoms.finish(state, output, slab)
 
     def keys(self, records: Mapping[str, FloatArray]) -> UInt64Array:
-        """Position and response of the records that count, in one number each, in that order.
+        """Position and response of the records that count, in one number each, ordered like pairs.
 
         The step of a position is public and no part of the error: the function is that of records
         at the middle of their step.

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from dbern.cli.metrics import _HELP, Sample, _server_of, samples
+from dbern.cli.metrics import _HELP, Sample, _exposition, _server_of, samples
 from dbern.ledger import Request as Charge
 from dbern.privacy.budget import Budget
 from deploy import certificates
@@ -256,3 +256,11 @@ def test_durations_are_told_where_they_are_asked_for_and_to_the_owner_alone(spen
     found = parsed(written.read_text())
     assert found["stage_seconds", "count", "density", "trips"] == 1.75
     assert run(*METRICS, "--private", "--listen", "0").code == 2
+
+
+def test_a_label_is_escaped():
+    assert _exposition([Sample("info", 1, {"version": 'a"b'})]) == (
+        "# HELP dbern_info The version that measured this.\n"
+        "# TYPE dbern_info gauge\n"
+        'dbern_info{version="a\\"b"} 1.0\n'
+    )

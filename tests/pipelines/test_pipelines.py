@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import doctest
 import json
 import os
 import shutil
@@ -119,9 +118,18 @@ def test_what_ends_a_round(codes, tried, code):
     assert (returned, len(outcomes)) == (code, tried)
 
 
-def test_the_examples_of_what_is_due_hold():
-    (examples,) = doctest.DocTestFinder().find(metrics.due, globs=vars(metrics))
-    assert doctest.DocTestRunner().run(examples) == (0, 3)
+@pytest.mark.parametrize(
+    ("every", "last", "today", "since", "partitions"),
+    [
+        ("day", 3, "2026-11-20", None, ["2026-11-17", "2026-11-18", "2026-11-19"]),
+        ("day", 7, "2026-11-20", "2026-11-19", ["2026-11-19"]),
+        ("week", 2, "2026-11-20", None, ["2026-11-02", "2026-11-09"]),
+        ("week", 1, "2026-11-23", None, ["2026-11-16"]),  # a Monday
+    ],
+)
+def test_the_last_complete_partitions_are_due(every, last, today, since, partitions):
+    first = since and date.fromisoformat(since)
+    assert metrics.due(every, last, date.fromisoformat(today), first) == partitions
 
 
 def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):

@@ -52,6 +52,12 @@ def test_a_step_lies_between_its_splines(degree):
     assert np.abs(splines.integrals(np.ones(1)) - splines.gram.sum(axis=0)).max() < 1e-15
 
 
+def test_a_step_at_either_end_is_nothing_or_everything():
+    sides = AxisSplines(cells=4, degree=2).steps(np.array([0.0, 0.5, 1.0]))
+    assert sides.low[2].tolist() == [1.0] * 6
+    assert sides.high[0].tolist() == [0.0] * 6
+
+
 def test_a_step_that_is_not_moved_outward_is_caught(monkeypatch):
     """Majorants are of places in 32 parts of a cell: between them the next one is needed."""
     monkeypatch.setattr(of_splines.np, "ceil", np.floor)

@@ -35,9 +35,9 @@ from dbern.reporting.pictures import (
     class_colour,
     picture_of,
 )
-from dbern.reporting.registry import blanks, deployment_of
+from dbern.reporting.registry import _slug, blanks, deployment_of
 from dbern.reporting.terminal import drawing
-from dbern.reporting.wording import guarantee_of
+from dbern.reporting.wording import _up, guarantee_of
 
 pytestmark = pytest.mark.slow
 
@@ -406,6 +406,22 @@ def test_a_record_has_the_registrys_fields(made, kind):
     product = record["deployment"]["basic"]["data_product_type"]
     assert product == ("Machine learning model" if kind == "regions" else "Summary statistics")
     assert "deployment/basic/intended_use" in blanks(record)
+
+
+def test_blanks_are_named_by_their_path():
+    assert blanks({"a": {"b": "", "c": 1}, "d": [""]}) == ["a/b", "d"]
+
+
+def test_a_slug_is_a_name_in_small_letters():
+    assert _slug("City trips, 2026") == "city-trips-2026"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.7182, "2.72"), (0.5, "0.5"), (73.1059, "73.2"), (1234.2, "1240"), (100.0, "100")],
+)
+def test_a_promise_is_rounded_up(value, text):
+    assert _up(value) == text
 
 
 def test_a_record_says_which_rows_count(made):

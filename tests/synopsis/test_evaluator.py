@@ -132,3 +132,20 @@ def test_small_requests_do_without_the_compiler():
         "assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "least"), [((13,), 32768), ((201, 201), 3216), ((201, 201, 201), 32768)]
+)
+def test_larger_requests_go_by_pieces(shape, least):
+    assert _least_resampled(shape) == least
+
+
+def test_values_at_points_of_pieces():
+    line = resample(np.array([0.0, 0.5, 1.0]))
+    values = evaluator._evaluate_pieces(line, np.array([[5.0], [11.0]]), [0.0], [10.0])
+    np.testing.assert_allclose(values, [0.5, np.nan], atol=1e-9)
+
+
+def test_a_value_of_a_line():
+    assert evaluate(np.array([0.0, 0.5, 1.0]), np.array([[0.25]])).tolist() == [0.25]

@@ -1,4 +1,4 @@
-"""What one release of bins can answer: shares, quantiles, means, each with an interval."""
+"""Questions that one release of bins answers: shares, quantiles, means, each with an interval."""
 
 from dbern.synopsis.questions.asking import Answer
 from dbern.synopsis.questions.distribution import Distribution

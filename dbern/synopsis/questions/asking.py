@@ -1,4 +1,4 @@
-"""What all questions of released bins share: the answer, the bins, arguments, confidence."""
+"""Shared by all questions of released bins: the answer, the bins, arguments, confidence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """What a question is answered with. Print it, or take its numbers.
+    """Answer to a question: print it, or take its numbers.
 
     With probability at least ``1 - beta`` what was asked for lies from `low` to `high`: all
     entries of an array at once.
@@ -175,7 +175,7 @@ def labelled(
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """What was released of a regression's responses, which are from `low` to `high`.
+    """Released responses of a regression, which are from `low` to `high`.
 
     `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
     """
@@ -187,17 +187,11 @@ class Response:
 
 @dataclass(frozen=True, eq=False)
 class Promised:
-    """What a number promises of the released density of these data.
+    """Bound that a number promises for the released density of these data.
 
-    Attributes
-    ----------
-    least : float
-        What is promised where it tells nothing.
-    part : Fraction
-        Of beta, that bins without it have: where it has chosen them it may be low when it is not
-        looked at (`dbern.certificate.chosen_noise`).
-    ends : callable
-        Those of the band at points, at a beta.
+    `least` holds where the number tells nothing. `part` is the part of beta that bins without it
+    have: where it has chosen them it may be low when it is not looked at
+    (`dbern.certificate.chosen_noise`). `ends` returns the band's ends at points, at a beta.
     """
 
     least: float
@@ -211,7 +205,7 @@ Drawn: TypeAlias = Callable[[Measure, Fraction], tuple[Band, bool]]
 
 @dataclass(eq=False, repr=False)
 class Asking:
-    """Released bins, and what every question of `Distribution`, which tells of them, needs."""
+    """Released bins, and the settings that every question of `Distribution` needs."""
 
     name: str
     domain: Domain
@@ -232,7 +226,7 @@ class Asking:
         return printable(f"<Distribution {self.name} over {axes}{left}>")
 
     def _beta(self, beta: float | str | None) -> Fraction:
-        """What this question may fail with, for each group."""
+        """Probability of failure of this question, for each group."""
         if self.account is not None:
             whole = self.account.take(None if beta is None else confidence(beta))
         else:
@@ -267,7 +261,7 @@ class Asking:
         return one_box(boxes)
 
     def _within(self, given: Region | None, *indices: int) -> Callable[[Measure, Fraction], float]:
-        """What tells at least how many rows a condition holds."""
+        """Return a lower bound on the rows that a condition holds, by measure and beta."""
         box = self._of_others(given, *indices)
 
         def rows(measure: Measure, share: Fraction) -> float:
@@ -287,7 +281,7 @@ class Asking:
         low: float = 0.0,
         width: float = 1.0,
     ) -> Drawn:
-        """Of means of `rows` weights, or of sums over all, from `low` on, `width` at most."""
+        """Extend a band of the rows to their population: of means over `rows`, or of sums."""
 
         def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
             count = self.rows if rows is None else rows(measure, share / 10)
@@ -314,7 +308,7 @@ class Asking:
     ) -> Answer:
         """Ask each group, or of `measures`, at its part of beta; and each kernel there may be.
 
-        Of a population, by `drawn` where rows are few. No `target`: the question takes none.
+        A population is asked by `drawn` where rows are few. No `target`: the question takes none.
         """
         if population and self.unit_rows > 1:
             raise SpecError(
@@ -348,10 +342,7 @@ class Asking:
 
 
 def cells_note(target: Target | None) -> str:
-    """Return why cells make an interval wide, and what makes it narrower.
-
-    No `target`: the question takes none.
-    """
+    """Return why cells make an interval wide, and what makes it narrower."""
     smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
@@ -361,7 +352,7 @@ def cells_note(target: Target | None) -> str:
 
 
 def told(region: Region) -> str:
-    """Return a region in words."""
+    """Write a region in words."""
     region = getattr(region, "__geo_interface__", region)
     match region:
         case {"type": str() as kind}:
@@ -381,7 +372,7 @@ def _end(low: Any, high: Any) -> str:
 
 
 def told_given(given: Region | None, target: Target = "records") -> str:
-    """Return a condition in words."""
+    """Write a condition in words."""
     rows = "" if target == "smoothed" else "of the rows "
     return "" if given is None else f" {rows}with {told(given)}"
 
@@ -398,7 +389,7 @@ def one_box(boxes: Boxes) -> Boxes:
 
 @dataclass
 class Account:
-    """What is left of a probability of failure that several answers share."""
+    """Probability of failure that several answers share, and what is left of it."""
 
     beta: Fraction
     questions: int | None = None
@@ -407,7 +398,7 @@ class Account:
 
     @property
     def left(self) -> float:
-        """What is not yet taken."""
+        """Probability that is not yet taken."""
         return float(self.beta - self.spent)
 
     def __str__(self) -> str:

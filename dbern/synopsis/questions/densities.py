@@ -102,7 +102,7 @@ class Densities(Asking):
     ) -> Callable[[Measure, Fraction], Band]:
         """Return the bins' band, or the release's where it promises more than bins tell.
 
-        Of evenly spread records: by public facts, the same for all groups.
+        For evenly spread records, by public facts: the same for all groups.
         """
         cells = [one.integrals(np.ones(1))[0] for one in self.measures[0].splines]
         values = reduce(np.multiply.outer, cells) / len(self.measures)
@@ -123,7 +123,6 @@ class Densities(Asking):
         return band
 
     def _placed(self, points: Points, found: Any) -> Any:
-        """Numbers by point, and by group, on the grid that the points span; else as they are."""
         placed = gridded(points, found.to_numpy(), self.domain, self.groups, found.attrs)
         named = {"class": "group"} if found.ndim == 2 else {}
         return found if type(placed) is np.ndarray else placed.rename(None).rename(named)
@@ -175,7 +174,6 @@ class Densities(Asking):
         )
 
     def _kernels(self, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:
-        """Those that are asked for, in the unit cube."""
         own, axes = self._weights("smoothed").kernels, self.domain.axes
         if kernel is not None and kernel not in KERNELS:
             raise SpecError(f'kernel: "{kernel}" is not known. Write one of {", ".join(KERNELS)}')

@@ -49,8 +49,6 @@ def distribution_of(
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
 
-    `promised` is as of `Distribution`.
-
     Raises SpecError where they are not bins that count rows on all axes.
     """
     if "random_dp" in facts:
@@ -212,7 +210,7 @@ class Distribution(Moments, Responses):
     def _shares(
         self, region: Region, given: Region | None, target: Target, *, of_total: bool
     ) -> tuple[Mapping[str, Sequence[Any]], Callable[[Measure, Fraction], Band]]:
-        """Labels of the regions, and what tells their shares of a measure."""
+        """Labels of the regions, and the band of their shares by measure and beta."""
         weights = self._weights(target)
         shapes = polygons_of(region, self.domain)
         if shapes is not None:

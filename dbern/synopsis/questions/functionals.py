@@ -50,12 +50,9 @@ _FINER, _FINEST = 8, 256  # places in a bin's deviation, of density 1; and betwe
 
 @dataclass(frozen=True)
 class Weights:
-    """What a place counts in an interval: 0 or 1, or the share of its kernel that is inside.
+    """Weight of a point for an interval: 0 or 1, or the share of its kernel that is inside.
 
-    Attributes
-    ----------
-    kernels : tuple of Kernel
-        One an axis; none where rows count themselves.
+    There is a kernel an axis, and none where rows count themselves.
     """
 
     kernels: tuple[Kernel, ...] = ()
@@ -87,7 +84,7 @@ class Weights:
 
 
 class Base(NamedTuple):
-    """What shares are of: the integral of a weight, of its sides, and about."""
+    """Divisor of shares: the integral of a weight, of its sides, and about."""
 
     low: Functionals
     near: float
@@ -150,13 +147,12 @@ def box_band(
 
 
 def least_share(measure: Measure, box: Boxes, beta: Fraction) -> float:
-    """Return what the share of all rows that are in a box is at least."""
+    """Bound from below the share of all rows that are in a box."""
     sides = products(Weights().axes(measure, box))
     return float(measure.whole().line(_layer(sides.low)).at(0.0, -1, measure, beta)[0])
 
 
 def _layer(weights: FloatArray) -> FloatArray:
-    """Weights (m, b_1, ..) of all bins as those of the one layer."""
     return weights.reshape(len(weights), 1, -1)
 
 
@@ -169,9 +165,9 @@ def _factored_band(
     *,
     of_total: bool,
 ) -> Band:
-    """Shares of so many products of weights: of many a part at a time, by the tail for all.
+    """Band of shares of `count` products of weights: of many a part at a time, by the tail for all.
 
-    Of axes that are not `kept` the weights are 1, where any are.
+    Weights of axes that are not `kept` are 1, where any are kept.
     """
     drawn = DRAWS if measure.spread is None else 0
     if count * max(measure.values.size, drawn) <= _FEW:
@@ -274,7 +270,7 @@ _LAYERS = (0, 1, 2)
 
 
 def _weights(layers: Mapping[int, FloatArray]) -> FloatArray:
-    """Weights (m, layers, bins) of which so many layers are not zero."""
+    """Weights (m, layers, bins), zero but for the given layers."""
     rows = np.atleast_2d(next(iter(layers.values())))
     found = np.zeros((len(rows), len(_LAYERS), rows.shape[1]))
     for layer, one in layers.items():
@@ -297,7 +293,6 @@ def quantile_band(
     beta / 2. So the quantile is between the neighbours of the first and the last place where they
     are not denied. First by the tail, at `FIRST` of beta, on a coarse grid; then by draws, at the
     rest, on one that is finer where steps are smooth, if what is left of it is not too much.
-    `between`: of ends (m,): the sides of intervals of this axis.
     """
     within = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
     count = splines.cells * within
@@ -362,7 +357,7 @@ def _undenied(
     level: float,
     beta: Fraction,
 ) -> tuple[int, int]:
-    """The first place whose majorant may be above 0, and the last whose minorant may be below."""
+    """First place whose majorant may be above 0, and last whose minorant may be below."""
     base_below, base_above = (None, None) if bases is None else bases
     over, under = view.line(above, base_below), view.line(below, base_above)
     up = np.flatnonzero(over.at(level, 1, view.measure, beta / 2) >= 0)
@@ -374,7 +369,7 @@ def _undenied(
 def _product_sides(sides: Sides) -> tuple[FloatArray, FloatArray]:
     """Weights of the layers for the sides of a weight times the condition.
 
-    Of products minorants are ``L_x U + U_x L - U_x U``.
+    A minorant of the product is ``L_x U + U_x L - U_x U``.
     """
     low, _, high = _LAYERS
     return _weights({high: sides.low - sides.high, low: sides.high}), _weights({high: sides.high})
@@ -391,9 +386,10 @@ _DAMPING = 1e-7  # of the mean square of a bin, as of sides
 
 
 def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
-    """Return 0 for a kernel of which bins miss little on an axis, or the bandwidth that it needs.
+    """Return 0 for a kernel that bins resolve on an axis, or the bandwidth that it needs.
 
-    Little is a tenth of the peak, or half as much again as of the released one.
+    They resolve it if they miss at most a tenth of the peak, or 1.5 times what they miss of the
+    released one.
     """
     allowed = max(_MISSED, 1.5 * _missed(splines, released))
     if _missed(splines, kernel) <= allowed:
@@ -429,7 +425,7 @@ def candidates(
 def best_kernels(
     measures: Sequence[Measure], tried: Sequence[Sequence[Kernel]], rows: float
 ) -> int:
-    """Return which kernels, of some from the narrowest on, the released bins find best.
+    """Return the index of the kernels, from the narrowest on, that the released bins find best.
 
     Those of the least estimate of `_cross_validation`. On several axes, where noise misleads it,
     the widest whose estimate is within two deviations of the noise of that: Lepski's comparison.
@@ -448,9 +444,9 @@ def best_kernels(
 
 
 def _apart(measure: Measure, one: Sequence[Kernel], other: Sequence[Kernel], rows: float) -> float:
-    """About the variance of what independent noise makes of the difference of two estimates.
+    """Approximate the variance that independent noise gives the difference of two estimates.
 
-    Of ``(c + x)'D(c + x)`` that is ``2 s^4 |D|^2 + 4 s^2 |Dc|^2``, and ``|Dc|^2`` is about ``|D(c +
+    For ``(c + x)'D(c + x)`` it is ``2 s^4 |D|^2 + 4 s^2 |Dc|^2``, and ``|Dc|^2`` is about ``|D(c +
     x)|^2 - s^2 |D|^2``.
     """
     terms: list[tuple[float, list[FloatArray]]] = []
@@ -488,7 +484,7 @@ def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) 
 
 
 def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
-    """``tr FS`` for the product F of the axes' forms."""
+    """Return ``tr FS`` for the product F of the axes' forms."""
     noise = measure.covariance
     trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
     return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
@@ -516,7 +512,7 @@ def _nodes(splines: AxisSplines, count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def sampled(measure: Measure, count: int, seed: int) -> FloatArray:
-    """Draw places (count, l) of the unit cube; see `Distribution.sample`."""
+    """Draw places (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
     shares = np.cumsum(np.maximum(measure.values, 0.0).ravel())
     if not shares[-1] > 0:

@@ -48,14 +48,9 @@ _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 class Band(NamedTuple):
     """An estimate and the ends of its interval, (m,) each.
 
-    Attributes
-    ----------
-    value, low, high : array
-    cells : array
-        Width between the values that minorants and majorants have without noise.
-    error : array
-        Likely error of the value: the root of the sum of squares of its noise's standard deviation
-        and of `CLUMPED` times `cells`.
+    `cells` is the width between the values that minorants and majorants have without noise. `error`
+    is the likely error of the value: the root of the sum of squares of its noise's standard
+    deviation and of `CLUMPED` times `cells`.
     """
 
     value: FloatArray
@@ -83,21 +78,10 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """The bins of one array, in shares of the public number of rows.
+    """The bins (b_1, .., b_l) of one array, as released, in shares of the public number of rows.
 
-    Attributes
-    ----------
-    values : array (b_1, .., b_l)
-        As they were released.
-    splines : tuple of AxisSplines
-    law : Noise
-        Of every bin.
-    error : float
-        Of a bin but for its noise.
-    stream : int
-        Which of the public streams simulates its noise.
-    spread : array (b_1, .., b_l), optional
-        Variances of sampling: see `population`.
+    `law` is the noise of every bin, `error` bounds a bin's other errors, and the public stream
+    `stream` simulates its noise. `spread` (b_1, .., b_l) are variances of sampling (`population`).
     """
 
     values: FloatArray
@@ -135,16 +119,16 @@ class Measure:
 
     @property
     def covariance(self) -> Covariance:
-        """Of the bins' noise, which one law may draw jointly."""
+        """Covariance of the bins' noise, which one law may draw jointly."""
         return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of a bin's noise."""
+        """Standard deviation of a bin's noise."""
         return self.covariance.deviation
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
-        """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""
+        """Bound so many functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
         level = math.log(count / beta)
         granule = math.ldexp(1.0, self.law.granularity_exponent)
         ends = np.array([1.0, 0.0])
@@ -152,15 +136,15 @@ class Measure:
         return float(granule * reached[0]), float(granule * reached[1])
 
     def whole(self) -> View:
-        """All bins in a row, in one layer."""
+        """Return the view of all bins, in one layer."""
         return self.onto(tuple(range(self.values.ndim)))
 
     def onto(self, kept: tuple[int, ...]) -> View:
-        """Bins of some axes in a row, in one layer: summed over the others."""
+        """Return the view of the bins of some axes, summed over the others, in one layer."""
         return _onto(self, kept)
 
     def along(self, axis: int, others: Sides) -> View:
-        """Bins of one axis, of what satisfies a condition on the others: its three sides' layers.
+        """Return the view of one axis under a condition on the others, a layer for each side of it.
 
         `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
         """
@@ -170,15 +154,11 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Layers of bins, weights (m, layers, bins) of which make functionals.
+    """Layers of bins (layers, bins), weights (m, layers, bins) of which make functionals.
 
-    Attributes
-    ----------
-    values : array (layers, bins)
-    noise : array (layers, bins, draws)
-    gram : array (layers, layers, bins)
-        Products of what weighs the released bins in two layers, by their variances over that of
-        the noise; and `largest` the largest sizes of these weights.
+    `noise` is (layers, bins, draws). `gram` (layers, layers, bins) has products of the weights of
+    the released bins in two layers, by their variances over that of the noise; `largest` has the
+    largest sizes of these weights.
     """
 
     values: FloatArray
@@ -189,7 +169,7 @@ class View:
 
     @cached_property
     def total(self) -> Functionals:
-        """All of the first layer."""
+        """Sum of the first layer."""
         weights = np.zeros((1, *self.values.shape))
         weights[:, 0] = 1.0
         return self.functionals(weights)
@@ -220,14 +200,14 @@ class View:
         return np.asarray((np.abs(weights) * self.largest[:, None]).sum(axis=1).max(axis=1))
 
     def floats(self, weights: FloatArray) -> FloatArray:
-        """Bound what rounding and the bins' other errors make of functionals."""
+        """Bound the effect of rounding and of the bins' other errors on functionals."""
         sizes = np.abs(weights) * self.largest[:, None]
         error = self.measure.error + _FLOATS * float(np.abs(self.measure.values).max(initial=0.0))
         return np.asarray(error * sizes.sum(axis=(1, 2)) * self.measure.values.size
                           / self.values.shape[1])  # fmt: skip
 
     def functionals(self, weights: FloatArray) -> Functionals:
-        """Return what is known of the functionals that weights (m, layers, bins) make."""
+        """Evaluate the functionals that weights (m, layers, bins) make."""
         facts = self.of(weights), self.bounds(weights), self.floats(weights), self.drawn(weights)
         return Functionals(weights, *facts)
 
@@ -236,7 +216,7 @@ class View:
         return self.over(number, None if divisor is None else self.functionals(divisor))
 
     def over(self, number: FloatArray, divisor: Functionals | None) -> Line:
-        """Return the same, over what is known already."""
+        """Return the functionals ``number - m divisor`` of a divisor that is evaluated already."""
         own, size, none = self.functionals(number), self.product(number, number), np.zeros(1)
         if divisor is None:
             divisor = Functionals(none, none + 1, none, none, np.zeros((1, own.drawn.shape[1])))
@@ -253,14 +233,9 @@ class View:
 
 
 class Functionals(NamedTuple):
-    """Functionals of a view's bins: their weights, and of each (m,) what is known.
+    """Functionals of a view's bins, (m,) each: weights (m, layers, bins), values, draws.
 
-    Attributes
-    ----------
-    weights : array (m, layers, bins)
-    value, largest, error : array
-        Of the released bins; bounds of a weight, and of what rounding makes of it.
-    drawn : array (m, draws)
+    `largest` bounds a weight, and `error` the effect of rounding; `drawn` is (m, draws).
     """
 
     weights: FloatArray
@@ -271,17 +246,11 @@ class Functionals(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What is known of functionals ``a - m k``, for m from 0 to 1; (m,) each.
+    """Functionals ``a - m k``, for m from 0 to 1; (m,) each, draws (m, draws).
 
-    Attributes
-    ----------
-    top, base : array
-        Their values of the released bins.
-    square, mixed, base_square : array
-        ``|a|^2``, ``a k`` and ``|k|^2``.
-    largest, error : array
-        Bounds of a weight of any m, and of what rounding makes of the functional.
-    drawn, base_drawn : array (m, draws)
+    `top` and `base` are the values of a and k on the released bins; `square`, `mixed` and
+    `base_square` are ``|a|^2``, ``a k`` and ``|k|^2``. `largest` and `error` bound, for any m, a
+    weight and the effect of rounding on the functional.
     """
 
     top: FloatArray
@@ -308,13 +277,7 @@ class Line(NamedTuple):
         return np.where(sure, (b + sign * root) / np.where(sure, a, 1.0), sign * np.inf)
 
     def reached(self, ends: FloatArray, sign: int) -> FloatArray:
-        """Bound draws over ``|w(m)|`` for m in each part between `ends` (parts + 1, m).
-
-        Returns
-        -------
-        array (m, draws)
-            The largest over the parts.
-        """
+        """Bound draws over ``|w(m)|``: the largest for m between `ends` (parts + 1, m)."""
         values = sign * (self.drawn - ends[..., None] * self.base_drawn)
         nearest = self.mixed / np.where(self.base_square > 0, self.base_square, 1.0)
         m = np.clip(nearest, ends[:-1], ends[1:])
@@ -329,7 +292,7 @@ class Line(NamedTuple):
     def noise_deviation(self, m: FloatArray | float, noise: float) -> FloatArray:
         """Return standard deviations of the quotient ``a / k`` near m; infinite without a divisor.
 
-        `noise`: that of a bin.
+        `noise` is the standard deviation of a bin's.
         """
         size = self.square - 2 * m * self.mixed + m**2 * self.base_square
         known = self.base > 0
@@ -342,9 +305,9 @@ class Line(NamedTuple):
         return self.top / np.where(self.base > 0, self.base, np.nan)
 
     def at(self, m: float, sign: int, measure: Measure, beta: Fraction) -> FloatArray:
-        """Return what the functionals of one m do not exceed (sign 1), or not fall below (-1).
+        """Bound the functionals of one m from above (sign 1), or from below (-1).
 
-        Each with probability ``1 - beta``, by itself.
+        Each bound holds with probability ``1 - beta``, by itself.
         """
         values = sign * (self.drawn - m * self.base_drawn)
         rank = _rank(values.shape[1], float(beta)) if values.size else None
@@ -363,7 +326,7 @@ class Line(NamedTuple):
 
     @property
     def alike(self) -> BoolArray:
-        """Where a is a multiple of k, whatever is released: weights are public, and so is this."""
+        """Whether a is a multiple of k, whatever is released: it is public, as weights are."""
         both = self.square * self.base_square
         return np.asarray((both > 0) & (both - self.mixed**2 <= _ALIKE * both))
 
@@ -435,7 +398,7 @@ def _along(measure: Measure, axis: int, weights: bytes) -> View:
 
 @lru_cache(maxsize=8)
 def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
-    """Draws of so many bins' noise, in shares: (bins, draws); none where they are too many."""
+    """Draw the noise of so many bins, in shares: (bins, draws); none where they are too many."""
     more, draws = min(_MOST_DRAWS, _DRAWN // size // 4), min(DRAWS, _DRAWN // size)
     draws = max(_FEWEST_DRAWS, more, draws)
     if size * draws > 4 * _DRAWN:
@@ -461,8 +424,9 @@ def normal(size: int, draws: int, stream: int) -> FloatArray:
 def many_boxes(measure: Measure, axes: Sequence[Sides]) -> tuple[FloatArray, Line, Line]:
     """Return the estimates and lines of products of weights, without draws: (m,) each.
 
-    Over the total, and of these data alone. The minorant of `dbern.synopsis.questions.splines` is
-    a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2 - U_2) .. U_l + ..``.
+    They are over the total, and of these data alone. The minorant of
+    `dbern.synopsis.questions.splines` is a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2 - U_2) ..
+    U_l + ..``.
     """
     high, low = [one.high for one in axes], [one.low for one in axes]
     gaps = [one.low - one.high for one in axes]
@@ -496,7 +460,7 @@ def _product(factors: Iterable[FloatArray]) -> FloatArray:
 
 
 def _contracted(values: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
-    """``sum_j prod_i w_i[m, j_i] values_j``, axis by axis."""
+    """Return ``sum_j prod_i w_i[m, j_i] values_j``, axis by axis."""
     first, *others = weights
     found = first @ values.reshape(len(values), -1)
     for one in others:
@@ -513,14 +477,10 @@ _STEPS = 64  # of bisection
 
 
 def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band:
-    """Return what rows were drawn from, all entries at once, if `band` (m,) is what they have.
+    """Extend a band (m,) of rows to the law that they were drawn from, all entries at once.
 
-    Parameters
-    ----------
-    rows : float
-        No more than there are.
-    shares : bool
-        Whether means of these rows, or sums over any number of rows in units of so many.
+    There are at least `rows`. `shares`: means of these rows; else sums over any number of rows, in
+    units of so many.
     """
     if rows <= 0:
         return Band.without_error(band.value, np.zeros_like(band.low), np.ones_like(band.high))
@@ -538,7 +498,7 @@ def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band
 def levels_of_rows(
     levels: FloatArray, rows: float, beta: Fraction
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ends of what rows have up to a population's quantiles of so many levels (m,)."""
+    """Return bounds of the shares that rows have up to a population's quantiles of levels (m,)."""
     if rows <= 0:
         return np.zeros_like(levels), np.ones_like(levels)
     most = math.log(2 * len(levels) / beta) / rows

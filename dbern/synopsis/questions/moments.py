@@ -229,7 +229,7 @@ def _ranked(
     levels: FloatArray,
     within: Callable[[Measure, Fraction], float],
 ) -> Drawn:
-    """Quantiles of a population by those of the rows at other levels."""
+    """Ask quantiles of a population by those of the rows at other levels."""
 
     def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
         rows = within(measure, share / 10)
@@ -253,14 +253,9 @@ _ONE = np.diag([1.0, 0.0, 0.0])
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Polynomials of two axes, or of one, under a condition on the others.
+    """Polynomials of one axis or two, under a condition on the others.
 
-    Attributes
-    ----------
-    axes : tuple of int
-        One or two.
-    others : Sides
-        Of the condition, for the bins of the other axes, in order.
+    `others` are the condition's sides for the bins of the other axes, in order.
     """
 
     measure: Measure
@@ -270,7 +265,7 @@ class Spread:
 
     @cached_property
     def view(self) -> View:
-        """All bins."""
+        """View of all bins."""
         return self.measure.whole()
 
     @cached_property
@@ -298,8 +293,8 @@ class Spread:
     def guess(self, one: Polynomial, other: Polynomial) -> float:
         """Estimate the covariance of two functions of released mean 0, less what noise adds.
 
-        Of ``a / m - b c / m^2`` at ``b = c = 0``: half the trace of its second derivatives times
-        the covariance of the noise is ``(a v_mm / m - v_am - v_bc) / m^2``.
+        The covariance is ``a / m - b c / m^2`` at ``b = c = 0``: half the trace of its second
+        derivatives times the covariance of the noise is ``(a v_mm / m - v_am - v_bc) / m^2``.
         """
         both, total = _times(one, other), self.value(_ONE)
         found = self.value(both) / total
@@ -311,7 +306,7 @@ class Spread:
         return float(found - (found * noise[3, 3] - noise[0, 3] - noise[1, 2]))
 
     def reach(self, polynomials: list[Polynomial]) -> float:
-        """Return R of the span of these polynomials' powers of both axes."""
+        """Return the bound R for the span of these polynomials' powers of both axes."""
         used = np.any([one != 0 for one in polynomials], axis=0)
         single = [np.zeros((3, 3)) for _ in range(int(used.sum()))]
         for one, (i, j) in zip(single, np.argwhere(used), strict=True):
@@ -362,7 +357,7 @@ class Spread:
 def _powers(splines: AxisSplines) -> FloatArray:
     """Coefficients of 1, t, t^2: the last is the mean of products of two of a spline's inner knots.
 
-    Of degree 1 it is the interpolation.
+    At degree 1 it is the interpolation.
     """
     t = splines.centers
     less = (splines.degree + 1) / 12 if splines.degree > 1 else 0.0
@@ -373,16 +368,9 @@ def _powers(splines: AxisSplines) -> FloatArray:
 class Centered:
     """Both axes less their released means, scaled to the smaller of their released deviations.
 
-    Attributes
-    ----------
-    u, v : array (3, 3)
-        The same of one axis.
-    scales : array (2,)
-        What they are multiplied by.
-    size : float
-        Their deviation.
-    missed : array (2,)
-        By how much the square of each may be less than its spline.
+    `u` and `v` are polynomials of one axis each, (3, 3), multiplied by `scales` (2,); `size` is
+    their deviation. `missed` (2,) bounds by how much the square of each may be less than its
+    spline.
     """
 
     u: Polynomial
@@ -467,7 +455,6 @@ def _correlation(spread: Spread, both: Centered) -> tuple[float, float, float]:
 def _spread_band(
     measure: Measure, axes: Sequence[int], others: Sides, beta: Fraction, *, correlated: bool
 ) -> Band:
-    """Return the covariance of two axes, the variance of one, or the correlation of two."""
     spread = Spread(measure, tuple(axes), others, beta)
     if spread.value(_ONE) > 0:
         value, low, high = (_correlation if correlated else _covariance)(spread, _centered(spread))
@@ -478,7 +465,6 @@ def _spread_band(
 
 
 def _times(one: Polynomial, other: Polynomial) -> Polynomial:
-    """Of two of degree 1."""
     found = np.zeros((3, 3))
     for i, j in np.ndindex(2, 2):
         found[i : i + 2, j : j + 2] += one[i, j] * other[:2, :2]
@@ -486,6 +472,5 @@ def _times(one: Polynomial, other: Polynomial) -> Polynomial:
 
 
 def _product(one: Ends, other: Ends) -> Ends:
-    """Ends of the products of both."""
     every = np.multiply.outer(one, other)
     return np.array([every.min(), every.max()])

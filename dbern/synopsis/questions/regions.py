@@ -28,14 +28,7 @@ Region: TypeAlias = Any
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Boxes in the unit cube.
-
-    Attributes
-    ----------
-    low, high : array (m, l)
-    labels : list
-        What to call each; [None] for the only one.
-    """
+    """Boxes in the unit cube, ends (m, l), with a label each; [None] for the only one."""
 
     low: FloatArray
     high: FloatArray
@@ -99,7 +92,6 @@ def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
 
 
 def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
-    """Both in the unit interval, flat."""
     first, last = _ends(ends, axis, what)
     unit = [(one - axis.low) / axis.width for one in (first, last)]
     unit[1] = np.where(last == axis.high, 1.0, unit[1])
@@ -107,7 +99,7 @@ def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]
 
 
 def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
-    """Both in data units, flat."""
+    """Parse ends in data units, flat."""
     where, mend = f"{what}: {axis.name}", f"Write {axis.name} = (low, high), or None for an end"
     try:
         low, high = ends
@@ -185,7 +177,7 @@ class Polygons:
 
 
 def polygons_of(region: Any, domain: Domain) -> Polygons | None:
-    """Read GeoJSON, or what has a `__geo_interface__`; None for what is neither.
+    """Read GeoJSON, or an object with a `__geo_interface__`; None for anything else.
 
     A point's first number goes to the right, as in `upright`: it is the longitude. Raises SpecError
     for other geometries than polygons, rings that cross themselves or leave the bounds, and
@@ -211,7 +203,7 @@ def polygons_of(region: Any, domain: Domain) -> Polygons | None:
 
 
 def name_of(feature: Any) -> str | None:
-    """Return what a GeoJSON feature's properties call it, if anything, as it may be printed."""
+    """Return the name in a GeoJSON feature's properties, if any, as it may be printed."""
     properties: Any = feature.get("properties")
     name = properties.get("name") if hasattr(properties, "get") else None
     return None if name is None else printable(str(name))
@@ -254,7 +246,7 @@ def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
 
 
 def _cross(rings: Sequence[FloatArray]) -> bool:
-    """Whether two edges cross inside both: of each only those are looked at that share an x."""
+    """Whether two edges cross inside both: only those that share an x are compared."""
     start = np.concatenate([ring[:-1] for ring in rings])
     stop = np.concatenate([ring[1:] for ring in rings])
     first = np.minimum(start[:, 0], stop[:, 0])
@@ -301,7 +293,7 @@ def _majorant(met: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
 
 
 def _lacking(found: FloatArray, met: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
-    """What a spline lacks of 1 or of 0, at most, on each cell."""
+    """Largest deficit of a spline on each cell: below 1 where small cells are met, else below 0."""
     step = _FINER // _PARTS
     shape = [one for axis in axes for one in (axis.cells * _PARTS, step)]
     needed = met.reshape(shape).any(axis=(1, 3)).astype(float)
@@ -325,7 +317,7 @@ def _places(axis: AxisSplines) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _smoothed(axis: AxisSplines) -> FloatArray:
-    """What takes values at the small cells to coefficients, smoothed over `_REACH`."""
+    """Matrix from values at the small cells to coefficients, smoothed over `_REACH`."""
     values, reach = _places(axis), round(_REACH * _FINER)
     square, steps = values.T @ values, np.diff(np.eye(axis.count), axis=0)
     square += _DAMPING * np.trace(square) / axis.count * steps.T @ steps
@@ -397,9 +389,9 @@ _FLOATS = 1e-11
 def smoothed_sides(
     polygons: Polygons, axes: Sequence[AxisSplines], kernels: Sequence[Kernel], error: float
 ) -> Sides:
-    """Return the sides of what polygons hold of the kernels of rows, (m, b_1, b_2).
+    """Return the sides of the polygons' shares of the kernels of rows, (m, b_1, b_2).
 
-    `error`: of a share, that does no harm: what numerical integration may miss.
+    Numerical integration may miss up to `error` of a share.
     """
     error = min(max(error, _LEAST), _MOST_ERROR)
     each = [_smoothed_sides(rings, axes, kernels, error) for rings in polygons.rings]
@@ -437,7 +429,7 @@ def _smoothed_sides(
 
 
 def _around(error: FloatArray, axes: Sequence[AxisSplines]) -> FloatArray:
-    """For each bin the largest on the cells of its support, of values on the grid."""
+    """Largest value on the cells of each bin's support, of values on the grid."""
     found = np.maximum(error, 0.0)
     for axis, splines in enumerate(axes):
         rows = np.moveaxis(found, axis, 0)
@@ -456,7 +448,7 @@ def _shares(
     kernels: Sequence[Kernel],
     error: float,
 ) -> tuple[FloatArray, float]:
-    """What the region holds of kernels at the places of a grid, and by how much it may be wrong."""
+    """Integrate kernels at the points of a grid over a region; and bound the error of that."""
     edges = np.concatenate([_turned(i, rings) for i in range(len(rings))])
     along = edges[:, 1] - edges[:, 0]
     lengths = np.maximum(np.hypot(*along.T), 1e-300)
@@ -510,7 +502,7 @@ def _holds(ring: FloatArray, point: FloatArray) -> bool:
 
 
 def _inner(ring: FloatArray) -> FloatArray:
-    """A point inside, in the middle of the widest gap halfway between two corners' heights."""
+    """Point inside, in the middle of the widest gap halfway between two corners' heights."""
     heights = np.unique(ring[:, 1])
     if len(heights) < 2:
         return np.asarray(ring[0])

@@ -37,12 +37,8 @@ _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 class Parted(Measure):
     """The rows in two parts: `values` are the bins of P and of Q, (2, b_1, .., b_l).
 
-    Attributes
-    ----------
-    arrays : tuple of Measure
-        What was released, a component each: values (outputs, b_1, .., b_l).
-    mixing : array (2, outputs)
-        What makes P and Q of all outputs.
+    `mixing` (2, outputs) makes P and Q of the outputs of the released `arrays`, (outputs, b_1, ..,
+    b_l) each.
     """
 
     arrays: tuple[Measure, ...] = ()
@@ -64,7 +60,7 @@ class Parted(Measure):
         )  # fmt: skip
 
     def whole(self) -> View:
-        """All bins of P in one layer, and those of Q in another."""
+        """Return the view of all bins: P in one layer, Q in another."""
         values = self.values.reshape(2, -1)
         count = values.shape[1]
         drawn = np.concatenate(
@@ -83,10 +79,7 @@ class Parted(Measure):
 def _mean_of_parts(
     parts: Parted, sides: Callable[[slice], Sides], count: int, beta: Fraction
 ) -> Band:
-    """Return the shares of P in P and Q by so many weights g (m, b_1, ..), from 0 to 1.
-
-    `sides` are of a part of them.
-    """
+    """Return the shares of P in P and Q by `count` weights g (m, b_1, ..), from 0 to 1."""
     view = parts.whole()
     rows = max(1, _FEW // view.values.size)
     if rows < count:
@@ -180,7 +173,7 @@ class Responses(Densities):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return what `curve` or `average` is at one place or region, less what it is at another.
+        """Return the difference of `curve` or `average` between two points or regions.
 
         Parameters
         ----------
@@ -249,7 +242,7 @@ class Responses(Densities):
     def _at(
         self, points: Points, bandwidth: Any, kernel: str | None
     ) -> tuple[Callable[[slice], Sides], int]:
-        """The sides of kernels at points, and how many there are."""
+        """Sides of kernels at points, and how many there are."""
         kernels, places = self._kernels(bandwidth, kernel), as_points(points, self.domain)
         if not self.domain.inside(places).all():
             raise SpecError("points: some are outside the bounds. Leave them out")
@@ -265,7 +258,7 @@ class Responses(Densities):
     def _inside(
         self, region: Region, target: Target
     ) -> tuple[Callable[[slice], Sides], Sequence[Any], int, Target | None]:
-        """The sides of regions, their labels, how many there are; and the target, if of choice."""
+        """Sides of regions, their labels, how many there are; and the target, if it is a choice."""
         weights, shapes = self._weights(target), polygons_of(region, self.domain)
         measure = self.measures[0]
         if shapes is not None:
@@ -293,7 +286,7 @@ class Responses(Densities):
         *,
         less: bool = False,
     ) -> Answer:
-        """Means, or the first half of them less the second, in units of the response."""
+        """Ask means, or the first half of them less the second, in units of the response."""
         low, high = (self.response.low, self.response.high) if self.response else (0.0, 1.0)
 
         def band(measure: Parted, share: Fraction) -> Band:

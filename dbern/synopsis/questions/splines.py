@@ -41,16 +41,7 @@ _RIDGE = 1e-2  # of a bin's mean square, for estimates: they lean on the majoran
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Coefficients of splines below, near and above each of some weights, (m, bins).
-
-    Examples
-    --------
-    >>> sides = AxisSplines(cells=4, degree=2).steps(np.array([0.0, 0.5, 1.0]))
-    >>> sides.low[2].tolist(), sides.high[0].tolist()
-    ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    >>> bool((sides.low <= sides.high + 1e-9).all())
-    True
-    """
+    """Coefficients of splines below, near and above each of some weights, (m, bins)."""
 
     low: FloatArray
     near: FloatArray
@@ -74,7 +65,7 @@ class AxisSplines:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of splines."""
         return self.cells + self.degree
 
     @cached_property
@@ -95,7 +86,7 @@ class AxisSplines:
 
     @cached_property
     def gram(self) -> FloatArray:
-        """``int beta_i beta_j``: Gauss nodes of each cell make it exact."""
+        """Integrals ``int beta_i beta_j``: Gauss nodes of each cell make them exact."""
         nodes, weights = np.polynomial.legendre.leggauss(self.degree + 1)
         places = (np.arange(self.cells)[:, None] + (nodes + 1) / 2).reshape(-1) / self.cells
         rows = self.values(places)
@@ -103,7 +94,7 @@ class AxisSplines:
 
     @cached_property
     def smoother(self) -> FloatArray:
-        """What takes integrals against bins to coefficients, with a ridge."""
+        """Matrix from integrals against bins to coefficients, with a ridge."""
         ridge = _RIDGE * np.trace(self.gram) / self.count
         return np.linalg.inv(self.gram + ridge * np.eye(self.count))
 
@@ -114,7 +105,7 @@ class AxisSplines:
     def steps(self, places: FloatArray) -> Sides:
         """Return the sides of ``1{t <= x}`` for places x (m,), whose ends count as outside too.
 
-        Of 0 and below these are nothing, of 1 and above everything. Places are met to 1e-11.
+        At 0 and below these are nothing, at 1 and above everything. Places are met to 1e-11.
         """
         scaled = np.clip(places, 0.0, 1.0) * (self.cells * OFFSETS)
         after = np.ceil(scaled - _MET).astype(np.int64)
@@ -162,7 +153,7 @@ class AxisSplines:
 
 @lru_cache(maxsize=8)
 def _grid(splines: AxisSplines) -> tuple[FloatArray, BoolArray]:
-    """The sides of steps at all parts of the cells, and which of them are known so far."""
+    """Sides of steps at all parts of the cells, and which of them are known so far."""
     last = splines.cells * OFFSETS
     return np.empty((3, last + 1, splines.count)), np.zeros(last + 1, dtype=np.bool_)
 
@@ -205,13 +196,7 @@ def _majorant(degree: int, offset: int) -> FloatArray:
 
 
 def bezier(degree: int, start: float, stop: float) -> FloatArray:
-    """Return Bezier coefficients, on a part of a cell, of the p + 1 splines that live there.
-
-    Returns
-    -------
-    array (p + 1, p + 1)
-        Of each spline, a column.
-    """
+    """Return Bezier coefficients, on a part of a cell, of its p + 1 splines, which are columns."""
     nodes = np.linspace(0.0, 1.0, degree + 1)
     values = np.stack(local_weights(2 * (start + nodes * (stop - start)) - 1, degree), axis=1)
     powers = np.arange(degree + 1)
@@ -221,10 +206,7 @@ def bezier(degree: int, start: float, stop: float) -> FloatArray:
 
 
 def products(axes: Sequence[Sides]) -> Sides:
-    """Return the sides of products of nonnegative weights, axis by axis: (m, b_1, .., b_l).
-
-    `high` of every axis is that of a majorant of a nonnegative weight.
-    """
+    """Return the sides of products of nonnegative weights, axis by axis: (m, b_1, .., b_l)."""
     high = _outer([one.high for one in axes])
     low = -(len(axes) - 1.0) * high
     for turn in range(len(axes)):
@@ -255,7 +237,7 @@ def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> S
 
 
 def _kinks(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> FloatArray:
-    """How many kinks of ``K(y - t)`` each cell may have, (m, cells)."""
+    """Count the kinks that ``K(y - t)`` may have in each cell, (m, cells)."""
     ends = places[:, None] - np.arange(splines.cells + 1) / splines.cells
     near = np.zeros((len(places), splines.cells))
     for kink in kernel.kinks:
@@ -277,13 +259,13 @@ def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: Floa
 
 
 def _looked_at(splines: AxisSplines) -> FloatArray:
-    """The places at which weights are looked at, both ends of each cell among them."""
+    """Points at which weights are evaluated, both ends of each cell among them."""
     return np.linspace(0.0, 1.0, splines.cells * _STEPS + 1)
 
 
 @lru_cache(maxsize=16)
 def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
-    """Values of the splines on the grid, (places, bins), and what takes values to coefficients."""
+    """Values of the splines on the grid, (places, bins), and the map from these to coefficients."""
     beta = bin_matrix(_looked_at(splines), splines.cells, splines.degree)
     square = beta.T @ beta
     square += _DAMPING * np.trace(square) / len(square) * np.eye(len(square))
@@ -299,8 +281,8 @@ def _fitted(
 ) -> Sides:
     """Sides of weights (m, places) of the grid.
 
-    `jump` (m, cells) bounds their first derivative's jumps, and `smooth` says on which cells the
-    second has none, with what bounds the third.
+    `jump` (m, cells) bounds their first derivative's jumps; `smooth` says on which cells the
+    second has none, and bounds the third.
     """
     beta, solve = _solver(splines)
     near, width = values @ solve, 1 / (splines.cells * _STEPS)
@@ -327,14 +309,14 @@ def _derivative(found: FloatArray, splines: AxisSplines, order: int) -> FloatArr
 
 
 def _bent(values: FloatArray, splines: AxisSplines) -> FloatArray:
-    """The largest second difference of values (m, places) inside each cell."""
+    """Largest second difference of values (m, places) inside each cell."""
     sizes = np.abs(values[:, 2:] - 2 * values[:, 1:-1] + values[:, :-2])
     sizes = np.pad(sizes, ((0, 0), (0, 1))).reshape(len(values), splines.cells, _STEPS)
     return np.asarray(sizes[:, :, :-1].max(axis=2))
 
 
 def _over_middles(error: FloatArray, splines: AxisSplines) -> FloatArray:
-    """The largest over the one or two cells in the middle of each bin's support, (m, bins)."""
+    """Largest over the one or two cells in the middle of each bin's support, (m, bins)."""
     half = splines.degree // 2
     padded = np.pad(error, ((0, 0), (splines.degree - half, splines.degree - half)))
     if splines.degree % 2 == 0:
@@ -343,13 +325,13 @@ def _over_middles(error: FloatArray, splines: AxisSplines) -> FloatArray:
 
 
 def _over_cells(error: FloatArray) -> FloatArray:
-    """The largest on each cell, ends included, of values (m, places); none below zero."""
+    """Largest on each cell, ends included, of values (m, places); none below zero."""
     inner = error[:, :-1].reshape(len(error), -1, _STEPS).max(axis=2)
     return np.asarray(np.maximum(np.maximum(inner, error[:, _STEPS::_STEPS]), 0.0))
 
 
 def _over_supports(error: FloatArray, splines: AxisSplines) -> FloatArray:
-    """The largest over the cells of each bin's support, (m, bins)."""
+    """Largest over the cells of each bin's support, (m, bins)."""
     reach = splines.degree
     padded = np.pad(error, ((0, 0), (reach, reach)))
     return np.asarray(

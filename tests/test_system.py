@@ -1,0 +1,127 @@
+"""Functions of the process and for texts: limits, imports, caches, numbers, errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from numba import types
+
+from dbern.compiling import compiled
+from dbern.errors import exhausted, printable, without_text
+from dbern.system import (
+    LRUCache,
+    counted,
+    cpu_count,
+    dict_of,
+    format_number,
+    html_table,
+    imports_told,
+    is_url,
+    memory_limit,
+    memory_used,
+    named_function,
+    one_thread,
+    source_digest,
+    version,
+)
+
+
+def test_a_process_has_limits():
+    assert memory_limit() > 0
+    assert memory_used() > 0
+    assert cpu_count() > 0
+
+
+def test_what_is_no_path_is_a_url():
+    urls = [is_url(where) for where in ("s3://bucket/a.zarr", "a.zarr", Path("a"))]
+    assert urls == [True, False, False]
+
+
+def test_what_is_no_dict_is_empty():
+    assert dict_of({"a": 1}) == {"a": 1}
+    assert dict_of(["a"]) == {}
+
+
+def test_one_thread_limits_linear_algebra():
+    from threadpoolctl import threadpool_info
+
+    with one_thread():
+        assert all(pool["num_threads"] == 1 for pool in threadpool_info())
+
+
+def test_a_version_is_that_of_the_package():
+    import numpy as np
+
+    assert version("numpy") == np.__version__
+
+
+def test_a_named_function_is_imported_and_its_module_told_once():
+    names = []
+    with imports_told(lambda module, key: names.append((module, key))):
+        hypot = named_function("math:hypot", "target.function", "of x, y")
+        named_function("math:cos", "target.function", "of x")
+    assert hypot(3.0, 4.0) == 5.0
+    assert names == [("math", "target.function")]
+
+
+def test_a_digest_is_of_the_text_of_a_module_that_has_one():
+    assert len(source_digest("textwrap:dedent")) == 64
+    assert source_digest("math:hypot") == ""
+
+
+def test_a_cache_forgets_what_was_not_used():
+    made = []
+
+    def square(n):
+        made.append(n)
+        return n * n
+
+    squares = LRUCache[int](most=2)
+    assert [squares(n, lambda n=n: square(n)) for n in (1, 2, 1, 3, 2)] == [1, 4, 1, 9, 4]
+    assert made == [1, 2, 3, 2]
+
+
+def test_numbers_of_things_in_words():
+    words = [counted(1, "row group"), counted(2, "file"), counted(0, "entry", "entries")]
+    assert words == ["1 row group", "2 files", "0 entries"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (200123.0, 4, "200\u202f123"),
+        (13001.7, 4, "13\u202f000"),
+        (0.00160735, 4, "0.001607"),
+        (1.5e-7, 4, "1.5\u00d710\u207b\u2077"),
+        (341234.5, 3, "341\u202f000"),
+        (-0.5, 4, "-0.5"),
+    ],
+)
+def test_numbers_are_formatted_for_people(value, digits, text):
+    assert format_number(value, digits) == text
+
+
+def test_a_table_escapes_its_texts():
+    assert "&lt;b&gt;" in html_table({"a": "<b>"})
+    assert "<b>" not in html_table({"<b>": "a"})
+
+
+def test_a_compiled_function_is_the_function():
+    assert compiled(lambda x: 2.0 * x, types.float64(types.float64))(1.5) == 3.0
+
+
+def test_what_a_terminal_obeys_is_written_out():
+    assert printable("caf\u00e9 \x1b[2J") == "caf\u00e9 \\x1b[2J"
+
+
+def test_too_few_files_are_named():
+    message = str(exhausted(OSError(24, ""), "a"))
+    assert message.startswith("a: too many files are open. Raise the limit (ulimit -n 1024)")
+    assert exhausted(OSError(2, "")) is None
+
+
+def test_the_text_of_a_foreign_error_is_withheld():
+    message = str(without_text(OSError(28, "no space for 1.5")))
+    assert "OSError, No space left on device" in message
+    assert "1.5" not in message

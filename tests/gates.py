@@ -34,6 +34,12 @@ FORBIDDEN_WORDS = {
     *("one", "found", "own", "told", "said", "kept", "asked", "given", "facts", "place"),
     *("places", "apart", "sure"),
 }
+PUBLIC_CLASSES = {  # and functions that users or authors of learners meet, besides all `__all__`
+    *("Accumulator", "Answer", "Densities", "Distribution", "Domain", "KernelSum", "Measurement"),
+    *("Moments", "Regression", "ReleasedDataset", "Responses", "SampledSensitivity", "Smoother"),
+    *("open_synopsis", "shape"),
+}
+SECTION = re.compile(r"^(Parameters|Returns|Raises|Attributes|Examples)\n-{3}", re.MULTILINE)
 BAD_FIRST_WORDS = {"Of", "That", "Those", "What", "See", "How"}
 
 
@@ -158,6 +164,24 @@ def first_sentences(module: Module) -> Iterator[str]:
             yield module.name
 
 
+def internal_sections(module: Module, public: Set[str]) -> Iterator[str]:
+    """Docstrings of internals that have sections: of these a sentence says what is not plain."""
+    for name, node in module.scopes:
+        outermost = name.removeprefix(f"{module.name}.").partition(".")[0]
+        if outermost not in public and SECTION.search(ast.get_docstring(node) or ""):
+            yield name
+
+
+def public_names(modules: list[Module]) -> set[str]:
+    """Return what users import, and the classes they meet by it."""
+    names = set(PUBLIC_CLASSES)
+    for module in modules:
+        for node in ast.iter_child_nodes(module.nodes[0]):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                names |= set(ast.literal_eval(node.value))
+    return names
+
+
 RULES: dict[str, Callable[[Module], Iterator[str]]] = {
     "long functions": long_functions,
     "many parameters": many_parameters,
@@ -193,6 +217,10 @@ def count_violations(package: Path) -> dict[str, dict[str, int]]:
     }
     counts["untyped objects"] = Counter(
         key for module in modules for key in untyped_objects(module, classes)
+    )
+    public = public_names(modules)
+    counts["internal sections"] = Counter(
+        key for module in modules for key in internal_sections(module, public)
     )
     counts["lone functions"] = Counter(lone_functions(modules))
     return {rule: dict(sorted(counter.items())) for rule, counter in counts.items()}

@@ -379,6 +379,8 @@ GATED = [
     ("forbidden words", "class A:\n    facts: int", "dbern.errors"),
     ("first sentences", 'def f():\n    """What is bounded."""', "dbern.errors"),
     ("first sentences", '"""Bound as the top of the module says."""', "dbern.errors"),
+    ("internal sections", 'def f():\n    """Bound it.\n\n    Raises\n    ------\n    """',
+     "dbern.errors.f"),
     ("lone functions", "def f(): ...", "dbern.errors.f"),
 ]  # fmt: skip
 

@@ -58,16 +58,9 @@ EXP_ULPS = 4
 class Kernel(ABC):
     """A density on the line: symmetric, nonnegative, continuous, decreasing away from zero.
 
-    Bounds hold for the exact function; `ulps` says how far a computed value may be from it.
-
-    Attributes
-    ----------
-    bandwidth : float
-        In unit-cube units: standard deviation, length scale or half-width, as the kernel says.
-    name : str
-        What a spec calls it.
-    ulps : int
-        Error of a computed value at an exact argument, in units of ``peak * 2^-53``.
+    Bounds hold for the exact function; a computed value at an exact argument is off by at most
+    `ulps` units of ``peak * 2^-53``. The bandwidth is in unit-cube units: a standard deviation,
+    length scale or half-width, as the kernel says.
     """
 
     bandwidth: float

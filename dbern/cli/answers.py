@@ -199,15 +199,7 @@ class Answers:
             self._put("data", "unit", {"column": column, "max_contributions": int(most)})
 
     def _check(self) -> tuple[str, set[str]]:
-        """Check the spec so far, the rest a placeholder.
-
-        Returns
-        -------
-        str
-            What is wrong with it; empty for nothing.
-        set of str
-            Keys of the data that it lacks.
-        """
+        """Return what is wrong with the spec so far, and the keys that it lacks."""
         from dbern.targets import PLACEHOLDER
 
         content = {key: _PLACEHOLDERS.get(key, {}) | part for key, part in self.content.items()}

@@ -390,13 +390,7 @@ _CONDITIONS = (
 
 
 def output(where: str | Path) -> list[Finding]:
-    """Check whether a synopsis's file system or store creates a name once only, and has room.
-
-    Raises
-    ------
-    SpecError
-        For a URL that is not of S3, or holds a secret.
-    """
+    """Check whether a synopsis's file system or store creates a name once only, and has room."""
     if is_url(where):
         return _bucket(check_url(where, "--output"))
     path = Path(where).resolve()

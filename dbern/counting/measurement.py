@@ -256,12 +256,7 @@ def protect(
 ) -> Measurement:
     """Return the measurement for these neighbours; itself where rows are replaced.
 
-    See the top of the module.
-
-    Raises
-    ------
-    SpecError
-        Where nothing is proved about it.
+    Raises SpecError where nothing is proved about it.
     """
     if not protection.private_rows:
         return measurement

@@ -21,16 +21,6 @@ def draft_of(target: Path) -> Iterator[Path]:
     """Yield an empty file to write to; after the block it is durable and has the target's name.
 
     Where the block fails it is gone, and what was there stays.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     with draft_of(Path(folder, "a.txt")) as draft:
-    ...         draft.write_text("whole")
-    ...     [path.name for path in Path(folder).iterdir()]
-    5
-    ['a.txt']
     """
     with ExitStack() as stack:
         folder = stack.enter_context(_handle(target.parent, os.O_RDONLY | os.O_DIRECTORY))

@@ -391,15 +391,8 @@ class DatasetStatus:
 def stored_amount(text: object, column: str) -> Fraction:
     """Read an amount of a ledger's row or log, as one of a spec is read.
 
-    Raises
-    ------
-    IntegrityError
-        Where it is none: ``"1e-400000000"`` would be a number of 400 million digits.
-
-    Examples
-    --------
-    >>> stored_amount("1/3", "epsilon")
-    Fraction(1, 3)
+    Raises IntegrityError where it is none: ``"1e-400000000"`` would be a number of 400 million
+    digits.
     """
     try:
         return exact(text, column)

@@ -36,26 +36,11 @@ def reconcile(
 ) -> Reconciled:
     """Charge every release found at or below `places` that the ledger does not know.
 
-    Folders of unfinished releases count too: there may be noisy coefficients in them.
-
-    Parameters
-    ----------
-    places : sequence of str or path
-        Synopses, or folders or prefixes of buckets that are searched whole.
-    dataset : str, optional
-        Whose budget pays for what the ledger does not know, whatever a synopsis says.
-    more : bool
-        There is more to reconcile: spending stays stopped.
-
-    Raises
-    ------
-    SpecError
-        When a place cannot be searched.
-    IntegrityError
-        When a synopsis is damaged, or does not say what it cost and whose budget paid; bring it
-        back from a copy.
-    BudgetError
-        When a release cannot be charged to its dataset.
+    Folders of unfinished releases count too: there may be noisy coefficients in them. `places` are
+    synopses, or folders or prefixes of buckets that are searched whole; `dataset` pays for what the
+    ledger does not know, whatever a synopsis says; with `more` to reconcile spending stays stopped.
+    A damaged synopsis, or one that does not say what it cost and whose budget paid, is an
+    IntegrityError, and a release that cannot be charged to its dataset a BudgetError.
     """
     stores = sorted({store for place in places for store in _stores(place)})
     return ledger.reconcile([_published(store, dataset) for store in stores], more=more)

@@ -30,16 +30,6 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
 
     The second sentence of a pure guarantee is Bayes' rule: odds change by a factor of at most
     ``exp(epsilon)``, so even odds become at most ``exp(epsilon) : 1``.
-
-    Examples
-    --------
-    >>> metadata = {"epsilon": "1", "delta": "0", "rho": "0.5", "neighbors": "replace-one",
-    ...          "unit": "row"}
-    >>> promise = guarantee_of(metadata)
-    >>> print(promise.name, promise.rho)
-    pure differential privacy 0.5
-    >>> "a factor of 2.72" in promise.words[0], "73.2 %" in promise.words[1]
-    (True, True)
     """
     epsilon, delta = float(Fraction(metadata["epsilon"])), Fraction(metadata["delta"])
     factor = _up(math.exp(epsilon)) if epsilon < 300 else f"exp({metadata['epsilon']})"
@@ -83,15 +73,7 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
 
 
 def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
-    """Say who vouches for a synopsis, and what is known of that key (None: nothing).
-
-    Examples
-    --------
-    >>> signed_by("5f1e", trusted=True), signed_by("5f1e")
-    ('signed by 5f1e, a trusted key', 'signed by 5f1e, not checked against a trusted key')
-    >>> signed_by(None)
-    'unsigned: nothing says whose it is'
-    """
+    """Say who vouches for a synopsis, and what is known of that key (None: nothing)."""
     if fingerprint is None:
         return "unsigned: nothing says whose it is"
     if trusted is None:
@@ -100,13 +82,7 @@ def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
 
 
 def _up(value: float) -> str:
-    """Round up to three digits: a promise is not made smaller by rounding.
-
-    Examples
-    --------
-    >>> _up(2.7182), _up(0.5), _up(73.1059), _up(1234.2), _up(100.0)
-    ('2.72', '0.5', '73.2', '1240', '100')
-    """
+    """Round up to three digits: a promise is not made smaller by rounding."""
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     count = math.ceil(value / step * (1 - 1e-12))
     return f"{float(f'{count * step:.3g}'):.10g}"

@@ -122,12 +122,12 @@ class AxisMap(ABC):
     @classmethod
     @abstractmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
-        """What `arrays` wrote; `read` gives values and attributes of a name."""
+        """Restore what `arrays` wrote; `read` gives values and attributes of a name."""
 
     @classmethod
     @abstractmethod
     def stored_rank(cls, nodes: int, said: Said) -> int:
-        """How many values are released where there are so many nodes, by what its arrays say."""
+        """Return how many values are released where there are so many nodes, by its arrays."""
 
     @classmethod
     def candidates(cls, problem: Any) -> Iterator[Any]:

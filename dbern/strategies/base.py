@@ -1,4 +1,4 @@
-"""What every strategy has in common: the lattice, its slabs, and the bounds on one record's move.
+"""Base of every strategy: the lattice, its slabs, and the bounds on one record's move.
 
 Of the lattice values psi of a solved function they themselves are released, or spectral coordinates
 ``T psi``; of a sum over records they themselves, or bins. Released integers carry noise of one

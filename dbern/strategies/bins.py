@@ -202,10 +202,7 @@ def axis_bins(
 class Middles:
     """Middles of some of `count` equal parts of the unit interval, with those mirrored to them.
 
-    Attributes
-    ----------
-    first, last : int
-        Of the first half, these parts: from `first` to the one before `last`.
+    They are the parts of the first half from `first` to the one before `last`.
     """
 
     count: int
@@ -370,11 +367,6 @@ class _Boxes:
 
     Only the first half of the cells of y where A is the same in reverse: ``r_{1-y}(1 - t)`` is
     ``r_y(t)``, as kernels, bins and the iterated basis are symmetric.
-
-    Attributes
-    ----------
-    local : _Local
-        What the polynomials of all cells of y are made from.
     """
 
     local: _Local
@@ -444,14 +436,10 @@ def _blocks(chosen: BoolArray, count: int) -> Iterator[_Pairs]:
 
 @dataclass(frozen=True, eq=False)
 class _Local:
-    """Chebyshev polynomials in place of all a_j on a cell of y: see the top of the module.
+    """Chebyshev polynomials of `count` terms in place of all a_j on a cell of y.
 
-    Attributes
-    ----------
-    count : int
-        Of their terms.
-    cut, tail : float
-        What they miss of any a_j, and polynomials of their degree of K on a box without kinks.
+    They miss any a_j by at most `cut`; `tail` is what polynomials of their degree miss of K on a
+    box without kinks.
     """
 
     kernel: Kernel
@@ -504,12 +492,7 @@ class _Local:
 class _Pieces:
     """Polynomials in place of all a_j on some cells of y, and what is bounded by them there.
 
-    Attributes
-    ----------
-    first : int
-        Which cell of y is the first; rows count from it.
-    terms : array (rows, nodes, bins)
-        Their coefficients.
+    Rows of their coefficients, `terms` (rows, nodes, bins), count from the cell `first`.
     """
 
     local: _Local

@@ -324,14 +324,9 @@ _CACHED = 4  # polynomials, with their tables of up to 128 MiB
 
 
 class ReleasedVector:
-    """A vector: its numbers are the same at every point, under every smoothing.
+    """A vector of the group `name` of ``components/``.
 
-    Parameters
-    ----------
-    store : ReleasedStore
-    name : str
-        Of the vector's group below ``components/``.
-    component : VectorComponent
+    Its numbers are the same at every point, under every smoothing.
     """
 
     axes: tuple[str, ...] = ()
@@ -390,17 +385,7 @@ class ReleasedVector:
 
 
 class ReleasedArray:
-    """A function on some axes of the domain, in data units.
-
-    Parameters
-    ----------
-    store : ReleasedStore
-    name : str
-        Of the array's group below ``components/``.
-    component : LatticeComponent
-    domain : Domain
-        Of the whole function.
-    """
+    """A function on some axes of the domain, in data units: the group `name` of ``components/``."""
 
     def __init__(
         self, store: ReleasedStore, name: str, component: LatticeComponent, domain: Domain

@@ -120,12 +120,9 @@ class ArrayBand:
 
 @dataclass(frozen=True)
 class Promised:
-    """A number that tells how much an array misses of the data at hand.
+    """A number that bounds how much an array misses of the data at hand.
 
-    Attributes
-    ----------
-    among : int
-        How many numbers the array's bins were chosen by, this one among them.
+    The array's bins were chosen by `among` numbers, this one among them.
     """
 
     number: ReleasedVector

@@ -1,4 +1,4 @@
-"""What a notebook shows of a synopsis: its facts as a table, and a drawing of its function."""
+"""Notebook view of a synopsis: its facts as a table, and a drawing of its function."""
 
 from __future__ import annotations
 

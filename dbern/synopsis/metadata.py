@@ -1,4 +1,4 @@
-"""What the root of a synopsis may say, checked by one strict model before it is used.
+"""Metadata of a synopsis's root, checked by one strict model before it is used.
 
 What is said of each of its components, `dbern.components.component` says.
 """

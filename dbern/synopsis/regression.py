@@ -193,17 +193,7 @@ class _Column(Axis):
 
 
 class ReleasedMoments(ReleasedVector):
-    """Moments whose values, to a combination, are the weights of the function solved of them.
-
-    Parameters
-    ----------
-    store, name, component
-        As of `ReleasedVector`.
-    domain : Domain
-        The axes.
-    combination : Combination
-        Of kind "least-squares".
-    """
+    """Moments whose values, to a combination, are the weights of the least-squares function."""
 
     def __init__(
         self,

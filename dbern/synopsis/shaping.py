@@ -198,16 +198,9 @@ class _Shaped:
 
 
 class ShapedArray(ReleasedArray):
-    """A released array after free post-processing.
+    """A released array after free post-processing, by the names that `_in_order` returns.
 
-    Parameters
-    ----------
-    store, name, component, domain
-        As for a `ReleasedArray`.
-    shapes : tuple of str
-        From `_in_order`.
-    density : bool
-        Whether the non-private values cannot be negative.
+    `density`: the non-private values cannot be negative.
     """
 
     def __init__(

@@ -69,12 +69,8 @@ def answer(
 def is_there(answers: str | Path) -> bool:
     """Return whether there are answers at a path or URL: they are whole, for they appear at once.
 
-    Then drafts beside them, of processes that are gone, are of no more use, and are removed.
-
-    Raises
-    ------
-    ReleaseError
-        Where the store does not tell.
+    Then drafts beside them, of processes that are gone, are of no more use, and are removed. Raises
+    ReleaseError where the store does not tell.
     """
     try:
         if is_url(answers):

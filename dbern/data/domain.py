@@ -213,9 +213,8 @@ class Domain:
         """Volume of the box in data units: a density there is the unit-cube density over this."""
         return math.prod(axis.width for axis in self.axes)
 
-    @property
-    def density_unit(self) -> float:
-        """One over the volume: what the unit-cube density is multiplied by.
+    def density_unit(self, stretch: float = 1.0) -> float:
+        """One over volume times `stretch`: what a unit-cube density is multiplied by.
 
         Raises
         ------
@@ -224,7 +223,7 @@ class Domain:
         """
         if not MIN_NUMBER <= self.volume <= MAX_NUMBER:
             raise SpecError(OTHER_UNITS)
-        return 1 / self.volume
+        return 1 / (self.volume * stretch)
 
     def to_unit(self, points: FloatArray) -> FloatArray:
         """Map points (m, l) affinely to the unit cube; what lies outside stays outside."""

@@ -184,7 +184,7 @@ class Smoother(Learner):
             )
         if not self.covariance:
             kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
-            unit = domain.density_unit
+            unit = domain.density_unit()
             return KernelSum(
                 name, domain, kernels, record_weights, unit, fraction, counted_in=counted_in
             )
@@ -195,7 +195,7 @@ class Smoother(Learner):
                 for axis, low, width in zip(domain.axes, oblique.low, oblique.width, strict=True)
             )
         )
-        unit = domain.density_unit / math.prod(oblique.width)
+        unit = domain.density_unit(math.prod(oblique.width))
         return KernelSum(
             name, box, kernels, record_weights, unit, fraction, domain, oblique, counted_in
         )

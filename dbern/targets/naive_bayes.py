@@ -532,7 +532,7 @@ class NaiveBayes(Learner):
                     'target.release: "joint" is for two classes. Write release = "factored"'
                 )
             product = NaiveBayesProduct(domain, kernels, label)
-            return (product.measurement("score", domain.density_unit),)
+            return (product.measurement("score", domain.density_unit()),)
         fraction = (1 - _COUNTS) / domain.dimensions
         sums = (
             KernelSum(

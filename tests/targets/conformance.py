@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from strategies import release_spec
 
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
+from dbern.synopsis.evaluate import evaluate
 from dbern.testing import counted as counted
 from dbern.testing import integers, moves
 
@@ -45,13 +47,16 @@ class Case:
     linear: bool = False
     most_axes: int = 3
 
-    # fmt: off
     def spec(
-        self, axes: int, n: int, noise: str, *, rows: Mapping[str, Any] | None = None,
+        self,
+        axes: int,
+        n: int,
+        noise: str,
+        *,
+        rows: Mapping[str, Any] | None = None,
         **mechanism: Any,
     ) -> ReleaseSpec:
         """A release over the unit cube of n rows, or of `rows`, keys of [data] in their place."""
-        names = AXES[:axes]
         target = {
             key: value(axes)
             if callable(value)
@@ -60,21 +65,9 @@ class Case:
             else value
             for key, value in self.target.items()
         }
-        mechanism = {} if self.linear else {"h": 2, **mechanism}
-        return ReleaseSpec(
-            release={"name": "case", "output": "case.zarr"},
-            data={
-                "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in names}, **self.roles,
-                **({"n": n} if rows is None else rows),
-            },
-            target=target,
-            mechanism={"noise": noise, **mechanism},
-            budget={
-                "epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
-                "ledger": "sqlite:///l.db", "dataset": "case",
-            },
-        )
-    # fmt: on
+        mechanism = {"noise": noise} | ({} if self.linear else {"h": 2, **mechanism})
+        data = {**self.roles, **({"n": n} if rows is None else rows)}
+        return release_spec(target, AXES[:axes], mechanism=mechanism, **data)
 
 
 def pinball(labels, predictions):
@@ -280,3 +273,22 @@ def replaced(
     plan = plan_files(spec, ())
     records = everyone(case, axes, rng)
     return plan, [integers(spec, plan, [records[1], record]) for record in records]
+
+
+def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:
+    """The integers of a release of one component, of rows of numbers (n, axes)."""
+    names = spec.domain.names
+    (found,) = integers(spec, plan, [dict(zip(names, row, strict=True)) for row in rows.tolist()])
+    return found
+
+
+def noiseless(
+    spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """What rows of numbers release, without its noise, at positions in the lattice's cube."""
+    exponent = plan.noise.law.granularity_exponent
+    values = np.ldexp(granules(spec, plan, rows).astype(float), exponent)
+    values = values.reshape(plan.strategy.layout.shape)
+    for matrix in plan.strategy.matrices(plan.h):
+        values = np.tensordot(values, matrix, axes=(0, 1))
+    return evaluate(np.ascontiguousarray(values), positions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,20 +92,12 @@ def test_a_task_of_bins_carries_no_table():
 @pytest.mark.parametrize(
     ("axes", "bandwidth"), [(1, 0.08), (2, 0.2), pytest.param(3, 0.4, marks=pytest.mark.slow)]
 )
-def test_a_release_of_bins_keeps_its_certificate(axes, bandwidth, project, client):
+def test_a_release_of_bins_keeps_its_certificate(axes, bandwidth, release):
     rng = np.random.default_rng(axes)
     columns = {c: rng.beta(2, 5, 3000) for c in "xyz"[:axes]}
-    project.write(columns)
-    content = CASES["density"].spec(axes, 3000, "binned-laplace", objective="certified")
-    content = content.model_dump(exclude_none=True)
-    content["target"]["bandwidth"] = [bandwidth] * axes
-    content["mechanism"]["h"] = "auto"
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    plan = dbern.plan(spec)
-    synopsis = dbern.release(spec, client=client).synopsis
+    case = replace(CASES["density"], target={"kind": "kernel-density", "bandwidth": [bandwidth]})
+    spec = case.spec(axes, 3000, "binned-laplace", objective="certified", h="auto")
+    plan, synopsis = release(spec, columns)
     points = rng.uniform(size=(200, axes))
     records = np.column_stack(list(columns.values()))
     apart = (points[:, None] - records) / bandwidth
@@ -208,18 +201,10 @@ def test_what_a_unit_moves_is_charged_by_its_larger_side():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
-def test_a_release_of_groups_by_the_k_norm_law_is_read_back(project, client):
+def test_a_release_of_groups_by_the_k_norm_law_is_read_back(release):
     rng = np.random.default_rng(3)
     columns = {"x": rng.beta(2, 5, 3000), "group": rng.choice(["a", "b", "c"], 3000)}
-    project.write(columns)
-    content = CASES["groups"].spec(1, 3000, "binned-k-norm").model_dump(exclude_none=True)
-    content["data"]["group"]["values"] = ["a", "b", "c"]
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    plan = dbern.plan(spec)
-    synopsis = dbern.release(spec, client=client).synopsis
+    plan, synopsis = release(CASES["groups"].spec(1, 3000, "binned-k-norm"), columns)
     assert synopsis.verify() > 4
     facts = synopsis.metadata["components"][0]["noise"]
     assert (facts["kind"], facts["law"]["kind"]) == ("binned-k-norm", "k-norm")

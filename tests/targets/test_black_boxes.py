@@ -14,7 +14,6 @@ import dbern
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
-from dbern.releasing import publish as publishing
 from dbern.releasing.run import abandon
 from dbern.targets import black_boxes as boxes
 from dbern.targets import black_boxes as statistics
@@ -74,9 +73,9 @@ CLASSES = {
 }
 
 
+@pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_certificate_of_each_class_holds_without_noise(project, client, monkeypatch, name):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+def test_the_certificate_of_each_class_holds_without_noise(project, client, name):
     target, smoothness, mechanism = CLASSES[name]
     spec = spec_of(project, {**target, "smoothness": smoothness}, mechanism=mechanism)
     plan = dbern.plan(spec)
@@ -189,10 +188,10 @@ FAILING = [
 ]
 
 
+@pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("name", FAILING)
-def test_a_failure_gives_the_public_constant(project, client, monkeypatch, caplog, capfd, name):
+def test_a_failure_gives_the_public_constant(project, client, caplog, capfd, name):
     caplog.set_level("DEBUG")
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
     spec = spec_of(
         project,
         {"function": f"black_boxes:{name}", "smoothness": {"holder": [1.0, 1.0]}},

@@ -15,6 +15,7 @@ from projects import objects
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
+from strategies import release_spec
 
 import dbern
 from dbern.bernstein.reproducing import Linear
@@ -48,16 +49,11 @@ KEY, SALT = bytes(range(32)), bytes(32)
 CLASSES = {"label": {"column": "note", "classes": ["no", "yes"]}}
 
 
-def spec_of(
-    target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", delta="0", bounds=None, **data
-):
-    return dbern.ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": bounds or {x: [0.0, 1.0] for x in axes},
-              **({"label": label} if label else {}), **({"n": n} if n else {}), **data},
-        target={"kind": "logistic-regression", **(target or {})},
-        budget={"epsilon": epsilon, "delta": delta, "ledger": "sqlite:///l.db", "dataset": "case"},
-    )  # fmt: skip
+def spec_of(target=None, bounds="xy", *, n=2000, label=LABEL, **more):
+    rows = {"n": n} if n else {}
+    roles = {"label": label} if label else {}
+    target = {"kind": "logistic-regression", **(target or {})}
+    return release_spec(target, bounds, **rows, **roles, **more)
 
 
 def table(rows=2000, seed=0, classes=2):
@@ -394,7 +390,7 @@ LISTS = {"work": {"values": ["a", "b", "c"]}, "sex": {"values": ["f", "m"]}}
 
 def listed_spec(target=None, *, n=20_000, **changes):
     axes = {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}
-    return spec_of(target, n=n, bounds=axes, **changes)
+    return spec_of(target, axes, n=n, **changes)
 
 
 def listed_table(rows=20_000, classes=2):

@@ -13,6 +13,7 @@ from conformance import (
     LABEL,
     NULL,
     RESPONSE,
+    THREE,
     Case,
     counted,
     integers,
@@ -23,6 +24,7 @@ from sklearn import linear_model
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel
+from strategies import release_spec
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
@@ -47,11 +49,11 @@ def few(*wanted, of):
 
 
 @pytest.mark.parametrize("kernel", few("matern-5/2", of=PEERS))
-def test_kernel_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch, kernel):
+def test_kernel_ridge_regression_is_that_of_scikit_learn(exact_release, kernel):
     target = {"kind": "kernel-erm", "loss": "square", "kernel": kernel, "length_scale": [0.4],
               "C": 30.0}  # fmt: skip
     case = Case(target, {"response": RESPONSE}, {"response": (0.0,)})
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 2), k=80)
+    plan, synopsis, x, y = released(exact_release, case, table(300, 2), k=80)
     peer = KernelRidge(alpha=300 / 30.0, kernel="precomputed")
     peer.fit(PEERS[kernel](x[:, None], x[:, None]), np.clip(y, -1, 3) - 1.0)
     at = np.linspace(0, 1, 201)
@@ -80,15 +82,11 @@ STATED = {"conformance:cosine": {"kernel_bound": 1.0, "kernel_lipschitz": 4.0}}
 
 @pytest.mark.parametrize("kernel", few("polynomial", of=WHOLE))
 @pytest.mark.parametrize("noise", few("spectral-laplace", of=["laplace", "spectral-laplace"]))
-def test_any_kernel_s_ridge_regression_is_that_of_scikit_learn(
-    project, client, monkeypatch, kernel, noise
-):
+def test_any_kernel_s_ridge_regression_is_that_of_scikit_learn(exact_release, kernel, noise):
     target = {"kind": "kernel-erm", "loss": "square", "kernel": kernel, "C": 30.0}
     case = Case(target | STATED.get(kernel, {}), {"response": RESPONSE}, {"response": (0.0,)})
     columns = table(300, 2)
-    plan, synopsis, x, y = released(
-        project, client, monkeypatch, case, columns, noise=noise, k=30, h=20
-    )
+    plan, synopsis, x, y = released(exact_release, case, columns, noise=noise, k=30, h=20)
     peer = KernelRidge(alpha=300 / 30.0, kernel="precomputed")
     peer.fit(WHOLE[kernel](x[:, None], x[:, None]), np.clip(y, -1, 3) - 1.0)
     at = np.linspace(0, 1, 201)
@@ -108,11 +106,11 @@ def test_any_kernel_s_ridge_regression_is_that_of_scikit_learn(
         assert "spectral coordinates of the whole lattice" in plan.explain()
 
 
-def test_the_store_of_a_whole_spectrum_is_what_the_format_says(project, client, monkeypatch):
+def test_the_store_of_a_whole_spectrum_is_what_the_format_says(project, exact_release):
     """Any zarr reader: the released integers make the lattice, but for a granule."""
     target = {"kind": "kernel-erm", "loss": "logistic", "kernel": "polynomial", "C": 5.0}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)})
-    released(project, client, monkeypatch, case, table(200, 1), noise="spectral-laplace", k=12)
+    released(exact_release, case, table(200, 1), noise="spectral-laplace", k=12)
     root = zarr.open_group(project.output, mode="r")
     (facts,) = root.attrs["components"]
     assert facts["spectral"] == "lattice"
@@ -158,17 +156,16 @@ def test_plain_noise_works_beyond_the_limit():
     "noise", [pytest.param("auto", marks=pytest.mark.slow), "spectral-gaussian"]
 )
 def test_the_planner_chooses_for_any_kernel(noise):
-    case = CASES["own kernel"]
-    content = case.spec(1, 20_000, "laplace").model_dump(exclude_none=True)
-    content["mechanism"] = {"noise": noise, "objective": "certified"}
-    content["budget"]["delta"] = "1e-6" if "gaussian" in noise else "0"
-    spec = dbern.ReleaseSpec(**content)
+    spec = release_spec(
+        CASES["own kernel"].target, "x", n=20_000, label=THREE,
+        mechanism={"noise": noise, "objective": "certified"},
+    )  # fmt: skip
     plan = plan_files(spec, ())
     assert plan.noise.kind.startswith("spectral-")
     again = ReleasePlan.from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
     assert again == plan
     assert again.counters(spec).parts[0].strategy == plan.strategy
-    worse = dbern.ReleaseSpec(**{**content, "mechanism": {**content["mechanism"], "k": 4, "h": 1}})
+    worse = spec.changed({"mechanism": {"k": 4, "h": 1}})
     assert plan.certificate.total < plan_files(worse, ()).certificate.total
 
 
@@ -215,12 +212,12 @@ def logistic(labels, predictions):
     return np.logaddexp(0.0, -labels * predictions)
 
 
-def test_a_loss_of_one_s_own_is_the_same_learner(project, client, monkeypatch):
+def test_a_loss_of_one_s_own_is_the_same_learner(exact_release):
     own = {"loss": "test_exact_kernels:logistic", "lipschitz": 1.0, "at_zero": 0.7,
            "curvature": 0.25, "width": 0.01}  # fmt: skip
     target = {"kind": "kernel-erm", "length_scale": [0.3], "C": 20.0}
     case = Case({**target, **own}, {"label": LABEL}, {"label": (0.0,)})
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 0))
+    plan, synopsis, x, y = released(exact_release, case, table(300, 0))
     assert "that a solve of your loss failed can be observed" in plan.explain()
     assert "as stated, not checked" in plan.explain()
     values, vectors = np.linalg.eigh(gaussian(x, x))

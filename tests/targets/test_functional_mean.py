@@ -16,7 +16,6 @@ from dbern.certificate import polynomial_noise_bound
 from dbern.combination import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
 from dbern.targets import FunctionalMean
 from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
@@ -169,8 +168,8 @@ def write(project, kind=KINDS[0], rows=200):
 @pytest.mark.parametrize(
     "kind", [KINDS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in KINDS[1:])]
 )
-def test_without_noise_it_is_the_polynomial_of_the_mean_curve(project, client, monkeypatch, kind):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+@pytest.mark.usefixtures("noiseless")
+def test_without_noise_it_is_the_polynomial_of_the_mean_curve(project, client, kind):
     curves = write(project, kind)
     project.grant("1000000")
     given = spec(project, budget={"epsilon": "1000000"})

@@ -4,40 +4,23 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from conformance import granules
+from strategies import release_spec
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
-from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import delta_of
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.spectral import SpectralStrategy, axis_spectrum
 
 
 def planned(bandwidths, n, delta="1e-5", **mechanism):
-    names = "xyz"[: len(bandwidths)]
-    spec = dbern.ReleaseSpec(
-        release={"name": "one", "output": "one.zarr"},
-        data={"source": "*.parquet", "bounds": {name: [-1.0, 3.0] for name in names}, "n": n},
-        target={"kind": "kernel-density", "bandwidth": list(bandwidths)},
-        mechanism=mechanism,
-        budget={
-            "epsilon": "1.0",
-            "delta": delta,
-            "ledger": "sqlite:///l.db",
-            "dataset": "one",
-        },
-    )
+    target = {"kind": "kernel-density", "bandwidth": list(bandwidths)}
+    bounds = {key: [-1.0, 3.0] for key in "xyz"[: len(bandwidths)]}
+    spec = release_spec(target, bounds, n=n, delta=delta, mechanism=mechanism)
     return spec, plan_files(spec, ())
-
-
-def centers(spec, plan, records):
-    counters = plan.counters(spec)
-    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
-    state = counters.count([columns], b"")
-    values = [counters.finish(state, 0, 0, slab).ravel() for slab in plan.strategy.layout.slabs()]
-    return to_grid(np.concatenate(values), plan.noise.law)
 
 
 @pytest.mark.thorough
@@ -55,7 +38,7 @@ def test_no_replacement_moves_the_integers_by_more_than_the_plan_says(bandwidths
             [[np.nan] * len(bandwidths), [9.0] * len(bandwidths)],
         ]
     )
-    staged = [centers(spec, plan, np.vstack([other, row])).astype(object) for row in rows]
+    staged = [granules(spec, plan, np.vstack([other, row])).astype(object) for row in rows]
     largest = max(int(((a - b) ** 2).sum()) for a in staged for b in staged)
     assert largest <= bound
     assert largest > 0.5 * bound  # so seven tenths of sigma would be caught

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import reference
+from conformance import granules
 from strategies import density_plan, density_spec, sections
 
 from dbern.bernstein.kernels import KERNELS, kernel_of
@@ -14,7 +15,6 @@ from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.mechanism import to_grid
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
 DEFINITE = [name for name in NAMES if KERNELS[name].positive_definite]
@@ -49,16 +49,6 @@ def positions(name, bandwidth, k):
     return np.array(np.meshgrid(*axes, indexing="ij")).reshape(len(k), -1).T
 
 
-def granules(plan, spec, records):
-    """What the release would add noise to, flat."""
-    counters = plan.counters(spec)
-    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
-    state = counters.count([columns], b"")
-    slabs = plan.strategy.layout.slabs()
-    values = [counters.finish(state, 0, 0, slab).ravel() for slab in slabs]
-    return to_grid(np.concatenate(values), plan.noise.law)
-
-
 @pytest.mark.parametrize("name", PACED)
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
 def test_no_replacement_moves_the_exact_values_more_than_planned(name, bandwidth, k):
@@ -84,7 +74,7 @@ def test_no_replacement_moves_the_released_integers_more_than_planned(name, band
     every = every[rng.permutation(len(every))[:28]]
     rows = np.vstack([every, np.full((1, len(k)), np.nan), np.full((1, len(k)), 7.0)])
     other = rng.uniform(size=(1, len(k)))
-    staged = np.array([granules(plan, spec, np.vstack([other, row])) for row in rows])
+    staged = np.array([granules(spec, plan, np.vstack([other, row])) for row in rows])
     largest = max(int(np.abs(staged - one).sum(axis=1).max()) for one in staged)
     assert largest <= plan.noise.law.l1_sensitivity_granules
     assert largest > 0.4 * plan.noise.law.l1_sensitivity_granules
@@ -102,7 +92,7 @@ def test_gaussian_noise_on_orthonormal_coordinates(name):
     spec = ReleaseSpec(**content)
     plan = plan_files(spec, ())
     rows = np.concatenate([positions(name, (0.15,), (14,))[::3], [[np.nan]]])
-    staged = [granules(plan, spec, np.vstack([[[0.4]], row])).astype(object) for row in rows]
+    staged = [granules(spec, plan, np.vstack([[[0.4]], row])).astype(object) for row in rows]
     largest = max(int(((a - b) ** 2).sum()) for a in staged for b in staged)
     bound = plan.noise.law.l2_sensitivity_granules_squared
     assert 0.4 * bound < largest <= bound
@@ -121,7 +111,7 @@ def test_values_without_noise_are_the_density(name, bandwidth, k):
     allowed = (
         accumulator.errors.kernel + accumulator.errors.position + accumulator.errors.floats + g / 2
     )
-    assert np.abs(granules(plan, spec, records) * g - exact).max() <= allowed
+    assert np.abs(granules(spec, plan, records) * g - exact).max() <= allowed
     assert allowed <= plan.certificate.rounding
     assert accumulator.errors.kernel <= 0.0101 * plan.noise.scale
 

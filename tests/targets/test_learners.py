@@ -15,7 +15,6 @@ import dbern
 from dbern.counting.kernel_sums import WeightedSum
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import law_of
-from dbern.releasing import publish as publishing
 from dbern.strategies.base import Bound, LatticeStrategy
 
 QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
@@ -150,17 +149,10 @@ def table(rows, rng):
     }
 
 
-def released(project, client, monkeypatch, name, columns):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+def released(release, name, columns):
     case = CASES[name]
     chosen = {"x": columns["x"], **{key: columns[key] for key in case.values}}
-    project.write(chosen)
-    content = case.spec(1, len(columns["x"]), "laplace", k=60, h=8).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    return dbern.plan(spec), dbern.release(spec, client=client).synopsis
+    return release(case.spec(1, len(columns["x"]), "laplace", k=60, h=8), chosen)
 
 
 def bumps(points, columns, width, keep):
@@ -176,9 +168,9 @@ def where(columns, test):
 POINTS = np.linspace(0, 1, 41)
 
 
-def test_densities_by_group_are_those_of_the_groups(project, client, monkeypatch):
+def test_densities_by_group_are_those_of_the_groups(exact_release):
     columns = table(300, np.random.default_rng(0))
-    plan, synopsis = released(project, client, monkeypatch, "groups", columns)
+    plan, synopsis = released(exact_release, "groups", columns)
     values = synopsis(POINTS)
     assert values.shape == (41, 3)
     with pytest.raises(dbern.SpecError, match=r"a kernel-density of . classes has none"):
@@ -195,9 +187,9 @@ def test_densities_by_group_are_those_of_the_groups(project, client, monkeypatch
     np.testing.assert_allclose(grid.sel({"class": "b"}).values, values[::4, 1], atol=1e-12)
 
 
-def test_the_machine_is_the_closed_form(project, client, monkeypatch):
+def test_the_machine_is_the_closed_form(exact_release):
     columns = table(200, np.random.default_rng(1))
-    plan, synopsis = released(project, client, monkeypatch, "machine", columns)
+    plan, synopsis = released(exact_release, "machine", columns)
     label = columns["label"]
     yes, no = (where(columns, lambda j, w=w: label[j] == w) for w in ("yes", "no"))
     exact = bumps(POINTS, columns, 0.3, yes).sum(1) - bumps(POINTS, columns, 0.3, no).sum(1)
@@ -215,11 +207,11 @@ def test_the_machine_is_the_closed_form(project, client, monkeypatch):
         synopsis.predict_proba(POINTS)
 
 
-def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):
+def test_more_machines_are_one_against_the_rest(exact_release):
     rng = np.random.default_rng(3)
     columns = table(200, rng)
     columns["label"] = rng.choice([0, 1, 2, 7], 200).tolist()
-    plan, synopsis = released(project, client, monkeypatch, "machines", columns)
+    plan, synopsis = released(exact_release, "machines", columns)
     sums = []
     for c in range(3):
         keep = where(columns, lambda j, c=c: columns["label"][j] == c)
@@ -232,9 +224,9 @@ def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):
     assert synopsis.predict(np.concatenate([POINTS[:1], POINTS[:1] + 1e6])).tolist()[1] is None
 
 
-def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, client, monkeypatch):
+def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release):
     columns = table(300, np.random.default_rng(4))
-    _, synopsis = released(project, client, monkeypatch, "regression", columns)
+    _, synopsis = released(exact_release, "regression", columns)
     keep = where(
         columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
     )
@@ -248,13 +240,13 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, clien
     assert (high - low).max() <= 4.0
 
 
-def test_the_answers_have_one_column_a_class(project, client, monkeypatch, tmp_path):
+def test_the_answers_have_one_column_a_class(exact_release, tmp_path):
     import pyarrow.parquet as pq
 
     from dbern.synopsis.tables import answer
 
     columns = table(50, np.random.default_rng(5))
-    _, synopsis = released(project, client, monkeypatch, "groups", columns)
+    _, synopsis = released(exact_release, "groups", columns)
     pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
     assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
     answers = pq.read_table(tmp_path / "a.parquet")
@@ -263,11 +255,11 @@ def test_the_answers_have_one_column_a_class(project, client, monkeypatch, tmp_p
     assert np.isnan(answers["value_b"][1].as_py())
 
 
-def test_dask_in_dask_out_with_classes(project, client, monkeypatch):
+def test_dask_in_dask_out_with_classes(exact_release):
     import dask.array as da
 
     columns = table(50, np.random.default_rng(6))
-    _, synopsis = released(project, client, monkeypatch, "groups", columns)
+    _, synopsis = released(exact_release, "groups", columns)
     for shape in ((41,), (41, 1)):
         lazy = synopsis(da.from_array(POINTS.reshape(shape), chunks=13))
         assert lazy.shape == (41, 3)

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 import reference
-from conformance import AXES, CASES, LABEL, integers, loss, moves, replaced
+from conformance import CASES, LABEL, loss, moves, noiseless, replaced
+from strategies import release_spec
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
@@ -17,7 +18,6 @@ from dbern.certificate import _tail_at_nodes, noise_sups
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.families import family_of
-from dbern.synopsis.evaluate import evaluate
 
 WIDTH = 0.35
 
@@ -30,26 +30,9 @@ def few_candidates(request, monkeypatch):
 
 
 def spec_of(axes, noise="binned-laplace", *, n=1000, target=None, data=None, **mechanism):
-    return dbern.ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": {f"x{i}": [0.0, 1.0] for i in range(axes)}, "n": n,
-              **(data or {})},
-        target=target or {"kind": "kernel-density", "bandwidth": [WIDTH] * axes},
-        mechanism={"noise": noise, **mechanism},
-        budget={"epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
-                "ledger": "sqlite:///l.db", "dataset": "case"},
-    )  # fmt: skip
-
-
-def noiseless(spec, plan, places, points):
-    """The released function of some records without its noise, at points of the cube."""
-    records = [dict(zip(spec.domain.names, place, strict=True)) for place in places.tolist()]
-    (granules,) = integers(spec, plan, records)
-    values = np.ldexp(granules.astype(float), plan.noise.law.granularity_exponent)
-    values = values.reshape(plan.strategy.layout.shape)
-    for matrix in plan.strategy.matrices(plan.h):
-        values = np.tensordot(values, matrix, axes=(0, 1))
-    return evaluate(np.ascontiguousarray(values), points)
+    target = target or {"kind": "kernel-density", "bandwidth": [WIDTH] * axes}
+    names, mechanism = (f"x{i}" for i in range(axes)), {"noise": noise, **mechanism}
+    return release_spec(target, names, n=n, mechanism=mechanism, **(data or {}))
 
 
 def slow(*values):
@@ -177,16 +160,11 @@ def test_more_axes_than_a_lattice_may_have_are_refused_where_there_is_a_lattice(
 
 
 @pytest.mark.slow
-def test_a_release_of_four_axes_answers_and_covers(project, client):
+def test_a_release_of_four_axes_answers_and_covers(release):
     rng = np.random.default_rng(8)
     places = rng.beta(2, 3, size=(400, 4))
-    project.write({AXES[i]: places[:, i].tolist() for i in range(4)})
-    content = spec_of(4, "binned-laplace", n=400).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"] |= {"source": str(project.folder / "data"),
-                        "bounds": {name: [0.0, 1.0] for name in AXES[:4]}}  # fmt: skip
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    synopsis = dbern.release(dbern.ReleaseSpec(**content), client=client).synopsis
+    spec = spec_of(4, "binned-laplace", n=400)
+    _, synopsis = release(spec, dict(zip(spec.domain.names, places.T, strict=True)))
     points = rng.uniform(size=(300, 4))
     exact = reference.density(points, places, (WIDTH,) * 4, 400)
     assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)
@@ -197,16 +175,12 @@ def test_a_release_of_four_axes_answers_and_covers(project, client):
 
 
 @pytest.mark.slow
-def test_a_release_of_eight_axes_answers_and_covers(project, client):
-    rng, names = np.random.default_rng(9), [f"x{i}" for i in range(8)]
+def test_a_release_of_eight_axes_answers_and_covers(release):
+    rng = np.random.default_rng(9)
     places = rng.beta(3, 3, size=(1000, 8))
-    project.write({name: places[:, i].tolist() for i, name in enumerate(names)})
     target = {"kind": "kernel-density", "bandwidth": [0.5] * 8}
-    content = spec_of(8, "binned-laplace", n=1000, target=target).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    synopsis = dbern.release(dbern.ReleaseSpec(**content), client=client).synopsis
+    spec = spec_of(8, "binned-laplace", n=1000, target=target)
+    _, synopsis = release(spec, dict(zip(spec.domain.names, places.T, strict=True)))
     points = rng.uniform(size=(50, 8))
     exact = reference.density(points, places, (0.5,) * 8, 1000)
     assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)

@@ -167,10 +167,10 @@ def test_the_effective_kernel_moves_no_replacement_by_more_than_is_added(norm):
     assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
 
 
-def test_the_synopsis_predicts_the_response(project, client, monkeypatch):
+def test_the_synopsis_predicts_the_response(exact_release):
     columns = table(400, np.random.default_rng(4))
     columns["response"] = [None if x is None else 3 - 4 * x for x in columns["x"]]
-    plan, synopsis = released(project, client, monkeypatch, "gaps", columns)
+    plan, synopsis = released(exact_release, "gaps", columns)
     pairs = [None if x is None or r is None else (x, np.clip((r - 1) / 2, -1, 1))
              for x, r in zip(columns["x"], columns["response"], strict=True)]  # fmt: skip
     exact = 1 + 2 * estimate(POINTS, atoms_of(pairs, Fraction(1, 5)), 0.25)

@@ -17,7 +17,6 @@ from dbern.counting.measurement import for_rows, most_rows
 from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
-from dbern.releasing import publish as publishing
 from dbern.strategies.base import Bound
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}
@@ -141,8 +140,8 @@ def test_what_is_not_for_private_rows_is_refused(noise):
         planned(noise=noise)
 
 
-def test_no_rows_at_all_are_a_database(project, client, monkeypatch):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+@pytest.mark.usefixtures("noiseless")
+def test_no_rows_at_all_are_a_database(project, client):
     project.write({"x": np.zeros(0), "y": np.zeros(0)})
     spec = project.spec(
         data={"neighbors": "add-or-remove-one", "normalizer": "100"}, budget={"dataset": "rides"}

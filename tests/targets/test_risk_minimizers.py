@@ -15,6 +15,7 @@ import pytest
 from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers, largest_moves
 from sklearn import linear_model
 from sklearn.kernel_ridge import KernelRidge
+from strategies import release_spec
 
 import dbern
 from dbern.certificate import vector_bound
@@ -111,26 +112,13 @@ def table(rows, seed):
     }
 
 
-def noiseless(center, *_rest):
-    return center
-
-
-def released(
-    project, client, monkeypatch, case, columns, noise="laplace", privatized=noiseless, **mechanism
-):
-    """Plan and synopsis of a release without noise, and the records that count."""
-    monkeypatch.setattr(publishing, "privatize", privatized)
+def released(release, case, columns, noise="laplace", **mechanism):
+    """Plan and synopsis of a release, and the records that count."""
     (column,) = case.values
     source = "class" if case.roles.get("label") is THREE else column
-    chosen = {"x": columns["x"], column: columns[source]}
-    project.write(chosen)
     mechanism = {} if case.linear else {"k": 40, "h": 8, **mechanism}
-    content = case.spec(1, len(columns["x"]), noise, **mechanism).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    synopsis = dbern.release(spec, client=client).synopsis
+    spec = case.spec(1, len(columns["x"]), noise, **mechanism)
+    plan, synopsis = release(spec, {"x": columns["x"], column: columns[source]})
     known = {"no", "yes"} if column == "label" and source == "label" else {0, 1, 2}
     keep = [
         i for i, (x, value) in enumerate(zip(columns["x"], columns[source], strict=True))
@@ -138,7 +126,7 @@ def released(
     ]  # fmt: skip
     x = np.array([columns["x"][i] for i in keep])
     y = np.array([columns[source][i] for i in keep])
-    return dbern.plan(spec), synopsis, x, y
+    return plan, synopsis, x, y
 
 
 def gaussian(x, y, scale=0.3):
@@ -149,10 +137,10 @@ def allowed(plan):
     return plan.certificate.approximation + plan.certificate.rounding
 
 
-def test_kernel_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatch):
+def test_kernel_logistic_regression_is_that_of_scikit_learn(exact_release):
     target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 20.0}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)})
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 0))
+    plan, synopsis, x, y = released(exact_release, case, table(300, 0))
     values, vectors = np.linalg.eigh(gaussian(x, x))
     root = vectors[:, values > 1e-13] * np.sqrt(values[values > 1e-13])
     peer = linear_model.LogisticRegression(C=20 / 300, fit_intercept=False, tol=1e-12, max_iter=500)
@@ -165,10 +153,10 @@ def test_kernel_logistic_regression_is_that_of_scikit_learn(project, client, mon
 
 
 @pytest.mark.parametrize("cost", [2.0, 50.0])
-def test_the_machine_is_that_of_a_conic_solver(project, client, monkeypatch, cost):
+def test_the_machine_is_that_of_a_conic_solver(exact_release, cost):
     target = {"kind": "support-vector-machine", "length_scale": [0.3], "C": cost, "width": 0.2}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)})
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(80, 1))
+    plan, synopsis, x, y = released(exact_release, case, table(80, 1))
     signs = np.where(y == "yes", 1.0, -1.0)
     values, vectors = np.linalg.eigh(gaussian(x, x))
     root = vectors * np.sqrt(np.maximum(values, 0))
@@ -184,10 +172,10 @@ def test_the_machine_is_that_of_a_conic_solver(project, client, monkeypatch, cos
     assert error <= allowed(plan) + 1e-5
 
 
-def test_kernel_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch):
+def test_kernel_ridge_regression_is_that_of_scikit_learn(exact_release):
     target = {"kind": "kernel-erm", "loss": "square", "length_scale": [0.3], "C": 30.0}
     case = Case(target, {"response": RESPONSE}, {"response": (0.0,)})
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 2))
+    plan, synopsis, x, y = released(exact_release, case, table(300, 2))
     peer = KernelRidge(alpha=300 / 30.0, kernel="rbf", gamma=1 / (2 * 0.3**2))
     peer.fit(x[:, None], np.clip(y, -1, 3) - 1.0)
     error = np.abs(synopsis(POINTS) - 1.0 - peer.predict(POINTS[:, None])).max()
@@ -195,10 +183,10 @@ def test_kernel_ridge_regression_is_that_of_scikit_learn(project, client, monkey
 
 
 @pytest.mark.parametrize("link", ["linear", "sigmoid"])
-def test_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatch, link):
+def test_logistic_regression_is_that_of_scikit_learn(exact_release, link):
     target = {"kind": "logistic-regression", "C": 40.0, "link": link}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)}, linear=True)
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 3))
+    plan, synopsis, x, y = released(exact_release, case, table(300, 3))
     peer = linear_model.LogisticRegression(C=40 / 300, fit_intercept=False, tol=1e-12)
     peer.fit(np.column_stack([x, np.ones(len(x))]), y == "yes")
     exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
@@ -215,20 +203,20 @@ def test_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatc
     np.testing.assert_allclose(synopsis.predict_proba(POINTS), both, atol=2e-3)
 
 
-def test_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch):
+def test_ridge_regression_is_that_of_scikit_learn(exact_release):
     target = {"kind": "ridge-regression", "method": "weights", "C": 30.0}
     case = Case(target, {"response": RESPONSE}, {"response": (0.0,)}, linear=True)
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 4))
+    plan, synopsis, x, y = released(exact_release, case, table(300, 4))
     peer = linear_model.Ridge(alpha=300 / 30.0, fit_intercept=False)
     peer.fit(np.column_stack([x, np.ones(len(x))]), np.clip(y, -1, 3) - 1.0)
     exact = 1.0 + np.column_stack([POINTS, np.ones(41)]) @ peer.coef_
     assert np.abs(synopsis(POINTS) - exact).max() <= allowed(plan) < 0.03
 
 
-def test_more_classes_are_one_model_each(project, client, monkeypatch):
+def test_more_classes_are_one_model_each(exact_release):
     target = {"kind": "kernel-erm", "loss": "logistic", "kernel": "linear", "C": 5.0}
     case = Case(target, {"label": THREE}, {"label": (0.0,)}, linear=True)
-    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 5))
+    plan, synopsis, x, y = released(exact_release, case, table(300, 5))
     found = synopsis(POINTS)
     assert found.shape == (41, 3)
     for c in range(3):
@@ -440,22 +428,16 @@ def test_the_certificate_of_weights_covers_the_function_everywhere():
             axes + constant)  # fmt: skip
 
 
-def test_linear_functions_have_many_axes(project, client, monkeypatch):
+def test_linear_functions_have_many_axes(exact_release):
     """Sixty columns: no lattice would hold its 2^60 corners."""
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
     rng = np.random.default_rng(13)
     x = rng.uniform(0, 1, (400, 60))
     y = x[:, 0] - x[:, 1] + 0.1 * rng.normal(size=400)
     names = [f"a{i}" for i in range(60)]
-    project.write({**dict(zip(names, x.T, strict=True)), "response": y})
-    spec = dbern.ReleaseSpec(
-        release={"name": "wide", "output": str(project.output)},
-        data={"source": str(project.folder / "data"), "bounds": {a: [0.0, 1.0] for a in names},
-              "response": {"column": "response", "bounds": [-1.0, 1.0]}},
-        target={"kind": "ridge-regression", "method": "weights", "C": 30.0},
-        budget={"epsilon": "1", "ledger": project.url, "dataset": "trips"},
-    )  # fmt: skip
-    plan, synopsis = dbern.plan(spec), dbern.release(spec, client=client).synopsis
+    target = {"kind": "ridge-regression", "method": "weights", "C": 30.0}
+    response = {"column": "response", "bounds": [-1.0, 1.0]}
+    spec = release_spec(target, names, response=response)
+    plan, synopsis = exact_release(spec, {**dict(zip(names, x.T, strict=True)), "response": y})
     ball = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
     peer = linear_model.Ridge(alpha=400 / 30.0, fit_intercept=False)
     peer.fit(np.column_stack([ball, np.ones(400)]), np.clip(y, -1, 1))
@@ -465,18 +447,17 @@ def test_linear_functions_have_many_axes(project, client, monkeypatch):
     outside = np.vstack([x[:1], x[:1] + 0.9])
     assert np.isfinite(synopsis(outside)).tolist() == [True, False]
     with pytest.raises(dbern.SpecError, match=r"^data\.bounds: 60 axes, and a lattice has"):
-        dbern.ReleaseSpec(**{**spec.model_dump(exclude_none=True), "target": {
-            "kind": "nadaraya-watson", "bandwidth": [0.1] * 60}})  # fmt: skip
+        release_spec({"kind": "nadaraya-watson", "bandwidth": [0.1] * 60}, names, response=response)
 
 
-def test_any_zarr_reader_can_rebuild_a_linear_function(project, client, monkeypatch):
+def test_any_zarr_reader_can_rebuild_a_linear_function(exact_release):
     """From FORMAT.md alone: weights, axes and constant."""
     import zarr
 
     target = {"kind": "logistic-regression", "C": 40.0, "link": "sigmoid", "constant": 0.5}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)}, linear=True)
-    _, synopsis, *_ = released(project, client, monkeypatch, case, table(100, 3))
-    group = zarr.open_group(project.output, mode="r")
+    _, synopsis, *_ = released(exact_release, case, table(100, 3))
+    group = zarr.open_group(synopsis.url, mode="r")
     array = group["components/weights/coefficients"]
     weights = array[...] * array.attrs["scale_factor"]
     assert group.attrs["combine"]["constant"] == 0.5
@@ -531,9 +512,8 @@ CHOSEN = {
 
 
 def cost_of(target, roles, n, epsilon):
-    content = Case(target, roles).spec(2, n, "auto").model_dump(exclude_none=True)
-    content["budget"]["epsilon"] = epsilon
-    return spec_for_rows(dbern.ReleaseSpec(**content), n).learner.C
+    spec = Case(target, roles).spec(2, n, "auto").changed({"budget": {"epsilon": epsilon}})
+    return spec_for_rows(spec, n).learner.C
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -570,7 +550,7 @@ def test_a_stated_c_and_that_of_a_kernel_too_narrow_to_solve_for_stay():
 @pytest.mark.parametrize(
     ("cost", "used", "least", "most"), [(1.0, 1, 0.6, 0.7), ("auto", 30, 0.0, 0.5)]
 )
-def test_the_chosen_c_is_told_and_beats_one(project, client, monkeypatch, cost, used, least, most):
+def test_the_chosen_c_is_told_and_beats_one(project, release, monkeypatch, cost, used, least, most):
     rng = np.random.default_rng(0)
     x = rng.uniform(size=3000)
     yes = rng.uniform(size=3000) < 1 / (1 + np.exp(-6 * np.sin(9 * x)))
@@ -581,8 +561,8 @@ def test_the_chosen_c_is_told_and_beats_one(project, client, monkeypatch, cost, 
     def drawn(center, first, law, _key, whose):
         return privatize(center, first, law, bytes(KEY_BYTES), whose)
 
-    facts = case, columns, "spectral-laplace"
-    plan, synopsis, *_ = released(project, client, monkeypatch, *facts, privatized=drawn)
+    monkeypatch.setattr(publishing, "privatize", drawn)
+    plan, synopsis, *_ = released(release, case, columns, "spectral-laplace")
     odds, chances = synopsis(POINTS), 1 / (1 + np.exp(-6 * np.sin(9 * POINTS)))
     loss = np.mean(np.logaddexp(0, odds) - chances * odds)
     assert f"C = {used} in the paper's form C/n" in plan.explain()

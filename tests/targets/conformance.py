@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from strategies import release_spec
 
+from dbern.data.columns import as_floats
+from dbern.data.domain import Column
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
@@ -235,11 +238,6 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]
 
 
-def largest_moves(case: Case, axes: int, noise: str, **mechanism: Any) -> list[float]:
-    """For each component, the largest distance over its planned bound; every pair is tried."""
-    return moves(*replaced(case, axes, noise, **mechanism))
-
-
 def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
     """The privacy that one replacement spends in all components, over the charge's.
 
@@ -264,15 +262,80 @@ def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
     return float(spent.max()) / float(charged)
 
 
-def replaced(
-    case: Case, axes: int, noise: str, **mechanism: Any
-) -> tuple[ReleasePlan, list[list[np.ndarray]]]:
+Group: TypeAlias = list[list[np.ndarray]]
+
+
+def replaced(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[ReleasePlan, Group]:
     """A plan for two records, and the integers for one record beside each one of `everyone`."""
-    rng = np.random.default_rng(5)
     spec = case.spec(axes, 2, noise, **mechanism)
     plan = plan_files(spec, ())
-    records = everyone(case, axes, rng)
+    records = everyone(case, axes, np.random.default_rng(5))
     return plan, [integers(spec, plan, [records[1], record]) for record in records]
+
+
+UNPROVED = {"oracle", "oracle shards", "gaps"}  # where rows are private, and for units
+ADDED = {"neighbors": "add-or-remove-one", "normalizer": "2"}
+
+
+def added(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[ReleasePlan, list[Group]]:
+    """A plan for private rows, and the integers with and without one record, beside some others."""
+    spec = case.spec(axes, 2, noise, rows=ADDED, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, np.random.default_rng(5))
+    pairs = []
+    for others in ([], [records[1]], [records[1]] * 3):
+        before = integers(spec, plan, others)
+        pairs += [[before, integers(spec, plan, [*others, record])] for record in records]
+    return plan, pairs
+
+
+USER = Column("user", "data.unit", ids=True)
+IDS = as_floats(pa.array([2**62 + i for i in range(32)]), USER)
+"""Users whose ids are one 64-bit float."""
+USERS = {"unit": {"column": "user", "max_contributions": 3}, "normalizer": "4"}
+
+
+def of(user: int, records: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
+    return [{**record, "user": IDS[user]} for record in records]
+
+
+def units(
+    neighbors: str, case: Case, axes: int, noise: str, **mechanism: Any
+) -> tuple[ReleasePlan, list[Group]]:
+    """A plan for users, and the integers with one user more, or with another in its place."""
+    spec = case.spec(axes, 4, noise, rows={**USERS, "neighbors": neighbors}, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, np.random.default_rng(5))
+    # Users with more rows than count: what is kept of them may not depend on others.
+    rest = of(7, records[::3]) + of(8, records[1::3])
+    for user in range(10, 22):
+        rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
+    none = integers(spec, plan, rest)
+    users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
+    alone = [integers(spec, plan, of(1, rows) + rest) for rows in users]
+    pairs = [[none, user] for user in alone]
+    if neighbors == "replace-one":
+        other = [integers(spec, plan, of(2, rows) + rest) for rows in users[::4]]
+        pairs += [alone, *map(list, itertools.product(alone[::3], other))]
+    return plan, pairs
+
+
+def neighbors(
+    relation: str, case: Case, axes: int, noise: str, **mechanism: Any
+) -> tuple[ReleasePlan, list[Group]]:
+    """A plan, and groups of integers of which any two are those of neighboring databases."""
+    if relation == "replaced":
+        plan, group = replaced(case, axes, noise, **mechanism)
+        return plan, [group]
+    if relation == "added":
+        return added(case, axes, noise, **mechanism)
+    return units(relation.partition(" ")[2], case, axes, noise, **mechanism)
+
+
+def largest_move(relation: str, case: Case, axes: int, noise: str, **mechanism: Any) -> float:
+    """The largest distance of neighbors' integers over its planned bound, of any component."""
+    plan, groups = neighbors(relation, case, axes, noise, **mechanism)
+    return max(max(moves(plan, group)) for group in groups)
 
 
 def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:

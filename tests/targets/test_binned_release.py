@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from dataclasses import replace
 
@@ -13,41 +12,6 @@ from conformance import CASES, integers
 import dbern
 from dbern.counting.kernel_sums import BinnedSumAccumulator
 from dbern.planning.planner import plan_files
-
-
-@pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("noise", ["binned-laplace", "binned-gaussian"])
-def test_no_replacement_moves_the_bins_beyond_the_plan(axes, noise):
-    """Every pair of knots and middles of cells: the bound is two, and nearly attained."""
-    case = CASES["density"]
-    spec = case.spec(axes, 2, noise, k=8)
-    plan = plan_files(spec, ())
-    (component,) = plan.components
-    cells = component.maps[0].cells
-    places = np.unique(np.concatenate([np.linspace(0, 1, 2 * cells + 1), [0.01, 0.99]]))
-    records = [dict(zip("xyz", [p, *[0.5] * (axes - 1)], strict=False)) for p in places]
-    records += [dict(zip("xyz", [float("nan")] * axes, strict=False))]
-    staged = np.array([integers(spec, plan, [records[0], one])[0] for one in records])
-    moves = [np.abs(a - b) for a, b in itertools.combinations(staged, 2)]
-    if noise == "binned-laplace":
-        largest = max(int(move.sum()) for move in moves)
-        bound = plan.noise.law.l1_sensitivity_granules
-        assert bound >= largest > 0.98 * bound
-    else:
-        squared = max(int((move.astype(object) ** 2).sum()) for move in moves)
-        bound = plan.noise.law.l2_sensitivity_granules_squared
-        assert bound >= squared > 0.3 * bound
-
-
-def test_a_plan_with_half_the_movement_is_caught(monkeypatch):
-    from dbern.strategies.base import Bound
-    from dbern.strategies.bins import BinnedStrategy
-
-    monkeypatch.setattr(BinnedStrategy, "l1_sensitivity", lambda *_a, **_k: Bound(1.0, "half"))
-    spec = CASES["density"].spec(1, 2, "binned-laplace", k=8)
-    plan = plan_files(spec, ())
-    one, other = (integers(spec, plan, [{"x": 0.5}, {"x": x}])[0] for x in (0.0, 1.0))
-    assert np.abs(one - other).sum() > plan.noise.law.l1_sensitivity_granules
 
 
 def test_bins_are_sums_of_weights_over_n():

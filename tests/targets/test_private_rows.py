@@ -1,4 +1,4 @@
-"""Where the number of rows is private: sensitivities by search, planted bugs, refusals."""
+"""Where the number of rows is private: plans, full shards, refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import CASES, everyone, integers, moves
+from conformance import ADDED, CASES, UNPROVED
 
 import dbern
 from dbern.counting.kernel_sums import KernelSum
@@ -17,59 +17,8 @@ from dbern.counting.measurement import for_rows, most_rows
 from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
-from dbern.strategies.base import Bound
 
-UNPROVED = {"oracle", "oracle shards", "gaps"}
-MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
-SOLVED = {
-    name for name, case in CASES.items()
-    if case.target["kind"] in MINIMIZERS and "binned-laplace" not in case.noises
-}  # fmt: skip
-QUICK = {"density", "machine", "bayes-gaussian", "logistic"}
-REACHED = dict.fromkeys(SOLVED, 0.2)
-ADDED = {"neighbors": "add-or-remove-one", "normalizer": "2"}
 UNIT = {"unit": {"column": "user", "max_contributions": 2}, "normalizer": "2"}
-PAIRS = [
-    pytest.param(name, noise, marks=[] if name in QUICK else pytest.mark.slow)
-    for name, case in CASES.items()
-    for noise in case.noises
-    if name not in UNPROVED
-    if noise != "binned-k-norm"
-    if "spectral" not in noise or (name in SOLVED and noise == "spectral-laplace")
-]
-
-
-def added(name, noise, axes=1, k=9, rows=ADDED):
-    """The largest moves by one record more, over their bounds, of each component."""
-    case, rng = CASES[name], np.random.default_rng(5)
-    spec = case.spec(axes, 2, noise, rows=rows, **({} if case.linear else {"k": k}))
-    plan = plan_files(spec, ())
-    records = everyone(case, axes, rng)
-    found = np.zeros(len(plan.components))
-    for others in ([], [records[1]], [records[1]] * 3):
-        before = integers(spec, plan, others)
-        for record in records:
-            pair = [before, integers(spec, plan, [*others, record])]
-            found = np.maximum(found, moves(plan, pair))
-    return found
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "noise"), PAIRS)
-def test_no_record_more_moves_the_integers_beyond_the_plan(name, noise):
-    assert REACHED.get(name, 0.5) < max(added(name, noise)) <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CASES.keys() - SOLVED - UNPROVED))
-def test_no_record_more_moves_the_integers_of_two_axes_beyond_the_plan(name):
-    noise = "discrete-gaussian" if name == "groups" else "laplace"
-    assert 0.3 < max(added(name, noise, axes=2, k=5)) <= 1
-
-
-def test_a_bound_of_half_is_caught(monkeypatch):
-    monkeypatch.setattr(Bound, "half", property(lambda one: Bound(one.value / 4, "wrong")))
-    assert max(added("density", "laplace")) > 1
 
 
 def planned(name="density", noise="laplace", files=(), **data):

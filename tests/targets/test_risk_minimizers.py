@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import cvxpy as cp
 import numpy as np
 import pytest
-from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers, largest_moves
+from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers
 from sklearn import linear_model
 from sklearn.kernel_ridge import KernelRidge
 from strategies import release_spec
@@ -21,7 +21,6 @@ import dbern
 from dbern.certificate import vector_bound
 from dbern.counting.passes import Gathering
 from dbern.erm import measurement
-from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import spec_for_rows
@@ -30,7 +29,6 @@ from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import Bound
 
 POINTS = np.linspace(0, 1, 41)
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
@@ -65,34 +63,6 @@ def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
     cost = 0.1 if "logistic" in name else CASES[name].target["C"]
     target = {**CASES[name].target, "shards": 1, "C": cost}
     assert flipped(replace(CASES[name], target=target)) > 1
-
-
-@pytest.mark.parametrize("noise", ["laplace", "spectral-gaussian"])
-def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
-    """All models of one-against-the-rest have the record that is replaced."""
-    original = RiskMinimizer.sensitivity
-
-    def of_one(self, strategy, norm, loose=False):
-        bound = original(self, strategy, norm, loose)
-        return Bound(bound.value / self.outputs ** (1 / norm), "one output")
-
-    monkeypatch.setattr(RiskMinimizer, "sensitivity", of_one)
-    assert max(largest_moves(CASES["solved machines"], 1, noise, k=9)) > 1
-
-
-@pytest.mark.parametrize("noise", CASES["logistics"].noises)
-def test_a_bound_for_one_of_several_linear_functions_fails(monkeypatch, noise):
-    original = LinearFunctions.sensitivity
-
-    def of_one(self, strategy, norm, loose=False):
-        bound = original(self, strategy, norm, loose)
-        return Bound(bound.value / self.outputs ** (1 / norm), "one")
-
-    target = {**CASES["logistics"].target, "C": 0.1}
-    case = replace(CASES["logistics"], target=target)
-    assert max(largest_moves(case, 1, noise)) <= 1
-    monkeypatch.setattr(LinearFunctions, "sensitivity", of_one)
-    assert max(largest_moves(case, 1, noise)) > 1
 
 
 # --- the model without noise -------------------------------------------------------------------

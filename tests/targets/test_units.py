@@ -1,8 +1,7 @@
-"""Units of many rows: bounded free of order, sensitivities by search, an attack, planted bugs."""
+"""Units of many rows: bounded free of order, ids, plans, an attack, planted bugs."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from decimal import Decimal
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conformance import CASES, SALT, counted, everyone, integers, moves
+from conformance import CASES, SALT, USER, USERS, counted, everyone, integers, of
 
 import dbern
 from dbern.counting import passes as bounding
@@ -26,23 +25,6 @@ from dbern.privacy.mechanism import privatize
 from dbern.synopsis.bands import lower_bound_of
 
 NULL = math.nan
-USERS = {"unit": {"column": "user", "max_contributions": 3}, "normalizer": "4"}
-QUICK = {"density", "machine"}
-PAIRS = [
-    pytest.param(name, neighbors, marks=[] if name in QUICK else pytest.mark.slow)
-    for name in CASES
-    if name not in {"oracle", "oracle shards", "gaps"}
-    for neighbors in ("replace-one", "add-or-remove-one")
-]
-
-
-USER = Column("user", "data.unit", ids=True)
-WHO = as_floats(pa.array([2**62 + i for i in range(32)]), USER)
-"""Users whose ids are one 64-bit float."""
-
-
-def of(user, records):
-    return [{**record, "user": WHO[user]} for record in records]
 
 
 def planned(name, neighbors, noise="laplace", **mechanism):
@@ -50,64 +32,9 @@ def planned(name, neighbors, noise="laplace", **mechanism):
     return spec, plan_files(spec, ())
 
 
-def units(name, neighbors, noise="laplace"):
-    """The largest moves by one user more, or by another in its place, over their bounds."""
-    case, rng = CASES[name], np.random.default_rng(5)
-    spec, plan = planned(name, neighbors, noise, **({} if case.linear else {"k": 7}))
-    records = everyone(case, 1, rng)
-    # Users with more rows than count: what is kept of them may not depend on others.
-    rest = of(7, records[::3]) + of(8, records[1::3])
-    for user in range(10, 22):
-        rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
-    none = integers(spec, plan, rest)
-    found = np.zeros(len(plan.components))
-    users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
-    alone = [integers(spec, plan, of(1, rows) + rest) for rows in users]
-    pairs = [(none, one) for one in alone]
-    if neighbors == "replace-one":
-        pairs += list(itertools.combinations(alone, 2))
-        other = [integers(spec, plan, of(2, rows) + rest) for rows in users[::4]]
-        pairs += list(itertools.product(alone[::3], other))
-    for pair in pairs:
-        found = np.maximum(found, moves(plan, list(pair)))
-    return max(found)
-
-
-@pytest.mark.parametrize(("name", "neighbors"), PAIRS)
-def test_no_unit_moves_the_integers_beyond_the_plan(name, neighbors):
-    # What is solved for is diluted by the other users' rows.
-    assert CASES[name].reached / 8 < units(name, neighbors) <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", ["binned-laplace", "discrete-gaussian", "binned-gaussian"])
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
-def test_no_unit_moves_other_released_values_beyond_the_plan(neighbors, noise):
-    assert 0.5 < units("groups", neighbors, noise) <= 1
-
-
-def test_the_sensitivity_of_one_row_is_caught(monkeypatch):
-    monkeypatch.setattr("dbern.counting.measurement._rows", lambda bound, _protection: bound)
-    assert units("density", "add-or-remove-one") > 1
-
-
-def by_position(ids, hashes, rows, most):
-    """Planted: a row's hash is that of where it stands, which others' rows shift."""
-    hashes = content_words(np.arange(len(ids), dtype=float)[:, None], SALT)
-    return kept(ids, hashes, rows, most)
-
-
-def by_arrival(ids, hashes, rows, most):
+def by_arrival(ids, hashes, rows, most, kept=bounding._smallest):
     """Planted: the first rows of a unit."""
     return kept(ids, np.arange(len(ids)), rows, most)
-
-
-kept = bounding._smallest
-
-
-def test_bounding_by_position_is_caught(monkeypatch):
-    monkeypatch.setattr(bounding, "_smallest", by_position)
-    assert units("density", "add-or-remove-one") > 1
 
 
 # --- which rows count --------------------------------------------------------------------------

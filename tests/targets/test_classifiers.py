@@ -341,19 +341,6 @@ def test_a_stated_c_is_the_penalty():
     np.testing.assert_allclose(weights[:2], peer.coef_[0], rtol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"target": {"method": "objective", "constant": 2.0}}, r"target\.constant, target\.shards"),
-        ({"target": {"method": "objective", "C": 1e6}, "epsilon": "0.1"}, r"target\.C: too large"),
-        ({"target": {"method": "objective"}, "delta": "1e-6"}, r'target\.method: "objective" is'),
-    ],
-)  # fmt: skip
-def test_refusals_say_what_to_write(changes, told):
-    with pytest.raises(dbern.SpecError, match=told):
-        plan_files(spec_of(**changes), ())
-
-
 def test_a_search_for_neighbours_says_that_it_would_show_nothing():
     with pytest.raises(dbern.SpecError, match="before it is computed"):
         search(LogisticRegression, spec_of({"method": "objective"}))
@@ -465,19 +452,6 @@ def test_noise_hides_as_much_of_the_weights_of_listed_values():
     assert 0.3 * moved < most <= moved
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"target": {"method": "weights"}}, r'target\.method: .* Write method = "objective"'),
-        ({"target": {"shards": 2}}, r"target\.constant, target\.shards"),
-        ({"delta": "1e-6"}, r"budget\.delta: linear functions with lists"),
-    ],
-)
-def test_categories_are_refused_where_nothing_is_proved(changes, told):
-    with pytest.raises(dbern.SpecError, match=told):
-        plan_files(listed_spec(**changes), ())
-
-
 # --- other losses
 
 LINEAR = {"kind": "kernel-erm", "kernel": "linear"}
@@ -576,11 +550,6 @@ def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(targe
     assert list(plan.components[0].counting) == ["bits"]
 
 
-def test_products_are_of_moments_alone():
-    with pytest.raises(dbern.SpecError, match=r"target\.degree: 2 is of moments"):
-        spec_of({**RIDGE, "method": "objective", "degree": 2}, label=None, response=RESPONSE)
-
-
 def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
     target = {**RIDGE, "method": "objective", "C": 100.0}
     spec = spec_of(target, n=20_000, label=None, response=RESPONSE)
@@ -612,22 +581,6 @@ def test_what_auto_takes_is_told(target, taken):
 def test_a_linear_machine_by_weights_is_asked_for(changes):
     plan = plan_files(spec_of({**LINEAR, "loss": "hinge", **changes}), ())
     assert "shards" in plan.components[0].counting
-
-
-@pytest.mark.parametrize(
-    ("target", "told"),
-    [({"loss": "hinge", "kernel": "gaussian", "length_scale": [1.0, 1.0]}, r"target\.method: an"),
-     ({"loss": "logistic", "constant": 2.0}, r"target\.constant, target\.shards")],
-)  # fmt: skip
-def test_an_objective_is_refused_where_there_is_none(target, told):
-    with pytest.raises(dbern.SpecError, match=told):
-        plan_files(spec_of({**LINEAR, "method": "objective", **target}), ())
-
-
-def test_lists_are_refused_with_another_kernel():
-    target = {**LINEAR, "loss": "hinge", "kernel": "gaussian", "length_scale": [1.0] * 4}
-    with pytest.raises(dbern.SpecError, match=r"data\.bounds: an objective, and lists"):
-        plan_files(listed_spec(target), ())
 
 
 # --- private rows

@@ -212,27 +212,6 @@ def test_regression_with_a_covariance_is_the_weighted_mean(exact_release):
     assert ((low <= exact) & (exact <= high)).all()
 
 
-@pytest.mark.parametrize(
-    ("target", "says"),
-    [
-        ({"covariance": [[1.0]]}, "must have 2 rows of 2 numbers, in the order x, y"),
-        ({"covariance": [[1.0, 0.1], [0.2, 1.0]]}, "is not symmetric"),
-        ({"covariance": [[1.0, 1.0], [1.0, 1.0]]}, "is not positive definite"),
-        ({"covariance": [[-1.0, 0.0], [0.0, 1.0]]}, "is not positive definite"),
-        ({"covariance": [[1e-10, 0.0], [0.0, 1.0]]}, "from 0.0001 to 10000 times"),
-        ({"covariance": [[1.0, 0.0], [0.0, float("nan")]]}, "rite covariance = "),
-        ({"covariance": 1.0}, "rite covariance = "),
-        ({"covariance": H2, "bandwidth": [1.0, 1.0]}, "stands for bandwidth. Leave one"),
-    ],
-)
-def test_a_covariance_that_cannot_be_is_refused(target, says):
-    kind = {"kind": "kernel-density", "covariance": None}
-    with pytest.raises(dbern.SpecError) as refusal:
-        spec_of(H2, target={**kind, **target})
-    assert str(refusal.value).startswith("target.covariance: ")
-    assert says in str(refusal.value)
-
-
 def test_a_covariance_is_of_a_gaussian_and_parameters_come_back():
     with pytest.raises(dbern.SpecError, match=r'^target\.kernel: .* Write kernel = "gaussian"'):
         KernelDensity(covariance=H2, kernel="laplace")

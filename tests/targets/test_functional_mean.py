@@ -199,27 +199,8 @@ def test_the_band_covers_and_is_not_wide(project, client):
     assert off < synopsis.band() < 0.1
 
 
-def test_what_does_not_fit_is_refused(project):
-    write(project)
+def test_lists_that_are_not_as_stated_are_refused(project):
     column = {"column": "load", "bounds": [-2.0, 3.0]}
-    units = {
-        "data": {"normalizer": "100"},
-        "data__unit": {"column": "id", "max_contributions": 1},
-    }
-    plane = {"x": None, "y": [0.0, 1.0], "t": [0.0, 24.0]}
-    for changes, text in (
-        ({"data__response": {**column, "points": None}}, r"data.response.points: is missing"),
-        ({"data__bounds": plane}, r"curves are over one axis of numbers, not 2"),
-        ({"target": {**TARGET, "degree": 32}}, r"target.degree: .*from 0 to 31"),
-        (
-            {"data__response": {**column, "points": 9}, "target": {**TARGET, "degree": 6}},
-            r"at most 5 for a grid of 9 points",
-        ),
-        (units, r'curves are for unit = "row"'),
-        ({"target": {**TARGET, "kind": "ridge-regression"}}, r'points: .*write kind = "functional'),
-    ):
-        with pytest.raises(dbern.SpecError, match=text):
-            spec(project, **changes)
     write(project, pa.list_(pa.float32(), 50))
     given = spec(project, data__response={**column, "points": 49})
     with pytest.raises(dbern.SpecError, match="is 49, and load has lists of 50"):

@@ -514,12 +514,6 @@ def test_auto_compares_what_both_methods_add(epsilon, axes, n, method):
     assert learner.method == method
 
 
-@pytest.mark.parametrize("key", [{"constant": 0.0}, {"shards": 3}])
-def test_what_is_of_weights_alone_is_refused_with_moments(key):
-    with pytest.raises(dbern.SpecError, match=r'are of method = "weights". Leave them out'):
-        planned({"method": "moments", **key})
-
-
 def test_of_many_axes_weights_are_released():
     names = [f"a{i}" for i in range(64)]
     schema = release_spec(TARGET, names, n=100, response=RESPONSE).records

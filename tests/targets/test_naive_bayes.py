@@ -24,7 +24,6 @@ from dbern.combination import (
     _kernel_scores,
     _uncentred,
 )
-from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Slab
@@ -227,13 +226,6 @@ def test_effective_kernels_move_no_replacement_by_more_than_is_added(norm):
         largest = max(largest, float(moved))
     assert 0.005 * slack < largest <= slack
     assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
-
-
-def test_a_release_of_more_arrays_than_readers_take_is_refused_before_anything_is_charged():
-    """The manifest of a density an axis for each of a thousand classes has four mebibytes."""
-    content = spec(KERNEL, {"column": "label", "classes": list(range(1000))}, 2, 10_000)
-    with pytest.raises(SpecError, match=r"objects and names of .* List fewer of them"):
-        plan_files(content, ())
 
 
 # --- errors of scores --------------------------------------------------------------------------
@@ -696,51 +688,6 @@ def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
     assert "a constant predictor 0." in predicted(300)[1][0]
     assert any("WARNING: no better" in note for note in predicted(30)[1])
     assert not any("WARNING" in note for note in predicted(10**4)[1])
-
-
-TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}
-
-
-@pytest.mark.parametrize(
-    ("target", "roles", "noise", "complaint"),
-    [
-        (TWO, None, "auto", r"data\.label: is missing. Write \[data\.label\]"),
-        (
-            {**NORMAL, "std_floor": [0.1, 0.1]},
-            None,
-            "auto",
-            r"data\.label: is missing. Write \[data\.label\]",
-        ),
-        (
-            {**TWO, "release": "joint"},
-            THREE,
-            "auto",
-            r'target\.release: "joint" is for two classes. Write release',
-        ),
-        (
-            {**TWO, "release": "joint"},
-            LABEL,
-            "spectral-laplace",
-            r"mechanism\.noise: .*[Ww]rite noise = \"laplace\"",
-        ),
-        (
-            {**TWO, "release": "joint"},
-            LABEL,
-            "binned-laplace",
-            r"mechanism\.noise: .*[Ww]rite noise = \"laplace\"",
-        ),
-        ({**TWO, "floor": -1.0}, LABEL, "auto", r"target\.floor: .*[Ww]rite floor = 0\.01"),
-        ({**NORMAL, "std_floor": [0.1]}, LABEL, "auto", r"target\.std_floor: has 1 entries"),
-        ({**NORMAL, "std_floor": [0.1, 9.0]}, LABEL, "auto", r"target\.std_floor: must be from"),
-        ({**NORMAL, "release": "joint"}, LABEL, "auto", r"target\.release: .*\"factored\""),
-    ],
-)
-def test_what_cannot_be_released_is_refused(target, roles, noise, complaint):
-    content = CASES["density"].spec(2, 10, "laplace").model_dump(exclude_none=True)
-    content["data"] |= {"label": roles} if roles else {}
-    content["target"], content["mechanism"]["noise"] = target, noise
-    with pytest.raises(dbern.SpecError, match=complaint):
-        plan_files(dbern.ReleaseSpec(**content), ())
 
 
 def test_there_is_no_trade_off_for_a_vector(project):

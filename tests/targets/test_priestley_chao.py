@@ -12,7 +12,6 @@ import pytest
 from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
-import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain, Response
@@ -396,19 +395,6 @@ def test_the_table_compares_noises(monkeypatch):
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     options = tradeoff(GAPS.spec(1, 1000, "auto"))
     assert {"laplace", "binned-laplace", "spectral-laplace"} == {one.noise_kind for one in options}
-
-
-@pytest.mark.parametrize("gap", [0.0, -1.0, 1e-9, 1.5, math.inf, "x"])
-def test_a_gap_out_of_range_is_refused(gap):
-    with pytest.raises(dbern.SpecError, match=r"^target\.max_gap: .*[Ww]rite max_gap = "):
-        replace(GAPS, target={**GAPS.target, "max_gap": gap}).spec(1, 10, "laplace")
-
-
-def test_more_axes_or_no_response_are_refused():
-    with pytest.raises(dbern.SpecError, match=r"^data\.bounds: .*nadaraya-watson"):
-        GAPS.spec(2, 10, "laplace")
-    with pytest.raises(dbern.SpecError, match=r"^data\.response: is missing"):
-        replace(GAPS, roles={}).spec(1, 10, "laplace")
 
 
 @pytest.mark.slow

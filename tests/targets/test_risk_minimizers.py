@@ -317,54 +317,6 @@ def test_a_restored_plan_counts_the_same():
     np.testing.assert_array_equal(integers(spec, plan, rows), integers(spec, again, rows))
 
 
-@pytest.mark.parametrize(
-    ("target", "roles", "message"),
-    [
-        ({"kind": "kernel-erm", "loss": "logistic"}, {"label": LABEL}, r"target\.length"),
-        ({"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3]}, {}, r"data\.lab"),
-        ({"kind": "kernel-erm", "loss": "square", "length_scale": [0.3]}, {}, r"data\.response"),
-        ({"kind": "kernel-erm", "loss": "square", "length_scale": [0.3]},
-         {"response": RESPONSE, "label": LABEL}, r"data\.label: loss"),
-        ({"kind": "kernel-erm", "loss": "hinge", "length_scale": [0.3]},
-         {"response": RESPONSE, "label": LABEL}, r"data\.response: loss"),
-        ({"kind": "kernel-erm", "loss": "hinge", "kernel": "linear", "length_scale": [0.3]},
-         {"label": LABEL}, r'target\.length_scale: kernel = "linear" has none'),
-        ({"kind": "kernel-erm", "loss": "log", "length_scale": [0.3]}, {"label": LABEL},
-         r"target\.loss"),
-        ({"kind": "logistic-regression", "C": 0.0}, {"label": LABEL}, r"target\.C"),
-        ({"kind": "logistic-regression", "shards": 0}, {"label": LABEL}, r"target\.shards"),
-        ({"kind": "logistic-regression", "link": "sigmoid"}, {"label": THREE}, r"target\.link"),
-        ({"kind": "ridge-regression"}, {"label": LABEL}, r"data\.label"),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused(target, roles, message):
-    with pytest.raises(dbern.SpecError, match=message):
-        Case(target, roles).spec(1, 10, "laplace")
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("logistic", {"noise": "spectral-laplace"}, r"mechanism\.noise"),
-        ("kernel logistic", {"noise": "binned-laplace"}, r"mechanism\.noise"),
-        ("kernel logistic", {"n": 1}, r"target\.shards"),
-    ],
-)
-def test_what_a_plan_cannot_do_is_refused(name, changes, message):
-    case = replace(CASES[name], linear=False)
-    mechanism = {"h": 1, **changes}
-    n, noise = mechanism.pop("n", 50), mechanism.pop("noise", "laplace")
-    with pytest.raises(dbern.SpecError, match=message):
-        plan_files(case.spec(1, n, noise, **mechanism), ())
-
-
-def test_a_kernel_too_narrow_for_features_is_refused():
-    case = replace(CASES["kernel logistic"], target={**CASES["kernel logistic"].target,
-                                                     "length_scale": [0.002]})  # fmt: skip
-    with pytest.raises(dbern.SpecError, match=r"target\.length_scale: too short"):
-        plan_files(case.spec(2, 1000, "laplace", k=4), ())
-
-
 def test_the_weights_of_linear_functions_err_less_than_values_at_corners():
     """Mean largest error over the cube, the noise of either scaled to what a record can move."""
     rng = np.random.default_rng(11)
@@ -416,8 +368,6 @@ def test_linear_functions_have_many_axes(exact_release):
     assert np.abs(exact).max() > 0.1
     outside = np.vstack([x[:1], x[:1] + 0.9])
     assert np.isfinite(synopsis(outside)).tolist() == [True, False]
-    with pytest.raises(dbern.SpecError, match=r"^data\.bounds: 60 axes, and a lattice has"):
-        release_spec({"kind": "nadaraya-watson", "bandwidth": [0.1] * 60}, names, response=response)
 
 
 def test_any_zarr_reader_can_rebuild_a_linear_function(exact_release):

@@ -206,12 +206,6 @@ def test_ids_that_are_numbers_here_and_something_else_there_are_refused(tmp_path
 # --- plans and releases ------------------------------------------------------------------------
 
 
-def test_a_column_is_no_unit_and_axis_at_once():
-    unit = {"unit": {"column": "x", "max_contributions": 3}, "normalizer": "4"}
-    with pytest.raises(dbern.SpecError, match='the column "x" has two roles'):
-        CASES["density"].spec(1, 4, "laplace", rows=unit)
-
-
 def test_a_plan_says_what_a_unit_costs():
     row = CASES["density"].spec(1, 4, "laplace", k=9, rows={"n": 4})
     _, user = planned("density", "replace-one", k=9)

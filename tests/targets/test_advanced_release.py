@@ -88,18 +88,3 @@ def test_it_is_not_offered_as_a_choice(project):
     for ask in (tradeoff, lambda spec: smallest_epsilon(spec, 1.0)):
         with pytest.raises(dbern.SpecError, match=r"mechanism.noise: .*[Ww]rite"):
             ask(spec)
-
-
-def test_a_release_says_what_it_is(project, client):
-    spec = project.spec(
-        budget={"epsilon": "0.5", "delta": "1e-6"}, mechanism={"noise": "laplace-advanced"}
-    )
-    with project.ledger() as ledger:
-        ledger.grant("trips", dbern.Budget.parse("1", "1e-6"))
-    synopsis = dbern.release(spec, client=client).synopsis
-    assert synopsis.metadata["components"][0]["noise"]["kind"] == "laplace-advanced"
-    assert synopsis.metadata["rho"] is None
-    points = np.array([[5.0, 0.0], [1.0, -0.5]])
-    low, high = synopsis.interval(points)
-    assert (low < synopsis(points, h="auto")).all()
-    assert (synopsis(points) < high).all()

@@ -23,7 +23,7 @@ from conformance import (
 from sklearn import linear_model
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel
+from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 from strategies import release_spec
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
@@ -37,6 +37,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.strategies import gram
 
 PEERS = {
+    "gaussian": lambda x, y: rbf_kernel(x, y, gamma=1 / (2 * 0.4**2)),
     "laplace": lambda x, y: laplacian_kernel(x, y, gamma=1 / 0.4),
     "matern-3/2": Matern(0.4, nu=1.5),
     "matern-5/2": Matern(0.4, nu=2.5),
@@ -48,7 +49,7 @@ def few(*wanted, of):
     return [one if one in wanted else pytest.param(one, marks=pytest.mark.slow) for one in of]
 
 
-@pytest.mark.parametrize("kernel", few("matern-5/2", of=PEERS))
+@pytest.mark.parametrize("kernel", few("gaussian", "matern-5/2", of=PEERS))
 def test_kernel_ridge_regression_is_that_of_scikit_learn(exact_release, kernel):
     target = {"kind": "kernel-erm", "loss": "square", "kernel": kernel, "length_scale": [0.4],
               "C": 30.0}  # fmt: skip
@@ -59,8 +60,10 @@ def test_kernel_ridge_regression_is_that_of_scikit_learn(exact_release, kernel):
     at = np.linspace(0, 1, 201)
     error = np.abs(synopsis(at) - 1.0 - peer.predict(PEERS[kernel](at[:, None], x[:, None]))).max()
     assert error <= allowed(plan)
+    assert kernel == "laplace" or allowed(plan) < 0.5
     assert error < 0.1
-    assert "values at 81 lattice points" in plan.explain()
+    whole = "values at 81 lattice points" in plan.explain()
+    assert whole == (kernel != "gaussian")  # which is learned with in features
 
 
 def rectified(x, y):

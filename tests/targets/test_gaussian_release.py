@@ -63,9 +63,10 @@ def test_a_pure_plan_reports_half_epsilon_squared():
     assert (plan.rho, plan.to_dict()["rho"]) == (Fraction(1, 2), "0.5")
 
 
-def test_a_release_with_delta_charges_both(project, client):
+@pytest.mark.parametrize("noise", ["auto", "laplace-advanced"])
+def test_a_release_with_delta_charges_both(project, client, noise):
     spec = project.spec(
-        budget={"epsilon": "0.5", "delta": "1e-6"}, mechanism={"k": 12, "h": 3, "noise": "auto"}
+        budget={"epsilon": "0.5", "delta": "1e-6"}, mechanism={"k": 12, "h": 3, "noise": noise}
     )
     with pytest.raises(dbern.BudgetError, match="delta"):
         dbern.release(spec, client=client)
@@ -73,7 +74,9 @@ def test_a_release_with_delta_charges_both(project, client):
         ledger.grant("trips", dbern.Budget.parse("1", "1e-6"))
     synopsis = dbern.release(spec, client=client).synopsis
     assert synopsis.metadata["delta"] == "0.000001"
-    assert synopsis.metadata["components"][0]["noise"]["kind"].endswith("gaussian")
+    kind = synopsis.metadata["components"][0]["noise"]["kind"]
+    assert kind.endswith("gaussian" if noise == "auto" else "laplace-advanced")
+    assert (synopsis.metadata["rho"] is None) == (noise != "auto")
     points = np.array([[5.0, 0.0], [1.0, -0.5]])
     low, high = synopsis.interval(points)
     assert (low < synopsis(points, h="auto")).all()

@@ -66,7 +66,7 @@ def test_no_replacement_moves_the_exact_values_more_than_planned(name, bandwidth
 @pytest.mark.parametrize("noise", ["laplace", "spectral-laplace", "binned-laplace"])
 def test_no_replacement_moves_the_released_integers_more_than_planned(name, bandwidth, k, noise):
     if noise == "spectral-laplace" and name not in DEFINITE:
-        pytest.skip("refused, as the test below says")
+        pytest.skip("refused, as test_refusals says")
     spec = density_spec(bandwidth, k, n=2, kernel=name, noise=noise)
     plan = plan_files(spec, ())
     every = positions(name, bandwidth, k)

@@ -135,28 +135,21 @@ def test_more_axes_than_a_lattice_may_have_are_refused_where_there_is_a_lattice(
 
 
 @pytest.mark.slow
-def test_a_release_of_four_axes_answers_and_covers(release):
-    rng = np.random.default_rng(8)
-    places = rng.beta(2, 3, size=(400, 4))
-    spec = spec_of(4, "binned-laplace", n=400)
+@pytest.mark.parametrize(
+    ("axes", "rows", "width", "shape"), [(4, 400, WIDTH, (2, 3)), (8, 1000, 0.5, (3, 3))]
+)
+def test_a_release_answers_and_covers(release, axes, rows, width, shape):
+    rng = np.random.default_rng(4 + axes)
+    places = rng.beta(*shape, size=(rows, axes))
+    target = {"kind": "kernel-density", "bandwidth": [width] * axes}
+    spec = spec_of(axes, "binned-laplace", n=rows, target=target)
     _, synopsis = release(spec, dict(zip(spec.domain.names, places.T, strict=True)))
-    points = rng.uniform(size=(300, 4))
-    exact = reference.density(points, places, (WIDTH,) * 4, 400)
-    assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)
-    assert np.isfinite(synopsis(points, h="auto")).all()
-    assert synopsis.grid(5).shape == (5, 5, 5, 5)
-    many = np.tile(points, (120, 1))
-    np.testing.assert_allclose(synopsis(many)[:300], synopsis(points), atol=1e-8)
-
-
-@pytest.mark.slow
-def test_a_release_of_eight_axes_answers_and_covers(release):
-    rng = np.random.default_rng(9)
-    places = rng.beta(3, 3, size=(1000, 8))
-    target = {"kind": "kernel-density", "bandwidth": [0.5] * 8}
-    spec = spec_of(8, "binned-laplace", n=1000, target=target)
-    _, synopsis = release(spec, dict(zip(spec.domain.names, places.T, strict=True)))
-    points = rng.uniform(size=(50, 8))
-    exact = reference.density(points, places, (0.5,) * 8, 1000)
+    points = rng.uniform(size=(300 if axes == 4 else 50, axes))
+    exact = reference.density(points, places, (width,) * axes, rows)
     assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)
     assert synopsis.verify()
+    if axes == 4:
+        assert np.isfinite(synopsis(points, h="auto")).all()
+        assert synopsis.grid(5).shape == (5, 5, 5, 5)
+        many = np.tile(points, (120, 1))
+        np.testing.assert_allclose(synopsis(many)[:300], synopsis(points), atol=1e-8)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from fractions import Fraction
 from types import SimpleNamespace
 
+import dask.array as da
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conformance import CASES, counted, everyone, integers
 
 import dbern
+from dbern import targets
+from dbern.data.domain import Column
+from dbern.data.parquet import read_batches, read_footers
 from dbern.planning.planner import plan_files
+from dbern.synopsis.tables import answer
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -161,10 +167,6 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release)
 
 
 def test_the_answers_have_one_column_a_class(exact_release, tmp_path):
-    import pyarrow.parquet as pq
-
-    from dbern.synopsis.tables import answer
-
     columns = table(50, np.random.default_rng(5))
     _, synopsis = released(exact_release, "groups", columns)
     pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
@@ -176,8 +178,6 @@ def test_the_answers_have_one_column_a_class(exact_release, tmp_path):
 
 
 def test_dask_in_dask_out_with_classes(exact_release):
-    import dask.array as da
-
     columns = table(50, np.random.default_rng(6))
     _, synopsis = released(exact_release, "groups", columns)
     for shape in ((41,), (41, 1)):
@@ -197,11 +197,6 @@ def test_dask_in_dask_out_with_classes(exact_release):
     ],
 )
 def test_categories_of_any_type_are_read(tmp_path, values, classes):
-    import pyarrow.parquet as pq
-
-    from dbern.data.domain import Column
-    from dbern.data.parquet import read_batches, read_footers
-
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"c": values}), path)
     column = Column("c", "data.label.classes", tuple(classes))
@@ -218,11 +213,6 @@ def test_categories_of_any_type_are_read(tmp_path, values, classes):
     ],
 )  # fmt: skip
 def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, classes):
-    import pyarrow.parquet as pq
-
-    from dbern.data.domain import Column
-    from dbern.data.parquet import read_footers
-
     pq.write_table(pa.table({"c": values}), tmp_path / "a.parquet")
     with pytest.raises(dbern.SpecError, match=r"^data\.label\.classes: c is of type .* Write "):
         read_footers([tmp_path / "a.parquet"], [Column("c", "data.label.classes", tuple(classes))])
@@ -238,19 +228,12 @@ def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, clas
     ],
 )  # fmt: skip
 def test_a_column_that_is_not_there_is_named_by_its_own_key(tmp_path, key, place):
-    import pyarrow.parquet as pq
-
-    from dbern.data.domain import Column
-    from dbern.data.parquet import read_footers
-
     pq.write_table(pa.table({"c": [1]}), tmp_path / "a.parquet")
     with pytest.raises(dbern.SpecError, match=rf'^{place}: .* no column "d"\. .* of: c$'):
         read_footers([tmp_path / "a.parquet"], [Column("d", key, (1, 2))])
 
 
 def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
-    from dbern import targets
-
     class Mine(targets.KernelDensity):
         kind = "mine"
 

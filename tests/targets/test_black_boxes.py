@@ -16,7 +16,6 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.releasing.run import abandon
 from dbern.targets import black_boxes as boxes
-from dbern.targets import black_boxes as statistics
 from dbern.targets.black_boxes import _uniform_records, load
 
 TARGET = {
@@ -290,7 +289,7 @@ def gone(_name):
 def test_a_worker_with_another_module_or_none_computes_nothing(project, client, monkeypatch, what):
     spec = spec_of(project, {})
     with monkeypatch.context() as patch:
-        patch.setattr(statistics, what, gone if what == "load" else lambda _name: "other")
+        patch.setattr(boxes, what, gone if what == "load" else lambda _name: "other")
         complaint = r"^target\.function: a worker cannot import it, or has another text"
         with pytest.raises(dbern.EnvironmentRefusedError, match=complaint):
             dbern.release(spec, client=client)

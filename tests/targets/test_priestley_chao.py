@@ -21,7 +21,6 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import axis_bins
 from dbern.targets import priestley_chao as gaps
-from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum
 
 STEPS = 1 << 32
@@ -194,7 +193,7 @@ def test_passes_and_batches_change_nothing(monkeypatch):
 
 def test_a_pass_holds_its_part_and_a_cell_at_most(monkeypatch):
     monkeypatch.setattr(gaps, "PASS_ROWS", 10)
-    monkeypatch.setattr(ordering, "_IN_CELL", 5)  # the most that a cell counts as
+    monkeypatch.setattr(gaps, "_IN_CELL", 5)  # the most that a cell counts as
     rng = np.random.default_rng(6)
     steps = np.concatenate([rng.integers(0, 5, 30), rng.integers(0, STEPS, 30)])
     columns = {"x": (steps + 0.5) / STEPS, "r": np.ones(60)}
@@ -217,7 +216,7 @@ def test_small_passes_release_the_same_integers(monkeypatch):
     plan = plan_files(spec, ())
     whole = counted(plan.counters(spec), [rows])
     monkeypatch.setattr(gaps, "PASS_ROWS", 17)
-    monkeypatch.setattr(ordering, "_LEAST_MERGED", 10)
+    monkeypatch.setattr(gaps, "_LEAST_MERGED", 10)
     assert plan.counters(spec).passes == 12
     batches = [rows[i : i + 23] for i in range(0, 200, 23)]
     np.testing.assert_array_equal(counted(plan.counters(spec), batches[::-1]), whole)

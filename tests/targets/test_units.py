@@ -13,7 +13,7 @@ import pytest
 from conformance import CASES, SALT, USER, USERS, counted, everyone, integers, of
 
 import dbern
-from dbern.counting import passes as bounding
+from dbern.counting import passes as counting_passes
 from dbern.counting.passes import Bounding, Counters
 from dbern.data.columns import as_floats
 from dbern.data.domain import Axis, Column, Domain
@@ -32,7 +32,7 @@ def planned(name, neighbors, noise="laplace", **mechanism):
     return spec, plan_files(spec, ())
 
 
-def by_arrival(ids, hashes, rows, most, kept=bounding._smallest):
+def by_arrival(ids, hashes, rows, most, kept=counting_passes._smallest):
     """Planted: the first rows of a unit."""
     return kept(ids, np.arange(len(ids)), rows, most)
 
@@ -73,9 +73,9 @@ def free_of_order():
 
 def test_what_counts_is_free_of_order_parts_and_passes(monkeypatch):
     assert free_of_order()
-    monkeypatch.setattr(bounding, "BATCH_ROWS", 8)  # merged every few rows, not at the end
+    monkeypatch.setattr(counting_passes, "BATCH_ROWS", 8)  # merged every few rows, not at the end
     assert free_of_order()
-    monkeypatch.setattr(bounding, "_smallest", by_arrival)
+    monkeypatch.setattr(counting_passes, "_smallest", by_arrival)
     assert not free_of_order()
 
 
@@ -119,7 +119,7 @@ def test_the_salt_chooses():
 
 def test_a_pass_keeps_no_more_than_its_share():
     spec, plan = planned("density", "replace-one")
-    rows = 10 * bounding.PASS_ROWS
+    rows = 10 * counting_passes.PASS_ROWS
     many = Counters.of(plan.counters(spec).parts, spec.records, spec.protection.unit, rows)
     assert many.passes == 10
     assert many.gathered_bytes < 2 << 30
@@ -222,7 +222,7 @@ def test_a_plan_says_what_a_unit_costs():
 
 @pytest.mark.usefixtures("noiseless")
 def test_a_release_counts_what_is_bounded(project, client, monkeypatch):
-    monkeypatch.setattr(bounding, "PASS_ROWS", 20)
+    monkeypatch.setattr(counting_passes, "PASS_ROWS", 20)
     rng = np.random.default_rng(0)
     x, users = rng.uniform(0, 10, 120), [f"user {i}" for i in rng.integers(30, size=120)]
     project.write({"x": x, "y": np.zeros(120), "user": users})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -45,36 +44,6 @@ def sections(**changes: dict[str, Any]) -> dict[str, Any]:
             if value is None:
                 del content[section][key]
     return content
-
-
-def release_spec(
-    target: Mapping[str, Any],
-    bounds: Mapping[str, Sequence[float]] | Iterable[str],
-    *,
-    epsilon: str = "1",
-    delta: str | None = None,
-    mechanism: Mapping[str, Any] | None = None,
-    **data: Any,
-) -> ReleaseSpec:
-    """A release of records within bounds, or of axes of the unit cube.
-
-    Delta is 1e-6 where Gaussian noise is named, and else 0, unless it is stated.
-    """
-    mechanism = mechanism or {}
-    usual = "1e-6" if "gaussian" in mechanism.get("noise", "") else "0"
-    named = bounds if isinstance(bounds, Mapping) else {key: [0.0, 1.0] for key in bounds}
-    return ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": named, **data},
-        target=target,
-        mechanism=mechanism,
-        budget={
-            "epsilon": epsilon,
-            "delta": usual if delta is None else delta,
-            "ledger": "sqlite:///l.db",
-            "dataset": "case",
-        },
-    )
 
 
 def density_spec(

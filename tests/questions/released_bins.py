@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from banding import centers, synopsis_of
 from questioned import AXES
-from strategies import release_spec
 
+import dbern
 from dbern.planning.planner import plan_files
 
 
@@ -24,9 +24,19 @@ def planned(
     noise: str = "binned-laplace",
 ) -> tuple[Any, Any]:
     """A spec and its plan, on the unit cube."""
-    target, stated = {"kind": kind, "bandwidth": [bandwidth] * axes}, json.loads(roles)
-    bounds = stated.pop("bounds", AXES[:axes])
-    spec = release_spec(target, bounds, n=n, mechanism={"noise": noise}, **stated)
+    spec = dbern.ReleaseSpec(
+        release={"name": "case", "output": "case.zarr"},
+        data={
+            "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, "n": n,
+            **json.loads(roles),
+        },
+        target={"kind": kind, "bandwidth": [bandwidth] * axes},
+        mechanism={"noise": noise},
+        budget={
+            "epsilon": "1", "delta": "1e-6" if "gaussian" in noise else "0",
+            "ledger": "sqlite:///l.db", "dataset": "case",
+        },
+    )  # fmt: skip
     return spec, plan_files(spec, ())
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from strategies import release_spec
 
 from dbern.data.columns import as_floats
 from dbern.data.domain import Column
@@ -28,6 +27,36 @@ LABEL = {"column": "label", "classes": ["no", "yes"]}
 THREE = {"column": "label", "classes": [0, 1, 2]}
 GROUP = {"column": "group", "values": ["a", "b", "c"]}
 RESPONSE = {"column": "response", "bounds": [-1.0, 3.0]}
+
+
+def release_spec(
+    target: Mapping[str, Any],
+    bounds: Mapping[str, Sequence[float]] | Iterable[str],
+    *,
+    epsilon: str = "1",
+    delta: str | None = None,
+    mechanism: Mapping[str, Any] | None = None,
+    **data: Any,
+) -> ReleaseSpec:
+    """A release of records within bounds, or of axes of the unit cube.
+
+    Delta is 1e-6 where Gaussian noise is named, and else 0, unless it is stated.
+    """
+    mechanism = mechanism or {}
+    usual = "1e-6" if "gaussian" in mechanism.get("noise", "") else "0"
+    named = bounds if isinstance(bounds, Mapping) else {key: [0.0, 1.0] for key in bounds}
+    return ReleaseSpec(
+        release={"name": "case", "output": "case.zarr"},
+        data={"source": "*.parquet", "bounds": named, **data},
+        target=target,
+        mechanism=mechanism,
+        budget={
+            "epsilon": epsilon,
+            "delta": usual if delta is None else delta,
+            "ledger": "sqlite:///l.db",
+            "dataset": "case",
+        },
+    )
 
 
 @dataclass(frozen=True)

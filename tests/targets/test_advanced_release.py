@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import granules, integers
-from strategies import release_spec
+from conformance import granules, integers, release_spec
 
 import dbern
 from dbern.planning.planner import plan_files

@@ -10,12 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import LABEL
+from conformance import LABEL, release_spec
 from projects import objects
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
-from strategies import release_spec
 
 import dbern
 from dbern.bernstein.reproducing import Linear

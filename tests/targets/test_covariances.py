@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray
-from conformance import RESPONSE, noiseless
+from conformance import RESPONSE, noiseless, release_spec
 from scipy.stats import gaussian_kde, multivariate_normal
-from strategies import release_spec
 
 import dbern
 import dbern.xarray

@@ -19,12 +19,12 @@ from conformance import (
     integers,
     largest_move,
     pinball,
+    release_spec,
 )
 from sklearn import linear_model
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
-from strategies import release_spec
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern

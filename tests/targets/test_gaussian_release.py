@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from strategies import release_spec
+from conformance import release_spec
 
 import dbern
 from dbern.bernstein.kernels import Gaussian

@@ -8,9 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import NULL, RESPONSE
+from conformance import NULL, RESPONSE, release_spec
 from sklearn.linear_model import LinearRegression, Ridge
-from strategies import release_spec
 
 import dbern
 from dbern.counting.measurement import most_rows

@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import reference
-from conformance import LABEL, noiseless
-from strategies import release_spec
+from conformance import LABEL, noiseless, release_spec
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from strategies import release_spec
+from conformance import release_spec
 
 import dbern
 from dbern.planning.planner import plan_files

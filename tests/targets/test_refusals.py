@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from conformance import ADDED, CASES, LABEL, RESPONSE, THREE, UNPROVED
-from strategies import release_spec
+from conformance import ADDED, CASES, LABEL, RESPONSE, THREE, UNPROVED, release_spec
 
 import dbern
 from dbern.bernstein.kernels import KERNELS

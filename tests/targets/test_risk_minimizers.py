@@ -12,9 +12,8 @@ from types import SimpleNamespace
 import cvxpy as cp
 import numpy as np
 import pytest
-from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers
+from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers, release_spec
 from sklearn import linear_model
-from strategies import release_spec
 
 import dbern
 from dbern.certificate import vector_bound

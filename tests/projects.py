@@ -131,6 +131,16 @@ class Project:
             return None  # type: ignore[return-value]
         return ReleaseSpec.load(self.spec_path)
 
+    def local(self, spec: ReleaseSpec) -> ReleaseSpec:
+        """Point a spec at this project's files, output and ledger."""
+        return spec.changed(
+            {
+                "release": {"output": str(self.output)},
+                "data": {"source": str(self.folder / "data")},
+                "budget": {"ledger": self.url, "dataset": "trips"},
+            }
+        )
+
     def reservation(self, name: str = "density") -> Reservation:
         with self.ledger() as ledger:
             found = ledger.find("trips", name)

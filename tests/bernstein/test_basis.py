@@ -48,32 +48,24 @@ def test_the_iterated_basis_is_the_alternating_sum_of_definition_5(k, h):
     np.testing.assert_allclose(iterated_basis(FLOATS, k, h), exact, atol=1e-12)
 
 
-def test_iterate_and_basis_give_definition_6_in_two_dimensions():
-    k, h, y = (3, 5), (4, 2), (Fraction(3, 8), Fraction(7, 16))
-
-    def f(p, q):
-        return 1 / (1 + p + 2 * q * q)
-
+@pytest.mark.parametrize(
+    ("f", "k", "h", "y"),
+    [
+        (lambda p, q: 1 / (1 + p + 2 * q * q), (3, 5), (4, 2), (Fraction(3, 8), Fraction(7, 16))),
+        (lambda p, q, r: (p + 2 * q + r) / (1 + p * q + 3 * r), (2, 3, 1), (3, 2, 2),
+         (Fraction(3, 8), Fraction(7, 16), Fraction(1, 4))),
+    ],
+    ids=["two axes", "three axes"],
+)  # fmt: skip
+def test_iterate_and_basis_give_definition_6_on_more_axes(f, k, h, y):
     exact = reference.iterated_polynomial(f, k, h, y)
-    values = np.array([[float(f(Fraction(i, 3), Fraction(j, 5))) for j in range(6)]
-                       for i in range(4)])  # fmt: skip
-    rows = [bernstein_basis(np.array([float(t)]), count)[0] for t, count in zip(y, k, strict=True)]
-    got = np.einsum("i,ij,j", rows[0], iterate(values, h), rows[1])
-    assert got == pytest.approx(float(exact), abs=1e-13)
-
-
-def test_iterate_and_basis_give_definition_6_in_three_dimensions():
-    k, h, y = (2, 3, 1), (3, 2, 2), (Fraction(3, 8), Fraction(7, 16), Fraction(1, 4))
-
-    def f(p, q, r):
-        return (p + 2 * q + r) / (1 + p * q + 3 * r)
-
-    exact = reference.iterated_polynomial(f, k, h, y)
+    shape = [count + 1 for count in k]
     values = np.array([float(f(*(Fraction(i, c) for i, c in zip(v, k, strict=True))))
-                       for v in np.ndindex(3, 4, 2)]).reshape(3, 4, 2)  # fmt: skip
-    rows = [bernstein_basis(np.array([float(t)]), count)[0] for t, count in zip(y, k, strict=True)]
-    got = np.einsum("i,j,k,ijk", *rows, iterate(values, h))
-    assert got == pytest.approx(float(exact), abs=1e-13)
+                       for v in np.ndindex(*shape)]).reshape(shape)  # fmt: skip
+    got = iterate(values, h)
+    for t, count in zip(y, k, strict=True):
+        got = bernstein_basis(np.array([float(t)]), count)[0] @ got.reshape(count + 1, -1)
+    assert got.item() == pytest.approx(float(exact), abs=1e-13)
 
 
 def test_order_one_leaves_coefficients_alone():

@@ -104,29 +104,25 @@ def test_arc_cosine_is_the_expectation_it_claims_to_be():
     assert ArcCosine()(x, y)[0, 0] == pytest.approx(mean, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_grid_has_the_values_of_its_points(name):
+@pytest.mark.parametrize(
+    ("kernel", "axes", "records", "error"),
+    [
+        *((kernel, 2, 2500, 1e-9) for kernel in KERNELS.values()),
+        *((Gaussian((0.3,) * count), count, 50, 1e-12) for count in (1, 3)),
+    ],
+    ids=[*KERNELS, "one axis", "three axes"],
+)
+def test_a_grid_has_the_values_of_its_points(kernel, axes, records, error):
     rng = np.random.default_rng(4)
-    for kernel in (KERNELS[name],):
-        model = Expansion(kernel, rng.uniform(size=(2500, 2)), rng.normal(size=(2500, 3)))
-        axes = [np.linspace(0, 1, 5), np.linspace(0, 1, 4)]
-        points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
-        grid = model.on_grid(axes)
-        assert grid.shape == (5, 4, 3)
-        direct = kernel(points, model.records) @ model.coefficients
-        np.testing.assert_allclose(grid.reshape(-1, 3), direct, atol=1e-9)
-        np.testing.assert_allclose(model(points), direct, atol=1e-9)
-
-
-def test_grids_of_one_and_three_axes():
-    rng = np.random.default_rng(5)
-    for dims in (1, 3):
-        kernel = Gaussian((0.3,) * dims)
-        assert isinstance(kernel, ProductKernel)
-        model = Expansion(kernel, rng.uniform(size=(50, dims)), rng.normal(size=(50, 1)))
-        axes = [np.linspace(0, 1, 3 + i) for i in range(dims)]
-        points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, dims)
-        np.testing.assert_allclose(model.on_grid(axes).ravel(), model(points).ravel(), atol=1e-12)
+    model = Expansion(kernel, rng.uniform(size=(records, axes)), rng.normal(size=(records, 3)))
+    grid_axes = [np.linspace(0, 1, 5 - i) for i in range(axes)]
+    points = np.stack(np.meshgrid(*grid_axes, indexing="ij"), -1).reshape(-1, axes)
+    grid = model.on_grid(grid_axes)
+    assert grid.shape == (*(5, 4, 3)[:axes], 3)
+    direct = kernel(points, model.records) @ model.coefficients
+    np.testing.assert_allclose(grid.reshape(-1, 3), direct, atol=error)
+    np.testing.assert_allclose(model(points), direct, atol=error)
+    assert isinstance(kernel, ProductKernel) or axes == 2
 
 
 def test_a_user_s_kernel_is_taken_at_its_word():

@@ -176,28 +176,6 @@ def test_rounded_centers_stay_within_the_sensitivity(
     assert 3 * abs(z - z2) <= noise.l1_sensitivity_granules
 
 
-@pytest.mark.parametrize(
-    ("s", "eta", "coefficients", "epsilon", "delta", "bound"),
-    [
-        (0, 0, 1, 1, Fraction(1, 2), 1),
-        (1, -1, 1, 1, Fraction(1, 2), 1),
-        (1, 0, 0, 1, Fraction(1, 2), 1),
-        (1, 0, 1, 0, Fraction(1, 2), 1),
-        (1, 0, 1, 10**7, Fraction(1, 2), 1),
-        (1, 0, 1, 1, 0, 1),
-        (1, 0, 1, 1, 1, 1),
-        (1, 0, 1, 1, Fraction(1, 2), -1),
-        (1, 0, 1, Fraction(1, 2**62), Fraction(1, 2), 1),
-    ],
-)
-def test_refusals(
-    s: int, eta: int, coefficients: int, epsilon: int, delta: int, bound: int
-) -> None:
-    parts = map(Fraction, (epsilon, delta, bound))
-    with pytest.raises(SpecError):
-        calibrate_advanced_laplace(Fraction(s), Fraction(eta), coefficients, *parts)
-
-
 def test_its_own_epsilon_is_that_of_basic_composition() -> None:
     noise = calibrate_advanced_laplace(
         Fraction(1), Fraction(0), 400, Fraction(1), Fraction(1, 10**6), Fraction(1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import tail
+from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.calibration import (
     GaussianNoise,
     LaplaceNoise,
@@ -95,7 +96,7 @@ def test_the_slack_is_needed(eta: Fraction) -> None:
     assert moved <= noise.l1_sensitivity_granules
 
 
-@given(positive, etas, st.integers(1, 10**6), positive)
+@given(positive, etas, st.integers(1, 10**9), positive)
 def test_the_squared_sensitivity_is_that_of_the_euclidean_norm(
     l2: Fraction, eta: Fraction, coefficients: int, bound: Fraction
 ) -> None:
@@ -180,29 +181,47 @@ def test_tail_is_rounded_up_at_huge_scales() -> None:
         assert tail(noise, 21, Fraction(1, 20)) == pytest.approx(length, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("l1", "eta", "coefficients", "epsilon", "bound"),
-    [
-        (0, 0, 1, 1, 1),
-        (1, -1, 1, 1, 1),
-        (1, 0, 0, 1, 1),
-        (1, 0, 1, 0, 1),
-        (1, 0, 1, 1, -1),
-        (1, 0, 2**40, Fraction(1, 2**40), 1),
-    ],
-)
-def test_refusals(l1: int, eta: int, coefficients: int, epsilon: int, bound: int) -> None:
-    parts = map(Fraction, (l1, eta))
-    with pytest.raises(SpecError):
-        calibrate_laplace(*parts, coefficients, Fraction(epsilon), Fraction(bound))
+CALIBRATIONS = {
+    "laplace": lambda moved, eta, count, epsilon, _delta, bound: calibrate_laplace(
+        moved, eta, count, epsilon, bound
+    ),
+    "gaussian": calibrate_gaussian,
+    "advanced": calibrate_advanced_laplace,
+}
+HALF = Fraction(1, 2)
+IMPOSSIBLE = [
+    *((law, *numbers) for law in CALIBRATIONS for numbers in (
+        (0, 0, 1, 1, HALF, 1), (1, -1, 1, 1, HALF, 1), (1, 0, 0, 1, HALF, 1),
+        (1, 0, 1, 0, HALF, 1), (1, 0, 1, 1, HALF, -1),
+    )),
+    *((law, 1, 0, 1, 1, delta, 1) for law in ("gaussian", "advanced") for delta in (0, 1)),
+    ("laplace", 1, 0, 2**40, Fraction(1, 2**40), HALF, 1),
+    ("gaussian", 1, 0, 2**40, Fraction(1, 2**60), Fraction(1, 10**30), 1),
+    ("advanced", 1, 0, 1, 10**7, HALF, 1),
+    ("advanced", 1, 0, 1, Fraction(1, 2**62), HALF, 1),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("scale", "exponent", "l1"), [(0, 0, 1), (2**62, 0, 1), (1, 2000, 1), (1, 0, -1)]
+    ("law", "moved", "eta", "coefficients", "epsilon", "delta", "bound"), IMPOSSIBLE
 )
-def test_noise_out_of_range(scale: int, exponent: int, l1: int) -> None:
+def test_what_no_law_is_calibrated_to_is_refused(
+    law: str, moved: int, eta: int, coefficients: int, epsilon: int, delta: int, bound: int
+) -> None:
+    charge = map(Fraction, (epsilon, delta, bound))
     with pytest.raises(SpecError):
-        LaplaceNoise(scale, exponent, l1)
+        CALIBRATIONS[law](Fraction(moved), Fraction(eta), coefficients, *charge)
+
+
+@pytest.mark.parametrize("law", [LaplaceNoise, GaussianNoise])
+@pytest.mark.parametrize(
+    ("scale", "exponent", "moved"), [(0, 0, 1), (2**62, 0, 1), (1, 2000, 1), (1, 0, -1)]
+)
+def test_noise_out_of_range(
+    law: type[LaplaceNoise | GaussianNoise], scale: int, exponent: int, moved: int
+) -> None:
+    with pytest.raises(SpecError):
+        law(scale, exponent, moved)
 
 
 @pytest.mark.parametrize("beta", [Fraction(0), Fraction(1)])

@@ -11,14 +11,11 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from scipy import stats
 
 from dbern.privacy.accuracy import gaussian_tail
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
-from dbern.privacy.gaussian import discrete_gaussian
-from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import privatize
 from dbern.types import FloatArray, Int64Array
 
@@ -109,37 +106,6 @@ def test_noise_reused_across_coefficients_is_rejected() -> None:
         ]
         gaps.append({int(a - b) for a, b in outputs})
     assert not gaps[0] & gaps[1]  # the two databases are told apart with certainty
-
-
-def opendp_samples(sigma: int, count: int) -> Int64Array:
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
-    return np.array(dp.m.make_gaussian(*space, scale=float(sigma))([0] * count))
-
-
-def table(ours: Int64Array, theirs: Int64Array) -> FloatArray:
-    cuts = np.unique(np.quantile(theirs, np.linspace(0, 1, 25)[1:-1]).astype(np.int64))
-    cells = [np.bincount(np.searchsorted(cuts, x), minlength=cuts.size + 1) for x in (ours, theirs)]
-    both = np.array(cells, float)
-    return both[:, both.sum(axis=0) > 0]
-
-
-@pytest.mark.parametrize("sigma", [1, 3, 1000, 2**30])
-def test_same_law_as_opendp(sigma: int) -> None:
-    # opendp draws from the operating system, so this is the one test with a real chance of a
-    # false alarm: 1e-9 in each case.
-    theirs = opendp_samples(sigma, 60000)
-    stream = KeyStream(hashlib.sha256(b"opendp gaussian").digest(), 0)
-    ours = discrete_gaussian(sigma, 2 * 65536, stream).added_to(np.zeros(2 * 65536, np.int64))
-    assert stats.chi2_contingency(table(ours, theirs)).pvalue > 1e-9
-
-
-@pytest.mark.parametrize(("sigma", "wrong"), [(3, 2), (3, 4), (1000, 700), (1000, 1300)])
-def test_the_comparison_with_opendp_notices_another_sigma(sigma: int, wrong: int) -> None:
-    theirs = opendp_samples(sigma, 60000)
-    stream = KeyStream(hashlib.sha256(b"opendp gaussian").digest(), 1)
-    ours = discrete_gaussian(wrong, 2 * 65536, stream).added_to(np.zeros(2 * 65536, np.int64))
-    assert stats.chi2_contingency(table(ours, theirs)).pvalue < 1e-9
 
 
 def test_sampled_sup_norm_stays_under_the_tail() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
+from dbern.data.columns import as_floats
+from dbern.data.domain import Column
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
+from dbern.synopsis.evaluate import evaluate
 from dbern.testing import counted as counted
 from dbern.testing import integers, moves
 
@@ -23,6 +27,36 @@ LABEL = {"column": "label", "classes": ["no", "yes"]}
 THREE = {"column": "label", "classes": [0, 1, 2]}
 GROUP = {"column": "group", "values": ["a", "b", "c"]}
 RESPONSE = {"column": "response", "bounds": [-1.0, 3.0]}
+
+
+def release_spec(
+    target: Mapping[str, Any],
+    bounds: Mapping[str, Sequence[float]] | Iterable[str],
+    *,
+    epsilon: str = "1",
+    delta: str | None = None,
+    mechanism: Mapping[str, Any] | None = None,
+    **data: Any,
+) -> ReleaseSpec:
+    """A release of records within bounds, or of axes of the unit cube.
+
+    Delta is 1e-6 where Gaussian noise is named, and else 0, unless it is stated.
+    """
+    mechanism = mechanism or {}
+    usual = "1e-6" if "gaussian" in mechanism.get("noise", "") else "0"
+    named = bounds if isinstance(bounds, Mapping) else {key: [0.0, 1.0] for key in bounds}
+    return ReleaseSpec(
+        release={"name": "case", "output": "case.zarr"},
+        data={"source": "*.parquet", "bounds": named, **data},
+        target=target,
+        mechanism=mechanism,
+        budget={
+            "epsilon": epsilon,
+            "delta": usual if delta is None else delta,
+            "ledger": "sqlite:///l.db",
+            "dataset": "case",
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -41,13 +75,16 @@ class Case:
     linear: bool = False
     most_axes: int = 3
 
-    # fmt: off
     def spec(
-        self, axes: int, n: int, noise: str, *, rows: Mapping[str, Any] | None = None,
+        self,
+        axes: int,
+        n: int,
+        noise: str,
+        *,
+        rows: Mapping[str, Any] | None = None,
         **mechanism: Any,
     ) -> ReleaseSpec:
         """A release over the unit cube of n rows, or of `rows`, keys of [data] in their place."""
-        names = AXES[:axes]
         target = {
             key: value(axes)
             if callable(value)
@@ -56,21 +93,9 @@ class Case:
             else value
             for key, value in self.target.items()
         }
-        mechanism = {} if self.linear else {"h": 2, **mechanism}
-        return ReleaseSpec(
-            release={"name": "case", "output": "case.zarr"},
-            data={
-                "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in names}, **self.roles,
-                **({"n": n} if rows is None else rows),
-            },
-            target=target,
-            mechanism={"noise": noise, **mechanism},
-            budget={
-                "epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
-                "ledger": "sqlite:///l.db", "dataset": "case",
-            },
-        )
-    # fmt: on
+        mechanism = {"noise": noise} | ({} if self.linear else {"h": 2, **mechanism})
+        data = {**self.roles, **({"n": n} if rows is None else rows)}
+        return release_spec(target, AXES[:axes], mechanism=mechanism, **data)
 
 
 def pinball(labels, predictions):
@@ -238,11 +263,6 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]
 
 
-def largest_moves(case: Case, axes: int, noise: str, **mechanism: Any) -> list[float]:
-    """For each component, the largest distance over its planned bound; every pair is tried."""
-    return moves(*replaced(case, axes, noise, **mechanism))
-
-
 def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
     """The privacy that one replacement spends in all components, over the charge's.
 
@@ -267,12 +287,96 @@ def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
     return float(spent.max()) / float(charged)
 
 
-def replaced(
-    case: Case, axes: int, noise: str, **mechanism: Any
-) -> tuple[ReleasePlan, list[list[np.ndarray]]]:
+Group: TypeAlias = list[list[np.ndarray]]
+
+
+def replaced(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[ReleasePlan, Group]:
     """A plan for two records, and the integers for one record beside each one of `everyone`."""
-    rng = np.random.default_rng(5)
     spec = case.spec(axes, 2, noise, **mechanism)
     plan = plan_files(spec, ())
-    records = everyone(case, axes, rng)
+    records = everyone(case, axes, np.random.default_rng(5))
     return plan, [integers(spec, plan, [records[1], record]) for record in records]
+
+
+UNPROVED = {"oracle", "oracle shards", "gaps"}  # where rows are private, and for units
+ADDED = {"neighbors": "add-or-remove-one", "normalizer": "2"}
+
+
+def added(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[ReleasePlan, list[Group]]:
+    """A plan for private rows, and the integers with and without one record, beside some others."""
+    spec = case.spec(axes, 2, noise, rows=ADDED, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, np.random.default_rng(5))
+    pairs = []
+    for others in ([], [records[1]], [records[1]] * 3):
+        before = integers(spec, plan, others)
+        pairs += [[before, integers(spec, plan, [*others, record])] for record in records]
+    return plan, pairs
+
+
+USER = Column("user", "data.unit", ids=True)
+IDS = as_floats(pa.array([2**62 + i for i in range(32)]), USER)
+"""Users whose ids are one 64-bit float."""
+USERS = {"unit": {"column": "user", "max_contributions": 3}, "normalizer": "4"}
+
+
+def of(user: int, records: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
+    return [{**record, "user": IDS[user]} for record in records]
+
+
+def units(
+    neighbors: str, case: Case, axes: int, noise: str, **mechanism: Any
+) -> tuple[ReleasePlan, list[Group]]:
+    """A plan for users, and the integers with one user more, or with another in its place."""
+    spec = case.spec(axes, 4, noise, rows={**USERS, "neighbors": neighbors}, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, np.random.default_rng(5))
+    # Users with more rows than count: what is kept of them may not depend on others.
+    rest = of(7, records[::3]) + of(8, records[1::3])
+    for user in range(10, 22):
+        rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
+    none = integers(spec, plan, rest)
+    users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
+    alone = [integers(spec, plan, of(1, rows) + rest) for rows in users]
+    pairs = [[none, user] for user in alone]
+    if neighbors == "replace-one":
+        other = [integers(spec, plan, of(2, rows) + rest) for rows in users[::4]]
+        pairs += [alone, *map(list, itertools.product(alone[::3], other))]
+    return plan, pairs
+
+
+def neighbors(
+    relation: str, case: Case, axes: int, noise: str, **mechanism: Any
+) -> tuple[ReleasePlan, list[Group]]:
+    """A plan, and groups of integers of which any two are those of neighboring databases."""
+    if relation == "replaced":
+        plan, group = replaced(case, axes, noise, **mechanism)
+        return plan, [group]
+    if relation == "added":
+        return added(case, axes, noise, **mechanism)
+    return units(relation.partition(" ")[2], case, axes, noise, **mechanism)
+
+
+def largest_move(relation: str, case: Case, axes: int, noise: str, **mechanism: Any) -> float:
+    """The largest distance of neighbors' integers over its planned bound, of any component."""
+    plan, groups = neighbors(relation, case, axes, noise, **mechanism)
+    return max(max(moves(plan, group)) for group in groups)
+
+
+def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:
+    """The integers of a release of one component, of rows of numbers (n, axes)."""
+    names = spec.domain.names
+    (found,) = integers(spec, plan, [dict(zip(names, row, strict=True)) for row in rows.tolist()])
+    return found
+
+
+def noiseless(
+    spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray, positions: np.ndarray
+) -> np.ndarray:
+    """What rows of numbers release, without its noise, at positions in the lattice's cube."""
+    exponent = plan.noise.law.granularity_exponent
+    values = np.ldexp(granules(spec, plan, rows).astype(float), exponent)
+    values = values.reshape(plan.strategy.layout.shape)
+    for matrix in plan.strategy.matrices(plan.h):
+        values = np.tensordot(values, matrix, axes=(0, 1))
+    return evaluate(np.ascontiguousarray(values), positions)

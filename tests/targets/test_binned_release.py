@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,41 +12,6 @@ from conformance import CASES, integers
 import dbern
 from dbern.counting.kernel_sums import BinnedSumAccumulator
 from dbern.planning.planner import plan_files
-
-
-@pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("noise", ["binned-laplace", "binned-gaussian"])
-def test_no_replacement_moves_the_bins_beyond_the_plan(axes, noise):
-    """Every pair of knots and middles of cells: the bound is two, and nearly attained."""
-    case = CASES["density"]
-    spec = case.spec(axes, 2, noise, k=8)
-    plan = plan_files(spec, ())
-    (component,) = plan.components
-    cells = component.maps[0].cells
-    places = np.unique(np.concatenate([np.linspace(0, 1, 2 * cells + 1), [0.01, 0.99]]))
-    records = [dict(zip("xyz", [p, *[0.5] * (axes - 1)], strict=False)) for p in places]
-    records += [dict(zip("xyz", [float("nan")] * axes, strict=False))]
-    staged = np.array([integers(spec, plan, [records[0], one])[0] for one in records])
-    moves = [np.abs(a - b) for a, b in itertools.combinations(staged, 2)]
-    if noise == "binned-laplace":
-        largest = max(int(move.sum()) for move in moves)
-        bound = plan.noise.law.l1_sensitivity_granules
-        assert bound >= largest > 0.98 * bound
-    else:
-        squared = max(int((move.astype(object) ** 2).sum()) for move in moves)
-        bound = plan.noise.law.l2_sensitivity_granules_squared
-        assert bound >= squared > 0.3 * bound
-
-
-def test_a_plan_with_half_the_movement_is_caught(monkeypatch):
-    from dbern.strategies.base import Bound
-    from dbern.strategies.bins import BinnedStrategy
-
-    monkeypatch.setattr(BinnedStrategy, "l1_sensitivity", lambda *_a, **_k: Bound(1.0, "half"))
-    spec = CASES["density"].spec(1, 2, "binned-laplace", k=8)
-    plan = plan_files(spec, ())
-    one, other = (integers(spec, plan, [{"x": 0.5}, {"x": x}])[0] for x in (0.0, 1.0))
-    assert np.abs(one - other).sum() > plan.noise.law.l1_sensitivity_granules
 
 
 def test_bins_are_sums_of_weights_over_n():
@@ -91,20 +56,12 @@ def test_a_task_of_bins_carries_no_table():
 @pytest.mark.parametrize(
     ("axes", "bandwidth"), [(1, 0.08), (2, 0.2), pytest.param(3, 0.4, marks=pytest.mark.slow)]
 )
-def test_a_release_of_bins_keeps_its_certificate(axes, bandwidth, project, client):
+def test_a_release_of_bins_keeps_its_certificate(axes, bandwidth, release):
     rng = np.random.default_rng(axes)
     columns = {c: rng.beta(2, 5, 3000) for c in "xyz"[:axes]}
-    project.write(columns)
-    content = CASES["density"].spec(axes, 3000, "binned-laplace", objective="certified")
-    content = content.model_dump(exclude_none=True)
-    content["target"]["bandwidth"] = [bandwidth] * axes
-    content["mechanism"]["h"] = "auto"
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    plan = dbern.plan(spec)
-    synopsis = dbern.release(spec, client=client).synopsis
+    case = replace(CASES["density"], target={"kind": "kernel-density", "bandwidth": [bandwidth]})
+    spec = case.spec(axes, 3000, "binned-laplace", objective="certified", h="auto")
+    plan, synopsis = release(spec, columns)
     points = rng.uniform(size=(200, axes))
     records = np.column_stack(list(columns.values()))
     apart = (points[:, None] - records) / bandwidth
@@ -208,18 +165,10 @@ def test_what_a_unit_moves_is_charged_by_its_larger_side():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
-def test_a_release_of_groups_by_the_k_norm_law_is_read_back(project, client):
+def test_a_release_of_groups_by_the_k_norm_law_is_read_back(release):
     rng = np.random.default_rng(3)
     columns = {"x": rng.beta(2, 5, 3000), "group": rng.choice(["a", "b", "c"], 3000)}
-    project.write(columns)
-    content = CASES["groups"].spec(1, 3000, "binned-k-norm").model_dump(exclude_none=True)
-    content["data"]["group"]["values"] = ["a", "b", "c"]
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    plan = dbern.plan(spec)
-    synopsis = dbern.release(spec, client=client).synopsis
+    plan, synopsis = release(CASES["groups"].spec(1, 3000, "binned-k-norm"), columns)
     assert synopsis.verify() > 4
     facts = synopsis.metadata["components"][0]["noise"]
     assert (facts["kind"], facts["law"]["kind"]) == ("binned-k-norm", "k-norm")

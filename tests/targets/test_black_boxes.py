@@ -8,16 +8,14 @@ from dataclasses import replace
 import black_boxes
 import numpy as np
 import pytest
-from conformance import CASES, counted, everyone, largest_moves
+from conformance import CASES, counted, everyone, largest_move
 
 import dbern
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
-from dbern.releasing import publish as publishing
 from dbern.releasing.run import abandon
 from dbern.targets import black_boxes as boxes
-from dbern.targets import black_boxes as statistics
 from dbern.targets.black_boxes import _uniform_records, load
 
 TARGET = {
@@ -74,9 +72,9 @@ CLASSES = {
 }
 
 
+@pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_certificate_of_each_class_holds_without_noise(project, client, monkeypatch, name):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+def test_the_certificate_of_each_class_holds_without_noise(project, client, name):
     target, smoothness, mechanism = CLASSES[name]
     spec = spec_of(project, {**target, "smoothness": smoothness}, mechanism=mechanism)
     plan = dbern.plan(spec)
@@ -100,7 +98,8 @@ def test_the_certificate_of_each_class_holds_without_noise(project, client, monk
 @pytest.mark.parametrize("name", ["oracle", "oracle shards"])
 def test_half_of_the_true_sensitivity_is_caught(name):
     half = {**CASES[name].target, "sensitivity": CASES[name].target["sensitivity"] / 2}
-    assert max(largest_moves(replace(CASES[name], target=half), 1, "laplace", k=9)) > 1.5
+    case = replace(CASES[name], target=half)
+    assert largest_move("replaced", case, 1, "laplace", k=9) > 1.5
 
 
 def test_the_l1_sensitivity_is_for_the_stated_lattice_only(project):
@@ -189,10 +188,10 @@ FAILING = [
 ]
 
 
+@pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("name", FAILING)
-def test_a_failure_gives_the_public_constant(project, client, monkeypatch, caplog, capfd, name):
+def test_a_failure_gives_the_public_constant(project, client, caplog, capfd, name):
     caplog.set_level("DEBUG")
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
     spec = spec_of(
         project,
         {"function": f"black_boxes:{name}", "smoothness": {"holder": [1.0, 1.0]}},
@@ -290,7 +289,7 @@ def gone(_name):
 def test_a_worker_with_another_module_or_none_computes_nothing(project, client, monkeypatch, what):
     spec = spec_of(project, {})
     with monkeypatch.context() as patch:
-        patch.setattr(statistics, what, gone if what == "load" else lambda _name: "other")
+        patch.setattr(boxes, what, gone if what == "load" else lambda _name: "other")
         complaint = r"^target\.function: a worker cannot import it, or has another text"
         with pytest.raises(dbern.EnvironmentRefusedError, match=complaint):
             dbern.release(spec, client=client)

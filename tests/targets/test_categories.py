@@ -17,7 +17,6 @@ from sklearn.naive_bayes import CategoricalNB
 import dbern
 from dbern.combination import GAUSSIAN_BAYES, Combination, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain, Response
-from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.targets import GaussianNaiveBayes, NaiveBayes, RidgeRegression
@@ -273,19 +272,20 @@ NORMAL = (
 )
 
 
-def released(project, client, monkeypatch, given, columns):
-    """Without noise."""
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
-    project.write(columns)
+@pytest.fixture
+def exact_release(project, exact_release):
+    """Without noise, at an epsilon at which none is expected."""
     project.grant("1000000")
-    return dbern.release(
-        spec(project, *given, budget={"epsilon": "1000000"}), client=client
-    ).synopsis
+
+    def made(given, columns):
+        return exact_release(spec(project, *given, budget={"epsilon": "1000000"}), columns)[1]
+
+    return made
 
 
-def test_a_release_answers_tables_of_every_kind(project, client, monkeypatch):
+def test_a_release_answers_tables_of_every_kind(exact_release):
     columns = table()
-    synopsis = released(project, client, monkeypatch, RIDGE, columns)
+    synopsis = exact_release(RIDGE, columns)
     frame = pd.DataFrame(columns)
     known = frame[frame.state != "elsewhere"]
 
@@ -327,9 +327,9 @@ def test_a_release_answers_tables_of_every_kind(project, client, monkeypatch):
         synopsis.regression("state")
 
 
-def test_naive_bayes_counts_categories_as_its_own(project, client, monkeypatch):
+def test_naive_bayes_counts_categories_as_its_own(exact_release):
     columns = table(2000)
-    synopsis = released(project, client, monkeypatch, NORMAL, columns)
+    synopsis = exact_release(NORMAL, columns)
     frame = pd.DataFrame(columns)
     known = frame[frame.state != "elsewhere"]
     flat = known.assign(x=5.0, y=0.0)  # where the Gaussians are alike
@@ -467,16 +467,12 @@ def test_a_search_finds_no_counterexample_to_products(neighbors):
     assert 0.4 < found.largest <= 1, found.largest
 
 
-def test_a_release_of_degree_two_is_quadratic_least_squares(project, client, monkeypatch):
+def test_a_release_of_degree_two_is_quadratic_least_squares(exact_release):
     columns = table()
     columns["minutes"] = np.clip(20 + (columns["x"] - 4) ** 2 * (1 + columns["y"] / 3), 0, 60)
     given = {**RIDGE[0], "degree": 2}, RIDGE[1]
     bounds = {"x": BOUNDS["x"], "y": BOUNDS["y"], "kind": BOUNDS["kind"]}
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
-    project.write(columns)
-    project.grant("1000000")
-    budget = {"epsilon": "1000000"}
-    synopsis = dbern.release(spec(project, *given, bounds, budget=budget), client=client).synopsis
+    synopsis = exact_release((*given, bounds), columns)
     frame = pd.DataFrame(columns)
     x = np.column_stack([quadratic(columns), pd.get_dummies(frame.kind)])
     peer = LinearRegression().fit(x, columns["minutes"])

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import LABEL
+from conformance import LABEL, release_spec
 from projects import objects
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
@@ -48,16 +48,11 @@ KEY, SALT = bytes(range(32)), bytes(32)
 CLASSES = {"label": {"column": "note", "classes": ["no", "yes"]}}
 
 
-def spec_of(
-    target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", delta="0", bounds=None, **data
-):
-    return dbern.ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": bounds or {x: [0.0, 1.0] for x in axes},
-              **({"label": label} if label else {}), **({"n": n} if n else {}), **data},
-        target={"kind": "logistic-regression", **(target or {})},
-        budget={"epsilon": epsilon, "delta": delta, "ledger": "sqlite:///l.db", "dataset": "case"},
-    )  # fmt: skip
+def spec_of(target=None, bounds="xy", *, n=2000, label=LABEL, **more):
+    rows = {"n": n} if n else {}
+    roles = {"label": label} if label else {}
+    target = {"kind": "logistic-regression", **(target or {})}
+    return release_spec(target, bounds, **rows, **roles, **more)
 
 
 def table(rows=2000, seed=0, classes=2):
@@ -217,17 +212,19 @@ def test_three_parts_are_the_charge(epsilon, loss):
     assert law.epsilon <= ROUNDED * charge
 
 
-def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
-    """Before the map two computed values of one minimizer are within 2 gamma."""
-    one = functions()
-    rng = np.random.default_rng(3)
-    moved, most = one.sensitivity(Entries(one.size), 1).value / 50, 0.0
+def largest_move(functions: PerturbedFunctions, n: int) -> float:
+    """Before the map two computed values of one minimizer are within 2 gamma: over their bound."""
+    rng, features, most = np.random.default_rng(3), functions.risk.features, 0.0
     for _ in range(2000):
-        step = rng.choice([-1.0, 1.0], 3) * rng.uniform(0, 1, 3)
-        step *= 2 * one.risk.distance / np.linalg.norm(step)
-        apart = one.released(step[None]) - one.released(np.zeros((1, 3)))
+        step = rng.choice([-1.0, 1.0], (1, features)) * rng.uniform(0, 1, features)
+        step *= 2 * functions.risk.distance / np.linalg.norm(step)
+        apart = functions.released(step) - functions.released(0 * step)
         most = max(most, float(np.abs(apart).sum()))
-    assert 0.5 * moved < most <= moved
+    return most / (functions.sensitivity(Entries(functions.size), 1).value / n)
+
+
+def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
+    assert 0.5 < largest_move(functions(), 50) <= 1
 
 
 def test_noise_hides_the_rounding_of_what_is_kept(monkeypatch):
@@ -345,19 +342,6 @@ def test_a_stated_c_is_the_penalty():
     np.testing.assert_allclose(weights[:2], peer.coef_[0], rtol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"target": {"method": "objective", "constant": 2.0}}, r"target\.constant, target\.shards"),
-        ({"target": {"method": "objective", "C": 1e6}, "epsilon": "0.1"}, r"target\.C: too large"),
-        ({"target": {"method": "objective"}, "delta": "1e-6"}, r'target\.method: "objective" is'),
-    ],
-)  # fmt: skip
-def test_refusals_say_what_to_write(changes, told):
-    with pytest.raises(dbern.SpecError, match=told):
-        plan_files(spec_of(**changes), ())
-
-
 def test_a_search_for_neighbours_says_that_it_would_show_nothing():
     with pytest.raises(dbern.SpecError, match="before it is computed"):
         search(LogisticRegression, spec_of({"method": "objective"}))
@@ -394,7 +378,7 @@ LISTS = {"work": {"values": ["a", "b", "c"]}, "sex": {"values": ["f", "m"]}}
 
 def listed_spec(target=None, *, n=20_000, **changes):
     axes = {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}
-    return spec_of(target, n=n, bounds=axes, **changes)
+    return spec_of(target, axes, n=n, **changes)
 
 
 def listed_table(rows=20_000, classes=2):
@@ -460,26 +444,7 @@ def test_a_stated_c_is_the_penalty_of_numbers_with_categories_too():
 def test_noise_hides_as_much_of_the_weights_of_listed_values():
     spec = listed_spec()
     (part,) = plan_files(spec, ()).counters(spec).parts
-    one, rng = part.functions, np.random.default_rng(3)
-    moved, most = one.sensitivity(Entries(one.size), 1).value / 20_000, 0.0
-    for _ in range(500):
-        step = rng.normal(size=(1, 8)) * rng.uniform(0, 1, 8)
-        step *= 2 * one.risk.distance / np.linalg.norm(step)
-        most = max(most, float(np.abs(one.released(step) - one.released(0 * step)).sum()))
-    assert 0.3 * moved < most <= moved
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"target": {"method": "weights"}}, r'target\.method: .* Write method = "objective"'),
-        ({"target": {"shards": 2}}, r"target\.constant, target\.shards"),
-        ({"delta": "1e-6"}, r"budget\.delta: linear functions with lists"),
-    ],
-)
-def test_categories_are_refused_where_nothing_is_proved(changes, told):
-    with pytest.raises(dbern.SpecError, match=told):
-        plan_files(listed_spec(**changes), ())
+    assert 0.3 < largest_move(part.functions, 20_000) <= 1
 
 
 # --- other losses
@@ -531,13 +496,7 @@ def test_huber_regression_is_in_units_of_the_response(lists):
     spent = 2 * (5 / 20) / risk.scale + math.log1p(risk.weight * risk.norm**2)
     spent += 2 * (5 / 20) / risk.list_scale
     assert 0.9999 < spent + float(ROUNDED) <= 1
-    one, rng = part.functions, np.random.default_rng(3)
-    moved, most = one.sensitivity(Entries(one.size), 1).value / 20_000, 0.0
-    for _ in range(500):
-        step = rng.normal(size=(1, risk.features)) * rng.uniform(0, 1, risk.features)
-        step *= 2 * risk.distance / np.linalg.norm(step)
-        most = max(most, float(np.abs(one.released(step) - one.released(0 * step)).sum()))
-    assert 0.3 * moved < most <= moved
+    assert 0.3 < largest_move(part.functions, 20_000) <= 1
 
 
 RIDGE = {"kind": "ridge-regression"}
@@ -580,11 +539,6 @@ def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(targe
     assert list(plan.components[0].counting) == ["bits"]
 
 
-def test_products_are_of_moments_alone():
-    with pytest.raises(dbern.SpecError, match=r"target\.degree: 2 is of moments"):
-        spec_of({**RIDGE, "method": "objective", "degree": 2}, label=None, response=RESPONSE)
-
-
 def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
     target = {**RIDGE, "method": "objective", "C": 100.0}
     spec = spec_of(target, n=20_000, label=None, response=RESPONSE)
@@ -616,22 +570,6 @@ def test_what_auto_takes_is_told(target, taken):
 def test_a_linear_machine_by_weights_is_asked_for(changes):
     plan = plan_files(spec_of({**LINEAR, "loss": "hinge", **changes}), ())
     assert "shards" in plan.components[0].counting
-
-
-@pytest.mark.parametrize(
-    ("target", "told"),
-    [({"loss": "hinge", "kernel": "gaussian", "length_scale": [1.0, 1.0]}, r"target\.method: an"),
-     ({"loss": "logistic", "constant": 2.0}, r"target\.constant, target\.shards")],
-)  # fmt: skip
-def test_an_objective_is_refused_where_there_is_none(target, told):
-    with pytest.raises(dbern.SpecError, match=told):
-        plan_files(spec_of({**LINEAR, "method": "objective", **target}), ())
-
-
-def test_lists_are_refused_with_another_kernel():
-    target = {**LINEAR, "loss": "hinge", "kernel": "gaussian", "length_scale": [1.0] * 4}
-    with pytest.raises(dbern.SpecError, match=r"data\.bounds: an objective, and lists"):
-        plan_files(listed_spec(target), ())
 
 
 # --- private rows

@@ -8,14 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference
-from strategies import density_plan, density_spec, whole
+from conformance import granules
+from strategies import density_plan, density_spec
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.counting.moments import Cells, smallest_sketch, truncation_error
 from dbern.errors import SpecError
-from dbern.planning.plans import ReleasePlan
-from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.mechanism import to_grid
 from dbern.targets import KernelDensity
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes
@@ -42,14 +40,6 @@ def positions(k: tuple[int, ...]) -> np.ndarray:
         grid = np.concatenate([np.linspace(0, 1, many + 1), [0.5, 0.5 - 0.5 / count, 0.31]])
         axes.append(np.unique(np.clip(grid, 0, 1)))
     return np.array(np.meshgrid(*axes, indexing="ij")).reshape(len(k), -1).T
-
-
-def granules(plan: ReleasePlan, spec: ReleaseSpec, records: np.ndarray) -> np.ndarray:
-    """What the release would add noise to, flat."""
-    counters = plan.counters(spec)
-    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
-    state = counters.count([columns], b"")
-    return to_grid(counters.finish(state, 0, 0, whole(plan)), plan.noise.law).ravel()
 
 
 @pytest.mark.thorough
@@ -90,7 +80,7 @@ def test_no_replacement_moves_the_released_integers_more_than_planned(bandwidth,
     every = positions(k)
     every = every[:: max(1, len(every) // 40)]
     databases = [np.vstack([others, t[None]]) for t in [*every, null[0]]]
-    rows = np.array([granules(plan, spec, records) for records in databases])
+    rows = np.array([granules(spec, plan, records) for records in databases])
     worst = max(int(np.abs(row - rows).sum(axis=1).max()) for row in rows)
     assert worst <= plan.noise.law.l1_sensitivity_granules
     assert plan.noise.law.l1_sensitivity_granules <= 2.2 * worst
@@ -203,7 +193,7 @@ def test_values_without_noise_are_the_density(bandwidth, k, seed):
     g = float(plan.noise.law.granularity)
     (counters,) = plan.counters(spec).parts
     allowed = counters.errors.kernel + counters.errors.position + counters.errors.floats + g / 2
-    got = granules(plan, spec, records) * g
+    got = granules(spec, plan, records) * g
     assert np.abs(got - exact).max() <= allowed
     assert allowed / spec.domain.volume <= plan.certificate.rounding
     assert np.abs(exact).max() <= counters.errors.value_bound
@@ -213,7 +203,7 @@ def test_values_without_noise_are_the_density(bandwidth, k, seed):
 def test_the_value_bound_covers_everyone_at_one_place():
     spec, plan = density_spec((0.05,), (30,), n=64), density_plan((0.05,), (30,), n=64)
     for position in (0.0, 1 / 3, 0.5, 1.0):
-        values = granules(plan, spec, np.full((64, 1), position)) * float(
+        values = granules(spec, plan, np.full((64, 1), position)) * float(
             plan.noise.law.granularity
         )
         assert np.abs(values).max() <= plan.counters(spec).parts[0].errors.value_bound
@@ -225,7 +215,7 @@ def test_an_empty_state_is_zero():
     assert [column.name for column in counters.columns] == ["x"]
     assert not counters.empty().any()
     assert counters.state_bytes == counters.empty().nbytes
-    assert not granules(plan, spec, np.empty((0, 1))).any()
+    assert not granules(spec, plan, np.empty((0, 1))).any()
 
 
 @pytest.mark.parametrize(

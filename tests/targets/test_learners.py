@@ -2,74 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
+import dask.array as da
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from conformance import CASES, counted, everyone, integers, largest_moves, loss, moves, replaced
+from conformance import CASES, counted, everyone, integers
 
 import dbern
-from dbern.counting.kernel_sums import WeightedSum
+from dbern import targets
+from dbern.data.domain import Column
+from dbern.data.parquet import read_batches, read_footers
 from dbern.planning.planner import plan_files
-from dbern.privacy.contract import law_of
-from dbern.releasing import publish as publishing
-from dbern.strategies.base import Bound, LatticeStrategy
-
-QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
-QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}
-
-
-def paced(name, noise):
-    """A few of every kind at once; all of them with the slow tests."""
-    quick = name in QUICK and noise in QUICK_NOISES
-    return pytest.param(name, noise, marks=[] if quick else pytest.mark.slow)
-
-
-PAIRS = [paced(name, noise) for name, case in CASES.items() for noise in case.noises]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "noise"), PAIRS)
-def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
-    found, reached = replaced(CASES[name], 1, noise, k=9), CASES[name].reached
-    assert reached < max(moves(*found)) <= 1  # half the scale would be caught
-    assert 1.2 * reached**2 < loss(*found) <= 1  # all components together
-
-
-FLAT = [(name, noise) for name, case in CASES.items() for noise in case.noises
-        if case.most_axes > 1]  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "noise"), FLAT)
-def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noise):
-    found, reached = replaced(CASES[name], 2, noise, k=6), CASES[name].reached
-    assert 0.6 * reached < max(moves(*found)) <= 1
-    assert 0.6 * reached**2 < loss(*found) <= 1
-
-
-@pytest.mark.parametrize("name", ["regression", "bayes"])
-def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
-    whole = lambda contract, *how: law_of(replace(contract, fraction=Fraction(1)), *how)  # noqa: E731
-    monkeypatch.setattr("dbern.privacy.families.law_of", whole)
-    assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
-
-
-SUMS = ("density", "groups", "machine", "machines", "regression", "gaps")
-WIDE = [paced(name, noise) for name in SUMS for noise in CASES[name].noises]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "noise"), WIDE)
-@pytest.mark.parametrize("width", [0.5, 4.0])
-def test_wide_kernels_move_no_more_than_planned_either(name, noise, width):
-    """Where bumps are nearly flat, N S(F) is near the truth for one output and wrong for two."""
-    wide = {key: [width] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
-    for k in (1, 5):
-        assert max(largest_moves(replace(CASES[name], target=wide), 1, noise, k=k)) <= 1
+from dbern.synopsis.tables import answer
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -79,29 +27,6 @@ def test_shares_sum_to_the_budget(name):
     assert sum(component.fraction for component in spec.components) == 1
     spent = sum(Fraction(one.noise.law.epsilon) for one in plan.components)
     assert Fraction(99, 100) <= spent <= 1
-
-
-# What is printed, and does not hold for replacing a record.
-PRINTED = {
-    "machine": "MC kappa^2 / n, which is that of removing a record",
-    "machines": "N S(F) for records that change their output",
-    "groups": "N S(F) for records that change their output",
-}
-
-
-@pytest.mark.parametrize("name", PRINTED)
-def test_the_printed_constants_fail(name, monkeypatch):
-    def printed(self, strategy, norm):
-        del norm
-        peak = np.prod([kernel.peak for kernel in self.kernels])
-        if name == "machine":
-            twice = LatticeStrategy(strategy.lattice).l1_sensitivity(self.kernels, signed=True)
-            return Bound(twice.value / 2, "printed")
-        return Bound(float(strategy.lattice.size * peak), "printed")
-
-    monkeypatch.setattr(WeightedSum, "sensitivity", printed)
-    wide = {key: [1.0] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
-    assert max(largest_moves(replace(CASES[name], target=wide), 1, "laplace", k=3)) > 1
 
 
 def test_a_flipped_label_moves_the_machine_by_twice_what_is_printed():
@@ -150,17 +75,10 @@ def table(rows, rng):
     }
 
 
-def released(project, client, monkeypatch, name, columns):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+def released(release, name, columns):
     case = CASES[name]
     chosen = {"x": columns["x"], **{key: columns[key] for key in case.values}}
-    project.write(chosen)
-    content = case.spec(1, len(columns["x"]), "laplace", k=60, h=8).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    spec = dbern.ReleaseSpec(**content)
-    return dbern.plan(spec), dbern.release(spec, client=client).synopsis
+    return release(case.spec(1, len(columns["x"]), "laplace", k=60, h=8), chosen)
 
 
 def bumps(points, columns, width, keep):
@@ -176,9 +94,9 @@ def where(columns, test):
 POINTS = np.linspace(0, 1, 41)
 
 
-def test_densities_by_group_are_those_of_the_groups(project, client, monkeypatch):
+def test_densities_by_group_are_those_of_the_groups(exact_release):
     columns = table(300, np.random.default_rng(0))
-    plan, synopsis = released(project, client, monkeypatch, "groups", columns)
+    plan, synopsis = released(exact_release, "groups", columns)
     values = synopsis(POINTS)
     assert values.shape == (41, 3)
     with pytest.raises(dbern.SpecError, match=r"a kernel-density of . classes has none"):
@@ -195,9 +113,9 @@ def test_densities_by_group_are_those_of_the_groups(project, client, monkeypatch
     np.testing.assert_allclose(grid.sel({"class": "b"}).values, values[::4, 1], atol=1e-12)
 
 
-def test_the_machine_is_the_closed_form(project, client, monkeypatch):
+def test_the_machine_is_the_closed_form(exact_release):
     columns = table(200, np.random.default_rng(1))
-    plan, synopsis = released(project, client, monkeypatch, "machine", columns)
+    plan, synopsis = released(exact_release, "machine", columns)
     label = columns["label"]
     yes, no = (where(columns, lambda j, w=w: label[j] == w) for w in ("yes", "no"))
     exact = bumps(POINTS, columns, 0.3, yes).sum(1) - bumps(POINTS, columns, 0.3, no).sum(1)
@@ -215,11 +133,11 @@ def test_the_machine_is_the_closed_form(project, client, monkeypatch):
         synopsis.predict_proba(POINTS)
 
 
-def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):
+def test_more_machines_are_one_against_the_rest(exact_release):
     rng = np.random.default_rng(3)
     columns = table(200, rng)
     columns["label"] = rng.choice([0, 1, 2, 7], 200).tolist()
-    plan, synopsis = released(project, client, monkeypatch, "machines", columns)
+    plan, synopsis = released(exact_release, "machines", columns)
     sums = []
     for c in range(3):
         keep = where(columns, lambda j, c=c: columns["label"][j] == c)
@@ -232,9 +150,9 @@ def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):
     assert synopsis.predict(np.concatenate([POINTS[:1], POINTS[:1] + 1e6])).tolist()[1] is None
 
 
-def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, client, monkeypatch):
+def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release):
     columns = table(300, np.random.default_rng(4))
-    _, synopsis = released(project, client, monkeypatch, "regression", columns)
+    _, synopsis = released(exact_release, "regression", columns)
     keep = where(
         columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
     )
@@ -248,13 +166,9 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, clien
     assert (high - low).max() <= 4.0
 
 
-def test_the_answers_have_one_column_a_class(project, client, monkeypatch, tmp_path):
-    import pyarrow.parquet as pq
-
-    from dbern.synopsis.tables import answer
-
+def test_the_answers_have_one_column_a_class(exact_release, tmp_path):
     columns = table(50, np.random.default_rng(5))
-    _, synopsis = released(project, client, monkeypatch, "groups", columns)
+    _, synopsis = released(exact_release, "groups", columns)
     pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
     assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
     answers = pq.read_table(tmp_path / "a.parquet")
@@ -263,11 +177,9 @@ def test_the_answers_have_one_column_a_class(project, client, monkeypatch, tmp_p
     assert np.isnan(answers["value_b"][1].as_py())
 
 
-def test_dask_in_dask_out_with_classes(project, client, monkeypatch):
-    import dask.array as da
-
+def test_dask_in_dask_out_with_classes(exact_release):
     columns = table(50, np.random.default_rng(6))
-    _, synopsis = released(project, client, monkeypatch, "groups", columns)
+    _, synopsis = released(exact_release, "groups", columns)
     for shape in ((41,), (41, 1)):
         lazy = synopsis(da.from_array(POINTS.reshape(shape), chunks=13))
         assert lazy.shape == (41, 3)
@@ -285,11 +197,6 @@ def test_dask_in_dask_out_with_classes(project, client, monkeypatch):
     ],
 )
 def test_categories_of_any_type_are_read(tmp_path, values, classes):
-    import pyarrow.parquet as pq
-
-    from dbern.data.domain import Column
-    from dbern.data.parquet import read_batches, read_footers
-
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"c": values}), path)
     column = Column("c", "data.label.classes", tuple(classes))
@@ -306,11 +213,6 @@ def test_categories_of_any_type_are_read(tmp_path, values, classes):
     ],
 )  # fmt: skip
 def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, classes):
-    import pyarrow.parquet as pq
-
-    from dbern.data.domain import Column
-    from dbern.data.parquet import read_footers
-
     pq.write_table(pa.table({"c": values}), tmp_path / "a.parquet")
     with pytest.raises(dbern.SpecError, match=r"^data\.label\.classes: c is of type .* Write "):
         read_footers([tmp_path / "a.parquet"], [Column("c", "data.label.classes", tuple(classes))])
@@ -326,19 +228,12 @@ def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, clas
     ],
 )  # fmt: skip
 def test_a_column_that_is_not_there_is_named_by_its_own_key(tmp_path, key, place):
-    import pyarrow.parquet as pq
-
-    from dbern.data.domain import Column
-    from dbern.data.parquet import read_footers
-
     pq.write_table(pa.table({"c": [1]}), tmp_path / "a.parquet")
     with pytest.raises(dbern.SpecError, match=rf'^{place}: .* no column "d"\. .* of: c$'):
         read_footers([tmp_path / "a.parquet"], [Column("d", key, (1, 2))])
 
 
 def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
-    from dbern import targets
-
     class Mine(targets.KernelDensity):
         kind = "mine"
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import NULL, RESPONSE, Case
+from conformance import NULL, RESPONSE, release_spec
 from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
@@ -17,7 +17,6 @@ from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.releasing import publish as publishing
 from dbern.reporting.html import synopsis_page
 from dbern.sklearn import Ridge as Estimator
 from dbern.strategies.base import Entries
@@ -312,8 +311,8 @@ def table(n=400):
     return {"x": x, "y": y, "minutes": np.clip(20 + 3 * x - 8 * y + rng.normal(0, 4, n), 0, 60)}
 
 
-def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+@pytest.mark.usefixtures("noiseless")
+def test_a_release_without_noise_is_least_squares(project, client):
     columns = table()
     project.write(columns)
     changed = {"budget": {"epsilon": "1000000"}}
@@ -416,10 +415,9 @@ def test_other_releases_have_no_regression(project, client):
 
 
 def planned(target, n=10_000, epsilon="1.0", axes=2):
-    case = Case({**TARGET, **target}, {"response": RESPONSE}, linear=True)
-    content = case.spec(axes, n, "laplace").model_dump(exclude_none=True)
-    content["budget"]["epsilon"] = epsilon
-    return plan_files(dbern.ReleaseSpec(**content), ())
+    spec = release_spec({**TARGET, **target}, "xyzuvw"[:axes], n=n, epsilon=epsilon,
+                        mechanism={"noise": "laplace"}, response=RESPONSE)  # fmt: skip
+    return plan_files(spec, ())
 
 
 @pytest.mark.parametrize(
@@ -515,21 +513,9 @@ def test_auto_compares_what_both_methods_add(epsilon, axes, n, method):
     assert learner.method == method
 
 
-@pytest.mark.parametrize("key", [{"constant": 0.0}, {"shards": 3}])
-def test_what_is_of_weights_alone_is_refused_with_moments(key):
-    with pytest.raises(dbern.SpecError, match=r'are of method = "weights". Leave them out'):
-        planned({"method": "moments", **key})
-
-
 def test_of_many_axes_weights_are_released():
     names = [f"a{i}" for i in range(64)]
-    schema = dbern.ReleaseSpec(
-        release={"name": "wide", "output": "wide.zarr"},
-        data={"source": "*.parquet", "n": 100, "bounds": {a: [0.0, 1.0] for a in names},
-              "response": RESPONSE},
-        target=TARGET,
-        budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "d"},
-    ).records  # fmt: skip
+    schema = release_spec(TARGET, names, n=100, response=RESPONSE).records
     learner = dbern.targets.RidgeRegression
     assert [one.name for one in learner().components(schema)] == ["weights"]
     with pytest.raises(dbern.SpecError, match=r"target\.method: moments are of at most 63 axes"):

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import reference
-from conformance import AXES, CASES, LABEL, integers, loss, moves, replaced
+from conformance import LABEL, noiseless, release_spec
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
@@ -17,7 +17,6 @@ from dbern.certificate import _tail_at_nodes, noise_sups
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.families import family_of
-from dbern.synopsis.evaluate import evaluate
 
 WIDTH = 0.35
 
@@ -30,55 +29,13 @@ def few_candidates(request, monkeypatch):
 
 
 def spec_of(axes, noise="binned-laplace", *, n=1000, target=None, data=None, **mechanism):
-    return dbern.ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": {f"x{i}": [0.0, 1.0] for i in range(axes)}, "n": n,
-              **(data or {})},
-        target=target or {"kind": "kernel-density", "bandwidth": [WIDTH] * axes},
-        mechanism={"noise": noise, **mechanism},
-        budget={"epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
-                "ledger": "sqlite:///l.db", "dataset": "case"},
-    )  # fmt: skip
-
-
-def noiseless(spec, plan, places, points):
-    """The released function of some records without its noise, at points of the cube."""
-    records = [dict(zip(spec.domain.names, place, strict=True)) for place in places.tolist()]
-    (granules,) = integers(spec, plan, records)
-    values = np.ldexp(granules.astype(float), plan.noise.law.granularity_exponent)
-    values = values.reshape(plan.strategy.layout.shape)
-    for matrix in plan.strategy.matrices(plan.h):
-        values = np.tensordot(values, matrix, axes=(0, 1))
-    return evaluate(np.ascontiguousarray(values), points)
+    target = target or {"kind": "kernel-density", "bandwidth": [WIDTH] * axes}
+    names, mechanism = (f"x{i}" for i in range(axes)), {"noise": noise, **mechanism}
+    return release_spec(target, names, n=n, mechanism=mechanism, **(data or {}))
 
 
 def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "noise"),
-    [
-        ("density", "binned-laplace"), ("density", "laplace"), ("groups", "binned-laplace"),
-        ("regression", "binned-laplace"), ("density", "binned-gaussian"),
-        ("bayes-joint", "laplace"),
-    ],
-)  # fmt: skip
-def test_no_replacement_moves_the_integers_of_four_axes_beyond_the_plan(name, noise):
-    found = replaced(CASES[name], 4, noise, k=3)
-    # A product of four axes keeps a fourth power of what a bound of one axis loses.
-    least = 0.9 if "binned-laplace" in noise and name != "regression" else 0.02
-    assert least < max(moves(*found)) <= 1
-    assert loss(*found) <= 1
-
-
-def test_half_the_movement_would_be_caught_in_four_axes(monkeypatch):
-    from dbern.strategies.base import Bound
-    from dbern.strategies.bins import BinnedStrategy
-
-    monkeypatch.setattr(BinnedStrategy, "l1_sensitivity", lambda *_a, **_k: Bound(1.0, "half"))
-    assert max(moves(*replaced(CASES["density"], 4, "binned-laplace", k=3))) > 1
 
 
 @pytest.mark.parametrize("noise", ["binned-laplace", slow("laplace")])
@@ -177,37 +134,21 @@ def test_more_axes_than_a_lattice_may_have_are_refused_where_there_is_a_lattice(
 
 
 @pytest.mark.slow
-def test_a_release_of_four_axes_answers_and_covers(project, client):
-    rng = np.random.default_rng(8)
-    places = rng.beta(2, 3, size=(400, 4))
-    project.write({AXES[i]: places[:, i].tolist() for i in range(4)})
-    content = spec_of(4, "binned-laplace", n=400).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"] |= {"source": str(project.folder / "data"),
-                        "bounds": {name: [0.0, 1.0] for name in AXES[:4]}}  # fmt: skip
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    synopsis = dbern.release(dbern.ReleaseSpec(**content), client=client).synopsis
-    points = rng.uniform(size=(300, 4))
-    exact = reference.density(points, places, (WIDTH,) * 4, 400)
-    assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)
-    assert np.isfinite(synopsis(points, h="auto")).all()
-    assert synopsis.grid(5).shape == (5, 5, 5, 5)
-    many = np.tile(points, (120, 1))
-    np.testing.assert_allclose(synopsis(many)[:300], synopsis(points), atol=1e-8)
-
-
-@pytest.mark.slow
-def test_a_release_of_eight_axes_answers_and_covers(project, client):
-    rng, names = np.random.default_rng(9), [f"x{i}" for i in range(8)]
-    places = rng.beta(3, 3, size=(1000, 8))
-    project.write({name: places[:, i].tolist() for i, name in enumerate(names)})
-    target = {"kind": "kernel-density", "bandwidth": [0.5] * 8}
-    content = spec_of(8, "binned-laplace", n=1000, target=target).model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    synopsis = dbern.release(dbern.ReleaseSpec(**content), client=client).synopsis
-    points = rng.uniform(size=(50, 8))
-    exact = reference.density(points, places, (0.5,) * 8, 1000)
+@pytest.mark.parametrize(
+    ("axes", "rows", "width", "shape"), [(4, 400, WIDTH, (2, 3)), (8, 1000, 0.5, (3, 3))]
+)
+def test_a_release_answers_and_covers(release, axes, rows, width, shape):
+    rng = np.random.default_rng(4 + axes)
+    places = rng.beta(*shape, size=(rows, axes))
+    target = {"kind": "kernel-density", "bandwidth": [width] * axes}
+    spec = spec_of(axes, "binned-laplace", n=rows, target=target)
+    _, synopsis = release(spec, dict(zip(spec.domain.names, places.T, strict=True)))
+    points = rng.uniform(size=(300 if axes == 4 else 50, axes))
+    exact = reference.density(points, places, (width,) * axes, rows)
     assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)
     assert synopsis.verify()
+    if axes == 4:
+        assert np.isfinite(synopsis(points, h="auto")).all()
+        assert synopsis.grid(5).shape == (5, 5, 5, 5)
+        many = np.tile(points, (120, 1))
+        np.testing.assert_allclose(synopsis(many)[:300], synopsis(points), atol=1e-8)

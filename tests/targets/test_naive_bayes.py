@@ -24,10 +24,8 @@ from dbern.combination import (
     _kernel_scores,
     _uncentred,
 )
-from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
-from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Slab
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.naive_bayes import ClassSums, NaiveBayesProduct
@@ -230,13 +228,6 @@ def test_effective_kernels_move_no_replacement_by_more_than_is_added(norm):
     assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
 
 
-def test_a_release_of_more_arrays_than_readers_take_is_refused_before_anything_is_charged():
-    """The manifest of a density an axis for each of a thousand classes has four mebibytes."""
-    content = spec(KERNEL, {"column": "label", "classes": list(range(1000))}, 2, 10_000)
-    with pytest.raises(SpecError, match=r"objects and names of .* List fewer of them"):
-        plan_files(content, ())
-
-
 # --- errors of scores --------------------------------------------------------------------------
 
 
@@ -321,21 +312,19 @@ def table(rows, classes, rng):
     return columns
 
 
-def released(project, client, monkeypatch, target, columns, classes, *, noise=False, **mechanism):
-    """Without noise unless it is asked for, at an epsilon at which no law expects much of it."""
-    if not noise:
-        monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
-        project.grant("1000000")
-    project.write(columns)
-    content = spec(target, {"column": "label", "classes": classes}, 2, len(columns["x"]))
-    content = content.model_dump(exclude_none=True)
-    content["release"]["output"] = str(project.output)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
-    content["budget"]["epsilon"] = "1.0" if noise else "1000000"
-    content["mechanism"] = {"noise": "laplace", "k": 60, "h": 8, **mechanism}
-    made = dbern.ReleaseSpec(**content)
-    return made, dbern.plan(made), dbern.release(made, client=client).synopsis
+def released(release, target, columns, classes, *, epsilon="1000000", **mechanism):
+    """At an epsilon at which no law expects much noise, unless another is asked for."""
+    roles, mechanism = {"column": "label", "classes": classes}, {"k": 60, "h": 8, **mechanism}
+    made = spec(target, roles, 2, len(columns["x"]), **mechanism)
+    made = made.changed({"budget": {"epsilon": epsilon}})
+    return made, *release(made, columns)
+
+
+@pytest.fixture
+def exact_release(project, exact_release):
+    """With a grant for so large an epsilon."""
+    project.grant("1000000")
+    return exact_release
 
 
 def by_class(columns, classes):
@@ -367,13 +356,13 @@ def assert_posterior(synopsis, scores):
 @pytest.mark.thorough
 @pytest.mark.parametrize("classes", [["no", "yes"], [0, 1, 2]])
 @pytest.mark.parametrize("sizes", ["usual", "empty and one"])
-def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, classes, sizes):
+def test_the_factored_release_is_naive_bayes(exact_release, classes, sizes):
     rng = np.random.default_rng(3)
     columns = table(120, classes, rng)
     if sizes != "usual":  # no member, and one
         columns["label"] = [None, None, None, classes[1], *[classes[-1]] * 116]
         columns["label"][3] = classes[0] if len(classes) == 2 else classes[1]
-    made, plan, synopsis = released(project, client, monkeypatch, KERNEL, columns, classes)
+    made, plan, synopsis = released(exact_release, KERNEL, columns, classes)
     scores = [score(GRID, own, 120, WIDTH) for own in by_class(columns, classes)]
     exact = scores[1] - scores[0] if len(classes) == 2 else np.stack(scores, axis=1)
     found = synopsis(GRID)
@@ -399,9 +388,9 @@ def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, class
 
 
 @pytest.mark.slow
-def test_the_joint_release_is_the_same_function(project, client, monkeypatch):
+def test_the_joint_release_is_the_same_function(exact_release):
     columns = table(120, ["no", "yes"], np.random.default_rng(4))
-    _, plan, synopsis = released(project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=40)
+    _, plan, synopsis = released(exact_release, JOINT, columns, ["no", "yes"], k=40)
     no, yes = (score(GRID, own, 120, WIDTH) for own in by_class(columns, ["no", "yes"]))
     certificate, found = plan.certificate, synopsis(GRID)
     error = certificate.approximation + certificate.rounding
@@ -410,22 +399,20 @@ def test_the_joint_release_is_the_same_function(project, client, monkeypatch):
     assert synopsis.predict(GRID).tolist() == np.where(found > 0, "yes", "no").tolist()
 
 
-def test_a_lattice_of_one_cell_is_released(project, client, monkeypatch):
+def test_a_lattice_of_one_cell_is_released(exact_release):
     columns = table(120, ["no", "yes"], np.random.default_rng(5))
-    _, plan, synopsis = released(
-        project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=1, h=1
-    )
+    _, plan, synopsis = released(exact_release, JOINT, columns, ["no", "yes"], k=1, h=1)
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     no, yes = (score(corners, own, 120, WIDTH) for own in by_class(columns, ["no", "yes"]))
     np.testing.assert_allclose(synopsis(corners), yes - no, atol=plan.certificate.rounding)
 
 
-def test_the_gaussian_release_is_that_of_scikit_learn(project, client, monkeypatch):
+def test_the_gaussian_release_is_that_of_scikit_learn(exact_release):
     from sklearn.naive_bayes import GaussianNB
 
     classes = [0, 1, 2]
     columns = table(200, classes, np.random.default_rng(6))
-    made, plan, synopsis = released(project, client, monkeypatch, NORMAL, columns, classes)
+    made, plan, synopsis = released(exact_release, NORMAL, columns, classes)
     groups = by_class(columns, classes)
     model = GaussianNB(var_smoothing=0.0).fit(
         np.vstack(groups), np.repeat(classes, [len(one) for one in groups])
@@ -445,21 +432,19 @@ def test_the_gaussian_release_is_that_of_scikit_learn(project, client, monkeypat
     assert grid["class"].values.tolist() == classes
 
 
-def test_variances_have_a_floor_and_an_empty_class_no_score(project, client, monkeypatch):
+def test_variances_have_a_floor_and_an_empty_class_no_score(exact_release):
     columns = {"x": [0.25] * 8, "y": [0.75] * 8, "label": ["yes"] * 8}
-    _, _, synopsis = released(project, client, monkeypatch, NORMAL, columns, ["no", "yes"])
+    _, _, synopsis = released(exact_release, NORMAL, columns, ["no", "yes"])
     values = synopsis(np.array([[0.25, 0.75], [0.3, 0.75], [0.25, 0.65]]))
     top = 1 / (2 * math.pi * 0.05**2)
     np.testing.assert_allclose(values, [top, top * math.exp(-0.5), top * math.exp(-2)], rtol=1e-3)
 
 
 @pytest.mark.usefixtures("fixed")
-def test_any_zarr_reader_can_rebuild_the_gaussian_scores(project, client, monkeypatch):
+def test_any_zarr_reader_can_rebuild_the_gaussian_scores(release):
     """With nothing but the store and FORMAT.md."""
     columns = table(200, ["no", "yes"], np.random.default_rng(7))
-    *_, synopsis = released(
-        project, client, monkeypatch, NORMAL, columns, ["no", "yes"], noise=True
-    )
+    *_, synopsis = released(release, NORMAL, columns, ["no", "yes"], epsilon="1.0")
     root = zarr.open_group(synopsis.url, mode="r")
     facts = dict(root.attrs)
     (component,) = facts["components"]
@@ -489,11 +474,11 @@ def test_any_zarr_reader_can_rebuild_the_gaussian_scores(project, client, monkey
     assert synopsis.bound().total == pytest.approx(facts["certificate"]["total"])
 
 
-def test_scores_of_a_lazy_array_and_of_many_points_are_the_same(project, client, monkeypatch):
+def test_scores_of_a_lazy_array_and_of_many_points_are_the_same(exact_release):
     import dask.array as da
 
     columns = table(100, [0, 1, 2], np.random.default_rng(8))
-    *_, synopsis = released(project, client, monkeypatch, NORMAL, columns, [0, 1, 2])
+    *_, synopsis = released(exact_release, NORMAL, columns, [0, 1, 2])
     lazy = synopsis(da.from_array(GRID, chunks=(20, 2)))
     assert lazy.shape == (81, 3)
     np.testing.assert_allclose(lazy.compute(scheduler="sync"), synopsis(GRID), atol=1e-12)
@@ -520,16 +505,14 @@ def test_scores_of_a_lazy_array_and_of_many_points_are_the_same(project, client,
     ],
     ids=["kernel", "gaussian"],
 )  # fmt: skip
-def test_points_are_ranked_by_probability_and_not_by_density(
-    project, client, monkeypatch, target, yes, no
-):
+def test_points_are_ranked_by_probability_and_not_by_density(exact_release, target, yes, no):
     """Most records lie where the second class is only a little likelier than elsewhere."""
     rng = np.random.default_rng(9)
     parts = [rng.normal(middle, spread, (rows, 2)) for rows, middle, spread in (*yes, *no)]
     x, y = np.clip(np.vstack(parts), 0, 1).T
     labels = np.repeat(["yes", "no"], [sum(rows for rows, *_ in one) for one in (yes, no)])
     columns = {"x": x.tolist(), "y": y.tolist(), "label": labels.tolist()}
-    *_, synopsis = released(project, client, monkeypatch, target, columns, ["no", "yes"])
+    *_, synopsis = released(exact_release, target, columns, ["no", "yes"])
     middle = yes[0][1]
     points = np.array([[middle] * 2, [0.8 if len(yes) > 1 else 0.65] * 2])
     dense, sparse = synopsis(points)
@@ -637,11 +620,10 @@ def test_log_scores_without_noise_are_logarithms_of_scores(axes):
     np.testing.assert_allclose(found - found[0], exact - exact[0], atol=1e-9)
 
 
-def test_the_noise_that_decisions_expect_is_public_and_what_there_is(project, client, monkeypatch):
+def test_the_noise_that_decisions_expect_is_public_and_what_there_is(release, monkeypatch):
     """It is known with no coefficient read, the same for other records, and that of the draws."""
     columns = table(120, ["no", "yes"], np.random.default_rng(11))
-    given = project, client, monkeypatch, KERNEL
-    *_, noisy = released(*given, columns, ["no", "yes"], noise=True)
+    *_, noisy = released(release, KERNEL, columns, ["no", "yes"], epsilon="1.0")
     opened = dbern.open(noisy.url)
     with monkeypatch.context() as patch:
         for name in ("values", "shard"):
@@ -661,9 +643,9 @@ def test_the_noise_that_decisions_expect_is_public_and_what_there_is(project, cl
     assert 0.6 < np.sqrt(np.mean(np.square(list(draws.values())))) < 1.5, draws
 
 
-def test_probabilities_by_the_command_line(project, client, monkeypatch, run):
+def test_probabilities_by_the_command_line(project, exact_release, run):
     columns = table(100, ["no", "yes"], np.random.default_rng(12))
-    *_, synopsis = released(project, client, monkeypatch, NORMAL, columns, ["no", "yes"])
+    *_, synopsis = released(exact_release, NORMAL, columns, ["no", "yes"])
     queries = project.folder / "queries.parquet"
     pq.write_table(pa.table({"id": np.arange(81), "x": GRID[:, 0], "y": GRID[:, 1]}), queries)
     ran = run("query", "out.zarr", queries, "--out", "a.parquet", "--probabilities")
@@ -674,9 +656,9 @@ def test_probabilities_by_the_command_line(project, client, monkeypatch, run):
     np.testing.assert_array_equal(both, synopsis.predict_proba(GRID))
 
 
-def test_a_joint_release_leaves_no_probabilities(project, client, monkeypatch):
+def test_a_joint_release_leaves_no_probabilities(exact_release):
     columns = table(120, ["no", "yes"], np.random.default_rng(13))
-    *_, synopsis = released(project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=2, h=1)
+    *_, synopsis = released(exact_release, JOINT, columns, ["no", "yes"], k=2, h=1)
     np.testing.assert_array_equal(synopsis.decision_function(GRID), synopsis(GRID))
     with pytest.raises(dbern.SpecError, match=r'joint release .*release = "factored"'):
         synopsis.predict_proba(GRID)
@@ -708,54 +690,7 @@ def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
     assert not any("WARNING" in note for note in predicted(10**4)[1])
 
 
-TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}
-
-
-@pytest.mark.parametrize(
-    ("target", "roles", "noise", "complaint"),
-    [
-        (TWO, None, "auto", r"data\.label: is missing. Write \[data\.label\]"),
-        (
-            {**NORMAL, "std_floor": [0.1, 0.1]},
-            None,
-            "auto",
-            r"data\.label: is missing. Write \[data\.label\]",
-        ),
-        (
-            {**TWO, "release": "joint"},
-            THREE,
-            "auto",
-            r'target\.release: "joint" is for two classes. Write release',
-        ),
-        (
-            {**TWO, "release": "joint"},
-            LABEL,
-            "spectral-laplace",
-            r"mechanism\.noise: .*[Ww]rite noise = \"laplace\"",
-        ),
-        (
-            {**TWO, "release": "joint"},
-            LABEL,
-            "binned-laplace",
-            r"mechanism\.noise: .*[Ww]rite noise = \"laplace\"",
-        ),
-        ({**TWO, "floor": -1.0}, LABEL, "auto", r"target\.floor: .*[Ww]rite floor = 0\.01"),
-        ({**NORMAL, "std_floor": [0.1]}, LABEL, "auto", r"target\.std_floor: has 1 entries"),
-        ({**NORMAL, "std_floor": [0.1, 9.0]}, LABEL, "auto", r"target\.std_floor: must be from"),
-        ({**NORMAL, "release": "joint"}, LABEL, "auto", r"target\.release: .*\"factored\""),
-    ],
-)
-def test_what_cannot_be_released_is_refused(target, roles, noise, complaint):
-    content = CASES["density"].spec(2, 10, "laplace").model_dump(exclude_none=True)
-    content["data"] |= {"label": roles} if roles else {}
-    content["target"], content["mechanism"]["noise"] = target, noise
-    with pytest.raises(dbern.SpecError, match=complaint):
-        plan_files(dbern.ReleaseSpec(**content), ())
-
-
 def test_there_is_no_trade_off_for_a_vector(project):
     project.write({"x": [0.5] * 4, "y": [0.5] * 4, "label": ["no"] * 4})
-    content = spec(NORMAL, LABEL, 2, 4).model_dump(exclude_none=True)
-    content["data"]["source"] = str(project.folder / "data")
     with pytest.raises(dbern.SpecError, match=r"target\.kind: .*leaves no k"):
-        tradeoff(dbern.ReleaseSpec(**content))
+        tradeoff(project.local(spec(NORMAL, LABEL, 2, 4)))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conformance import release_spec
 
 import dbern
 from dbern.planning.planner import plan_files
@@ -28,13 +29,7 @@ KNOTS = {"k": 10, "h": 4, "noise": "laplace"}
 
 def spec_of(target, roles, n, epsilon, axes=2, mechanism=KNOTS):
     bounds = dict(list(AXES.items())[:axes])
-    return dbern.ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": bounds, "n": n, **roles},
-        target=target,
-        mechanism=mechanism,
-        budget={"epsilon": epsilon, "ledger": "sqlite:///l.db", "dataset": "trips"},
-    )
+    return release_spec(target, bounds, n=n, epsilon=epsilon, mechanism=mechanism, **roles)
 
 
 def typical(rng, n, axes, classes, *, bayes):
@@ -153,9 +148,7 @@ def test_releases_of_typical_records_are_as_good_as_predicted(case, budget, proj
     """In the mean of six releases; and where a plan warns, they are no better than a constant."""
     target, roles, axes, noise = CASES[case]
     n, epsilon = SIZES[budget].get(case, USUAL[budget])
-    content = spec_of(target, roles, n, epsilon, axes, noise).model_dump(exclude_none=True)
-    content["data"]["source"] = str(project.folder / "data")
-    content["budget"]["ledger"] = project.url
+    spec = project.local(spec_of(target, roles, n, epsilon, axes, noise))
     project.grant("10000")
     classes, bayes = (
         len(roles["label"]["classes"]) if "label" in roles else 0,
@@ -173,11 +166,8 @@ def test_releases_of_typical_records_are_as_good_as_predicted(case, budget, proj
             publish, "privatize",
             lambda center, start, law, _, whose, key=key: privatize(center, start, law, key, whose),
         )  # fmt: skip
-        content["release"] |= {
-            "name": f"case{draw}",
-            "output": str(project.folder / f"{draw}.zarr"),
-        }
-        spec = dbern.ReleaseSpec(**content)
+        output = str(project.folder / f"{draw}.zarr")
+        spec = spec.changed({"release": {"name": f"case{draw}", "output": output}})
         plan, synopsis = dbern.plan(spec), dbern.release(spec).synopsis
         found = np.asarray(synopsis.predict(np.column_stack(list(places.values()))))
         if not classes:

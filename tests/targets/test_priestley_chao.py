@@ -12,7 +12,6 @@ import pytest
 from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
-import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain, Response
@@ -22,7 +21,6 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import axis_bins
 from dbern.targets import priestley_chao as gaps
-from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum
 
 STEPS = 1 << 32
@@ -166,10 +164,10 @@ def test_the_effective_kernel_moves_no_replacement_by_more_than_is_added(norm):
     assert 2 * n * accumulator.errors.float_norms[norm - 1] < 1e-6 * slack
 
 
-def test_the_synopsis_predicts_the_response(project, client, monkeypatch):
+def test_the_synopsis_predicts_the_response(exact_release):
     columns = table(400, np.random.default_rng(4))
     columns["response"] = [None if x is None else 3 - 4 * x for x in columns["x"]]
-    plan, synopsis = released(project, client, monkeypatch, "gaps", columns)
+    plan, synopsis = released(exact_release, "gaps", columns)
     pairs = [None if x is None or r is None else (x, np.clip((r - 1) / 2, -1, 1))
              for x, r in zip(columns["x"], columns["response"], strict=True)]  # fmt: skip
     exact = 1 + 2 * estimate(POINTS, atoms_of(pairs, Fraction(1, 5)), 0.25)
@@ -194,7 +192,7 @@ def test_passes_and_batches_change_nothing(monkeypatch):
 
 def test_a_pass_holds_its_part_and_a_cell_at_most(monkeypatch):
     monkeypatch.setattr(gaps, "PASS_ROWS", 10)
-    monkeypatch.setattr(ordering, "_IN_CELL", 5)  # the most that a cell counts as
+    monkeypatch.setattr(gaps, "_IN_CELL", 5)  # the most that a cell counts as
     rng = np.random.default_rng(6)
     steps = np.concatenate([rng.integers(0, 5, 30), rng.integers(0, STEPS, 30)])
     columns = {"x": (steps + 0.5) / STEPS, "r": np.ones(60)}
@@ -217,7 +215,7 @@ def test_small_passes_release_the_same_integers(monkeypatch):
     plan = plan_files(spec, ())
     whole = counted(plan.counters(spec), [rows])
     monkeypatch.setattr(gaps, "PASS_ROWS", 17)
-    monkeypatch.setattr(ordering, "_LEAST_MERGED", 10)
+    monkeypatch.setattr(gaps, "_LEAST_MERGED", 10)
     assert plan.counters(spec).passes == 12
     batches = [rows[i : i + 23] for i in range(0, 200, 23)]
     np.testing.assert_array_equal(counted(plan.counters(spec), batches[::-1]), whole)
@@ -395,19 +393,6 @@ def test_the_table_compares_noises(monkeypatch):
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     options = tradeoff(GAPS.spec(1, 1000, "auto"))
     assert {"laplace", "binned-laplace"} == {one.noise_kind for one in options}
-
-
-@pytest.mark.parametrize("gap", [0.0, -1.0, 1e-9, 1.5, math.inf, "x"])
-def test_a_gap_out_of_range_is_refused(gap):
-    with pytest.raises(dbern.SpecError, match=r"^target\.max_gap: .*[Ww]rite max_gap = "):
-        replace(GAPS, target={**GAPS.target, "max_gap": gap}).spec(1, 10, "laplace")
-
-
-def test_more_axes_or_no_response_are_refused():
-    with pytest.raises(dbern.SpecError, match=r"^data\.bounds: .*nadaraya-watson"):
-        GAPS.spec(2, 10, "laplace")
-    with pytest.raises(dbern.SpecError, match=r"^data\.response: is missing"):
-        replace(GAPS, roles={}).spec(1, 10, "laplace")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Where the number of rows is private: sensitivities by search, planted bugs, refusals."""
+"""Where the number of rows is private: plans, full shards, refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import CASES, everyone, integers, moves
+from conformance import ADDED, CASES
 
 import dbern
 from dbern.counting.kernel_sums import KernelSum
@@ -17,60 +17,8 @@ from dbern.counting.measurement import for_rows, most_rows
 from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
-from dbern.releasing import publish as publishing
-from dbern.strategies.base import Bound
 
-UNPROVED = {"oracle", "oracle shards", "gaps"}
-MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
-SOLVED = {
-    name for name, case in CASES.items()
-    if case.target["kind"] in MINIMIZERS and "binned-laplace" not in case.noises
-}  # fmt: skip
-QUICK = {"density", "machine", "bayes-gaussian", "logistic"}
-REACHED = dict.fromkeys(SOLVED, 0.2)
-ADDED = {"neighbors": "add-or-remove-one", "normalizer": "2"}
 UNIT = {"unit": {"column": "user", "max_contributions": 2}, "normalizer": "2"}
-PAIRS = [
-    pytest.param(name, noise, marks=[] if name in QUICK else pytest.mark.slow)
-    for name, case in CASES.items()
-    for noise in case.noises
-    if name not in UNPROVED
-    if noise != "binned-k-norm"
-    if noise != "spectral-gaussian"
-]
-
-
-def added(name, noise, axes=1, k=9, rows=ADDED):
-    """The largest moves by one record more, over their bounds, of each component."""
-    case, rng = CASES[name], np.random.default_rng(5)
-    spec = case.spec(axes, 2, noise, rows=rows, **({} if case.linear else {"k": k}))
-    plan = plan_files(spec, ())
-    records = everyone(case, axes, rng)
-    found = np.zeros(len(plan.components))
-    for others in ([], [records[1]], [records[1]] * 3):
-        before = integers(spec, plan, others)
-        for record in records:
-            pair = [before, integers(spec, plan, [*others, record])]
-            found = np.maximum(found, moves(plan, pair))
-    return found
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "noise"), PAIRS)
-def test_no_record_more_moves_the_integers_beyond_the_plan(name, noise):
-    assert REACHED.get(name, 0.5) < max(added(name, noise)) <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CASES.keys() - SOLVED - UNPROVED))
-def test_no_record_more_moves_the_integers_of_two_axes_beyond_the_plan(name):
-    noise = "discrete-gaussian" if name == "groups" else "laplace"
-    assert 0.3 < max(added(name, noise, axes=2, k=5)) <= 1
-
-
-def test_a_bound_of_half_is_caught(monkeypatch):
-    monkeypatch.setattr(Bound, "half", property(lambda one: Bound(one.value / 4, "wrong")))
-    assert max(added("density", "laplace")) > 1
 
 
 def planned(name="density", noise="laplace", files=(), **data):
@@ -119,30 +67,8 @@ def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
     assert accumulator.errors.value_bound < math.ldexp(2.0**62, law.granularity_exponent)
 
 
-@pytest.mark.parametrize(
-    ("data", "key", "text"),
-    [
-        ({"neighbors": "add-or-remove-one"}, "data.normalizer", 'Write normalizer = "2000000"'),
-        ({**ADDED, "n": 10}, "data.n", "the number of rows is private"),
-        ({"normalizer": "10"}, "data.normalizer", "Write n = 2000000, or neither"),
-        ({**ADDED, "normalizer": "1.5"}, "data.normalizer", "must be a whole number"),
-        ({**ADDED, "normalizer": "0"}, "data.normalizer", "must be a whole number"),
-    ],
-)
-def test_n_and_normalizer_exclude_each_other(data, key, text):
-    with pytest.raises(dbern.SpecError, match=text) as caught:
-        CASES["density"].spec(1, 2, "laplace", rows=data)
-    assert str(caught.value).startswith(f"{key}: ")
-
-
-@pytest.mark.parametrize("noise", ["spectral-laplace", "laplace-advanced"])
-def test_what_is_not_for_private_rows_is_refused(noise):
-    with pytest.raises(dbern.SpecError, match=r'^mechanism\.noise: .* Write noise = "'):
-        planned(noise=noise)
-
-
-def test_no_rows_at_all_are_a_database(project, client, monkeypatch):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+@pytest.mark.usefixtures("noiseless")
+def test_no_rows_at_all_are_a_database(project, client):
     project.write({"x": np.zeros(0), "y": np.zeros(0)})
     spec = project.spec(
         data={"neighbors": "add-or-remove-one", "normalizer": "100"}, budget={"dataset": "rides"}
@@ -177,13 +103,6 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
-
-
-@pytest.mark.parametrize("data", [ADDED, UNIT])
-@pytest.mark.parametrize("name", sorted(UNPROVED))
-def test_oracles_and_gaps_are_refused(name, data):
-    with pytest.raises(dbern.SpecError, match="nothing is proved for this target"):
-        CASES[name].spec(1, 2, "laplace", rows=data)
 
 
 # --- weights of full shards --------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""Units of many rows: bounded free of order, sensitivities by search, an attack, planted bugs."""
+"""Units of many rows: bounded free of order, ids, plans, an attack, planted bugs."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from decimal import Decimal
@@ -11,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conformance import CASES, SALT, counted, everyone, integers, moves
+from conformance import CASES, SALT, USER, USERS, counted, everyone, integers, of
 
 import dbern
-from dbern.counting import passes as bounding
+from dbern.counting import passes as counting_passes
 from dbern.counting.passes import Bounding, Counters
 from dbern.data.columns import as_floats
 from dbern.data.domain import Axis, Column, Domain
@@ -23,27 +22,9 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.budget import PrivacyUnit, Protection
 from dbern.privacy.keystream import content_words
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import publish as publishing
 from dbern.synopsis.bands import lower_bound_of
 
 NULL = math.nan
-USERS = {"unit": {"column": "user", "max_contributions": 3}, "normalizer": "4"}
-QUICK = {"density", "machine"}
-PAIRS = [
-    pytest.param(name, neighbors, marks=[] if name in QUICK else pytest.mark.slow)
-    for name in CASES
-    if name not in {"oracle", "oracle shards", "gaps"}
-    for neighbors in ("replace-one", "add-or-remove-one")
-]
-
-
-USER = Column("user", "data.unit", ids=True)
-WHO = as_floats(pa.array([2**62 + i for i in range(32)]), USER)
-"""Users whose ids are one 64-bit float."""
-
-
-def of(user, records):
-    return [{**record, "user": WHO[user]} for record in records]
 
 
 def planned(name, neighbors, noise="laplace", **mechanism):
@@ -51,64 +32,9 @@ def planned(name, neighbors, noise="laplace", **mechanism):
     return spec, plan_files(spec, ())
 
 
-def units(name, neighbors, noise="laplace"):
-    """The largest moves by one user more, or by another in its place, over their bounds."""
-    case, rng = CASES[name], np.random.default_rng(5)
-    spec, plan = planned(name, neighbors, noise, **({} if case.linear else {"k": 7}))
-    records = everyone(case, 1, rng)
-    # Users with more rows than count: what is kept of them may not depend on others.
-    rest = of(7, records[::3]) + of(8, records[1::3])
-    for user in range(10, 22):
-        rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
-    none = integers(spec, plan, rest)
-    found = np.zeros(len(plan.components))
-    users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
-    alone = [integers(spec, plan, of(1, rows) + rest) for rows in users]
-    pairs = [(none, one) for one in alone]
-    if neighbors == "replace-one":
-        pairs += list(itertools.combinations(alone, 2))
-        other = [integers(spec, plan, of(2, rows) + rest) for rows in users[::4]]
-        pairs += list(itertools.product(alone[::3], other))
-    for pair in pairs:
-        found = np.maximum(found, moves(plan, list(pair)))
-    return max(found)
-
-
-@pytest.mark.parametrize(("name", "neighbors"), PAIRS)
-def test_no_unit_moves_the_integers_beyond_the_plan(name, neighbors):
-    # What is solved for is diluted by the other users' rows.
-    assert CASES[name].reached / 8 < units(name, neighbors) <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", ["binned-laplace", "discrete-gaussian", "binned-gaussian"])
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
-def test_no_unit_moves_other_released_values_beyond_the_plan(neighbors, noise):
-    assert 0.5 < units("groups", neighbors, noise) <= 1
-
-
-def test_the_sensitivity_of_one_row_is_caught(monkeypatch):
-    monkeypatch.setattr("dbern.counting.measurement._rows", lambda bound, _protection: bound)
-    assert units("density", "add-or-remove-one") > 1
-
-
-def by_position(ids, hashes, rows, most):
-    """Planted: a row's hash is that of where it stands, which others' rows shift."""
-    hashes = content_words(np.arange(len(ids), dtype=float)[:, None], SALT)
-    return kept(ids, hashes, rows, most)
-
-
-def by_arrival(ids, hashes, rows, most):
+def by_arrival(ids, hashes, rows, most, kept=counting_passes._smallest):
     """Planted: the first rows of a unit."""
     return kept(ids, np.arange(len(ids)), rows, most)
-
-
-kept = bounding._smallest
-
-
-def test_bounding_by_position_is_caught(monkeypatch):
-    monkeypatch.setattr(bounding, "_smallest", by_position)
-    assert units("density", "add-or-remove-one") > 1
 
 
 # --- which rows count --------------------------------------------------------------------------
@@ -147,9 +73,9 @@ def free_of_order():
 
 def test_what_counts_is_free_of_order_parts_and_passes(monkeypatch):
     assert free_of_order()
-    monkeypatch.setattr(bounding, "BATCH_ROWS", 8)  # merged every few rows, not at the end
+    monkeypatch.setattr(counting_passes, "BATCH_ROWS", 8)  # merged every few rows, not at the end
     assert free_of_order()
-    monkeypatch.setattr(bounding, "_smallest", by_arrival)
+    monkeypatch.setattr(counting_passes, "_smallest", by_arrival)
     assert not free_of_order()
 
 
@@ -193,7 +119,7 @@ def test_the_salt_chooses():
 
 def test_a_pass_keeps_no_more_than_its_share():
     spec, plan = planned("density", "replace-one")
-    rows = 10 * bounding.PASS_ROWS
+    rows = 10 * counting_passes.PASS_ROWS
     many = Counters.of(plan.counters(spec).parts, spec.records, spec.protection.unit, rows)
     assert many.passes == 10
     assert many.gathered_bytes < 2 << 30
@@ -280,12 +206,6 @@ def test_ids_that_are_numbers_here_and_something_else_there_are_refused(tmp_path
 # --- plans and releases ------------------------------------------------------------------------
 
 
-def test_a_column_is_no_unit_and_axis_at_once():
-    unit = {"unit": {"column": "x", "max_contributions": 3}, "normalizer": "4"}
-    with pytest.raises(dbern.SpecError, match='the column "x" has two roles'):
-        CASES["density"].spec(1, 4, "laplace", rows=unit)
-
-
 def test_a_plan_says_what_a_unit_costs():
     row = CASES["density"].spec(1, 4, "laplace", k=9, rows={"n": 4})
     _, user = planned("density", "replace-one", k=9)
@@ -300,9 +220,9 @@ def test_a_plan_says_what_a_unit_costs():
     assert dbern.ReleasePlan.from_dict(user.to_dict()) == user
 
 
+@pytest.mark.usefixtures("noiseless")
 def test_a_release_counts_what_is_bounded(project, client, monkeypatch):
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
-    monkeypatch.setattr(bounding, "PASS_ROWS", 20)
+    monkeypatch.setattr(counting_passes, "PASS_ROWS", 20)
     rng = np.random.default_rng(0)
     x, users = rng.uniform(0, 10, 120), [f"user {i}" for i in rng.integers(30, size=120)]
     project.write({"x": x, "y": np.zeros(120), "user": users})

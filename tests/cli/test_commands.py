@@ -198,19 +198,19 @@ def test_3_where_nothing_was_granted_or_on_other_terms(project, run):
     assert ran.code == 3
 
 
-def test_4_without_a_ledger(project, run):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "ledger init"), ("a shopping list, and a long one\n" * 100, "not a")],
+)
+def test_4_without_a_ledger_or_for_a_file_that_is_something_else(project, run, content, said):
     project.ledger_path.unlink()
-    ran = run("release", "release.toml")
-    assert ran.code == 4
-    assert "ledger init" in ran.err
-    assert not project.ledger_path.exists()
-
-
-def test_4_for_a_ledger_that_is_something_else(project, run):
-    project.ledger_path.write_text("a shopping list, and quite a long one\n" * 100)
-    ran = run("ledger", "status", "--ledger", "sqlite:///ledger.db")
-    assert ran.code == 4
-    assert "not a" in ran.err
+    if content:
+        project.ledger_path.write_text(content)
+    for command in (("release", "release.toml"), ("ledger", "status", "--ledger", project.url)):
+        ran = run(*command)
+        assert ran.code == 4
+        assert said in ran.err
+    assert project.ledger_path.exists() == bool(content)
 
 
 def test_4_for_a_locked_ledger(project, run, monkeypatch):
@@ -371,8 +371,7 @@ def test_an_error_is_one_json_object_too(project, run, arguments, code, kind):
 )
 def test_a_usage_error_is_one_json_object_too(project, run, arguments):
     ran = run(*arguments, "--json")
-    assert ran.code == 2
-    assert ran.json["exit_code"] == 2
+    assert (ran.code, ran.json["exit_code"]) == (2, 2)
 
 
 def test_quiet_prints_results_and_errors_only(project, run, queries, monkeypatch):

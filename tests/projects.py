@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 if TYPE_CHECKING:
+    import dbern
     from dbern.ledger import BudgetLedger, Reservation
     from dbern.ledger.secrets import Point
     from dbern.planning.spec import ReleaseSpec
@@ -181,6 +182,18 @@ def records(rows: int = 240, seed: int = 7) -> dict[str, Any]:
     x[0], x[1], x[2], x[3], x[4] = None, float("nan"), float("inf"), -5.0, 10.0
     y[5], y[6], y[7], y[8] = None, float("-inf"), 1.0, -1.0
     return {"x": x, "y": y, "note": [f"private-{i}" for i in range(rows)]}
+
+
+def released_in(
+    folder: Path, client: Any, columns: Mapping[str, Any], epsilon: str = "3.0", **changes: Any
+) -> dbern.Synopsis:
+    """The synopsis of these columns, by the standard spec with some keys changed."""
+    import dbern
+
+    project = Project(folder)
+    project.write(columns)
+    project.grant(epsilon)
+    return dbern.release(project.spec(**changes), client=client).synopsis
 
 
 def objects(store: Path) -> dict[str, bytes]:

@@ -361,14 +361,19 @@ def denied(**_options):
     raise PermissionError(errno.EACCES, "Permission denied")
 
 
-def test_a_torso_at_the_old_output_is_removed(project, client, monkeypatch):
+def leave_a_torso(project, client, monkeypatch, crash=OSError, message="OSError"):
+    """Fail a release where its synopsis is published."""
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(MemoryError)
-        )
-        with pytest.raises(EnvironmentRefusedError, match="too little memory"):
+        patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(crash))
+        with pytest.raises(DbernError, match=message) as failure:
             dbern.release(project.spec(), client=client)
     assert project.output.exists()
+    return failure.value
+
+
+def test_a_torso_at_the_old_output_is_removed(project, client, monkeypatch):
+    failure = leave_a_torso(project, client, monkeypatch, MemoryError, "too little memory")
+    assert isinstance(failure, EnvironmentRefusedError)
     with pytest.raises(IntegrityError, match="its release is not finished"):
         dbern.open(project.output)
     out = dbern.release(project.spec(release={"output": "b.zarr"}), client=client)
@@ -460,18 +465,13 @@ def test_changed_files_after_the_charge_change_nothing(project, client, interrup
     assert out.synopsis.verify()
 
 
-def test_changed_files_of_a_published_release_are_a_note(project, client):
-    dbern.release(project.spec(), client=client)
-    replaced(project)
-    out = dbern.release(project.spec(), client=client)
-    assert any("files have changed" in note for note in out.notes)
-
-
-@pytest.mark.parametrize("what", ["removed", "not Parquet", "other columns"])
+@pytest.mark.parametrize("what", ["replaced", "removed", "not Parquet", "other columns"])
 def test_a_published_release_is_printed_whatever_became_of_its_files(project, client, what):
     dbern.release(project.spec(), client=client)
     for path in project.files():
-        if what == "removed":
+        if what == "replaced":
+            replaced(project)
+        elif what == "removed":
             path.unlink()
         elif what == "not Parquet":
             path.write_text("hello")
@@ -481,49 +481,35 @@ def test_a_published_release_is_printed_whatever_became_of_its_files(project, cl
     assert any("files have changed" in note for note in out.notes)
 
 
+def cut(project):
+    """Replace the last file by one of a single row."""
+    pq.write_table(pa.table({"x": [1.0], "y": [0.5]}), project.files()[-1])
+
+
 @pytest.mark.parametrize(
-    "when",
+    ("owner", "step", "change"),
     [
-        "before the first read",
-        "before the workers read",
+        (BudgetLedger, "begin_reading", replaced),
+        (releasing, "add_up", replaced),  # before the workers read
+        (BudgetLedger, "begin_reading", cut),  # without the reserved row groups
     ],
 )
 def test_a_file_that_changes_between_reservation_and_read_stops_it(
-    project, client, monkeypatch, when
+    project, client, monkeypatch, drawn, owner, step, change
 ):
-    """The new file has another size, and the row counts of the old one."""
-    owner, name = {
-        "before the first read": (BudgetLedger, "begin_reading"),
-        "before the workers read": (releasing, "add_up"),
-    }[when]
-    original = getattr(owner, name)
+    """A file that is replaced has another size, and the row counts of the old one."""
+    original = getattr(owner, step)
 
     def meanwhile(*arguments):
-        replaced(project)
+        change(project)
         return original(*arguments)
 
-    monkeypatch.setattr(owner, name, meanwhile)
-    drawn = []
-    monkeypatch.setattr(publishing, "privatize", lambda *a: drawn.append(a) or privatize(*a))
+    monkeypatch.setattr(owner, step, meanwhile)
     with pytest.raises(IntegrityError, match=r"part-2\.parquet") as refusal:
         dbern.release(project.spec(), client=client)
     assert refusal.value.exit_code == 5
     assert drawn == []
     assert project.reservation().state is State.READING
-
-
-def test_a_file_without_the_reserved_row_groups_stops_it(project, client, monkeypatch):
-    original = BudgetLedger.begin_reading
-
-    def meanwhile(ledger, reservation):
-        path = project.files()[-1]
-        pq.write_table(pa.table({"x": [1.0], "y": [0.5]}), path)
-        return original(ledger, reservation)
-
-    monkeypatch.setattr(BudgetLedger, "begin_reading", meanwhile)
-    with pytest.raises(IntegrityError) as refusal:
-        dbern.release(project.spec(), client=client)
-    assert refusal.value.exit_code == 5
 
 
 def test_a_stated_n_must_be_the_rows_there_are(project, client):
@@ -533,13 +519,16 @@ def test_a_stated_n_must_be_the_rows_there_are(project, client):
     dbern.release(project.spec(data={"n": 240}), client=client)
 
 
-def test_an_output_that_holds_something_else_is_never_touched(project, client):
+@pytest.mark.parametrize("content", [{}, {"thesis.txt": "precious"}])
+def test_an_output_that_is_something_else_is_never_touched(project, client, content):
     project.output.mkdir()
-    (project.output / "thesis.txt").write_text("precious")
-    with pytest.raises(SpecError, match=r"release\.output"):
+    for name, text in content.items():
+        (project.output / name).write_text(text)
+    with pytest.raises(SpecError, match=r"release\.output.*already exists") as refusal:
         dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == 2
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
-    assert (project.output / "thesis.txt").read_text() == "precious"
+    assert {path.name: path.read_text() for path in project.output.iterdir()} == content
 
 
 def test_a_published_synopsis_that_is_gone_is_an_integrity_error(project, client):
@@ -568,10 +557,7 @@ def test_abandoning_refunds_only_what_no_record_was_read_for(project, client, in
 
 
 def test_abandoning_removes_an_unfinished_output(project, client, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
-    with pytest.raises(DbernError, match="OSError"):  # the crash planted above
-        dbern.release(project.spec(), client=client)
-    assert project.output.exists()
+    leave_a_torso(project, client, monkeypatch)
     with project.ledger() as ledger:
         abandon(ledger, "trips", "density")
     assert not project.output.exists()
@@ -592,10 +578,7 @@ class _Failing:
 @pytest.mark.parametrize("refused", [(places.Folder, "discard"), (places, "shutil")])
 def test_abandoning_again_removes_what_could_not_be_removed(project, client, monkeypatch, refused):
     """The key is destroyed all the same: the output may be gone for good."""
-    with monkeypatch.context() as patch:
-        patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
-        with pytest.raises(DbernError, match="OSError"):  # the crash planted above
-            dbern.release(project.spec(), client=client)
+    leave_a_torso(project, client, monkeypatch)
     with project.ledger() as ledger:
         with monkeypatch.context() as patch:
             patch.setattr(*refused, _Failing())  # before or after the torso is renamed

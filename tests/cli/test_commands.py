@@ -162,14 +162,6 @@ def test_wrong_keys_are_all_named_with_what_to_write(project, run):
     assert 'budget.epsilon: has a wrong value or type. Write epsilon = "1.0"' in ran.err
 
 
-def test_an_output_that_is_taken_ends_with_2(project, run):
-    project.output.mkdir()
-    ran = run("release", "release.toml")
-    assert ran.code == 2
-    assert "release.output" in ran.err
-    assert "already exists" in ran.err
-
-
 def test_3_says_spent_requested_and_remaining(project, run):
     assert run("release", "release.toml").code == 0
     project.spec(release={"name": "second", "output": "b.zarr"}, budget={"epsilon": "2.5"})

@@ -132,13 +132,6 @@ def noted(original, made):
     return construct
 
 
-@pytest.mark.slow
-def test_a_cluster_that_does_not_answer_costs_nothing(project):
-    with pytest.raises(dbern.DbernError, match="No scheduler answers"):
-        dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1")
-    assert project.spent() == "epsilon 0, epsilon 0 reserved"
-
-
 def test_a_plan_of_another_version_is_not_carried_out(project, client, monkeypatch):
     monkeypatch.setattr(releasing, "_stage", lambda *_: (_ for _ in ()).throw(ReleaseError("cut")))
     with pytest.raises(ReleaseError, match="cut"):
@@ -146,17 +139,6 @@ def test_a_plan_of_another_version_is_not_carried_out(project, client, monkeypat
     monkeypatch.setattr(releasing, "version", lambda _: "9.9")
     with pytest.raises(dbern.DbernError, match=r"planned by dbern .* and this is 9\.9"):
         dbern.release(project.spec(), client=client)
-
-
-@pytest.mark.parametrize("name", ["coefficients", "spectral", "zarr.json", "..", "a/b", "__x", ""])
-def test_an_axis_that_no_store_can_hold_is_refused_before_the_charge(name):
-    with pytest.raises(dbern.SpecError, match="Rename the column"):
-        dbern.ReleaseSpec(
-            release={"name": "one", "output": "one.zarr"},
-            data={"source": "*.parquet", "bounds": {name: [0.0, 1.0]}},
-            target={"kind": "kernel-density", "bandwidth": [0.1]},
-            budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "one"},
-        )
 
 
 def test_other_types_of_the_same_classes_are_another_release():

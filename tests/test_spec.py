@@ -107,7 +107,10 @@ WRONG = [
     ("data", "source", "s3://bucket/x?secret=PASS", "data.source", "environment alone"),
     ("data", "bounds", None, "data.bounds", "is missing. Write [data.bounds]"),
     ("data", "bounds", {}, "data.bounds", "write [data.bounds]"),
-    ("data", "bounds", {"binned": [0.0, 1.0]}, "data.bounds.binned", "Rename the column"),
+    *(  # names that no store can hold
+        ("data", "bounds", {name: [0.0, 1.0]}, f"data.bounds.{name}", "Rename the column")
+        for name in ("binned", "coefficients", "spectral", "zarr.json", "..", "a/b", "__x", "")
+    ),
     ("data", "bounds", {"x": [1.0, 0.0]}, "data.bounds.x", "Write x = [low, high]"),
     ("data", "bounds", {"x": [NAN, 1.0]}, "data.bounds.x", "Write x = [0.0, 1.0]"),
     ("data", "bounds", {"x": [0.0, INF]}, "data.bounds.x", "Write x = [0.0, 1.0]"),

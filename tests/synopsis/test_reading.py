@@ -128,22 +128,24 @@ def test_a_grid_equals_a_call_at_its_points(releases, dimensions):
     assert synopsis.grid(3).shape == (3,) * dimensions
 
 
-@pytest.mark.parametrize("shape", [1, [3], [3, 3, 3], [3, 1]])
-def test_a_wrong_grid_is_refused(two, shape):
-    with pytest.raises(SpecError, match="grid shape"):
-        two.grid(shape)
+ORDER = r"(?i)write \(m, 2\) in the order x, y"
+WRONG = [
+    *((lambda two, shape=shape: two.grid(shape), "grid shape")
+      for shape in (1, [3], [3, 3, 3], [3, 1])),
+    *((lambda two, h=h: two(np.zeros((1, 2)), h=h), "h =")
+      for h in (0, -1, [1], [1, 0], [1, 2, 3], 10_001, [1, 10**18])),
+    *((lambda two, shape=shape: two(np.zeros(shape)), ORDER)
+      for shape in ((3,), (3, 1), (3, 3), (2, 2, 2), ())),
+    *((lambda two, beta=beta: two.band(beta), "beta")
+      for beta in ("x", float("nan"), 0, 1, -0.5)),
+    (lambda two: two(np.zeros((1, 2)), method="closest"), "method"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3], 10_001, [1, 10**18]])
-def test_a_wrong_order_is_refused(two, h):
-    with pytest.raises(SpecError, match="h ="):
-        two(np.zeros((1, 2)), h=h)
-
-
-@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 3), (2, 2, 2), ()])
-def test_points_of_a_wrong_shape_are_refused(two, shape):
-    with pytest.raises(SpecError, match=r"(?i)write \(m, 2\) in the order x, y"):
-        two(np.zeros(shape))
+@pytest.mark.parametrize(("ask", "message"), WRONG)
+def test_a_wrong_shape_order_confidence_or_method_is_refused(two, ask, message):
+    with pytest.raises(SpecError, match=message):
+        ask(two)
 
 
 def test_bounds_are_closed_and_all_outside_is_nan(two):
@@ -608,12 +610,6 @@ def test_points_of_a_wrong_type_are_refused_without_quoting_them(two, points):
     assert "x, y" in str(refused.value)
 
 
-@pytest.mark.parametrize("beta", ["x", float("nan"), 0, 1, -0.5])
-def test_a_beta_that_is_no_confidence_is_refused(two, beta):
-    with pytest.raises(SpecError, match="beta"):
-        two.band(beta)
-
-
 def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
     points = np.array([[5.0, 0.0], [0.0, -1.0], [10.0, 1.0]])
     low, high = two.interval(points, beta=0.05)
@@ -624,5 +620,3 @@ def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
     inwards = np.array([[0.01, 0.01], [0.01, 0.01], [-0.01, -0.01]])
     shifted = two(points + inwards, method="nearest")
     assert np.array_equal(nodes, shifted)
-    with pytest.raises(SpecError, match="method"):
-        two(points, method="closest")

@@ -16,7 +16,7 @@ from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import publish as publishing
+from dbern.releasing import publish
 from dbern.releasing import run as releasing
 
 
@@ -76,7 +76,7 @@ def test_another_center_or_scale_never_meets_the_same_noise(project, client):
 
     def noise(seal, law):
         changed = reservation.__class__(**{**vars(reservation), "seal": seal})
-        return privatize(zero, 0, law, publishing._noise_key(bytes(32), changed, law), "density")
+        return privatize(zero, 0, law, publish._noise_key(bytes(32), changed, law), "density")
 
     same = noise(b"one", law)
     assert (same == noise(b"one", law)).all()
@@ -93,8 +93,8 @@ def test_another_center_or_scale_never_meets_the_same_noise(project, client):
         if one.init and isinstance(getattr(each, one.name), int)
     ]
     sealed = reservation.__class__(**{**vars(reservation), "seal": b"one"})
-    assert len({publishing._noise_key(bytes(32), sealed, each) for each in laws}) == len(laws) > 9
-    assert publishing._noise_key(bytes(range(32)), sealed, law) != publishing._noise_key(
+    assert len({publish._noise_key(bytes(32), sealed, each) for each in laws}) == len(laws) > 9
+    assert publish._noise_key(bytes(range(32)), sealed, law) != publish._noise_key(
         bytes(32), sealed, law
     )
 

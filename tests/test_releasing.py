@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection as clusters
-from dbern.cluster import graph as engine
-from dbern.counting import passes as reading
-from dbern.data import storage as places
+from dbern.cluster import connection, graph
+from dbern.counting import passes
+from dbern.data import storage
 from dbern.data.parquet import UnreadableFileError
 from dbern.errors import (
     BudgetError,
@@ -33,7 +32,7 @@ from dbern.errors import (
 from dbern.ledger import BudgetLedger, State
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import publish as publishing
+from dbern.releasing import publish
 from dbern.releasing import run as releasing
 from dbern.releasing.run import abandon
 from dbern.system import cpu_count
@@ -52,7 +51,7 @@ def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
 @pytest.fixture
 def no_noise(monkeypatch):
     """The center itself is published: what is left is approximation and rounding."""
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_arguments: center)
+    monkeypatch.setattr(publish, "privatize", lambda center, *_arguments: center)
 
 
 def never(*_arguments, **_more):
@@ -162,7 +161,7 @@ def test_bytes_do_not_depend_on_how_the_records_are_cut(project, client, helpers
         other.write(backwards, **layout)
         with monkeypatch.context() as patch:
             if rows_a_task:
-                patch.setattr(engine, "task_rows", lambda _rows, size=rows_a_task: size)
+                patch.setattr(graph, "task_rows", lambda _rows, size=rows_a_task: size)
             dbern.release(other.spec(), client=client)
         assert helpers.objects(other.output) == helpers.objects(project.output)
 
@@ -179,7 +178,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
 
     def backwards(*arguments):
-        yield from sorted(engine.centers(*arguments), key=lambda one: -one[0].slab.index)
+        yield from sorted(graph.centers(*arguments), key=lambda one: -one[0].slab.index)
 
     monkeypatch.setattr(releasing, "centers", backwards)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
@@ -191,7 +190,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
 @pytest.mark.usefixtures("fixed")
 def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkeypatch):
     """Under one noise key: the seal, which the key is bound to, is that of the staged slabs."""
-    monkeypatch.setattr(publishing, "_noise_key", lambda key, *_: key)
+    monkeypatch.setattr(publish, "_noise_key", lambda key, *_: key)
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
@@ -422,7 +421,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
 ):
     """Its size and footer stay: the time of its change tells, until counting begins anew."""
     spec, path = project.spec(), project.files()[0]
-    read, original = reading.read_batches, path.read_bytes()
+    read, original = passes.read_batches, path.read_bytes()
 
     def late(where, *arguments):
         yield from read(where, *arguments)
@@ -434,7 +433,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
                 raise UnreadableFileError
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_batches", late)
+        patch.setattr(passes, "read_batches", late)
         with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
             dbern.release(spec, client=client)
     path.write_bytes(original)
@@ -575,7 +574,7 @@ class _Failing:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("refused", [(places.Folder, "discard"), (places, "shutil")])
+@pytest.mark.parametrize("refused", [(storage.Folder, "discard"), (storage, "shutil")])
 def test_abandoning_again_removes_what_could_not_be_removed(project, client, monkeypatch, refused):
     """The key is destroyed all the same: the output may be gone for good."""
     leave_a_torso(project, client, monkeypatch)
@@ -619,7 +618,7 @@ def drawn(monkeypatch):
         calls.append(arguments)
         return privatize(*arguments)
 
-    monkeypatch.setattr(publishing, "privatize", recorded)
+    monkeypatch.setattr(publish, "privatize", recorded)
     return calls
 
 
@@ -698,7 +697,7 @@ def test_the_seal_meets_the_center_before_any_noise(project, client, monkeypatch
 
     for owner, name in [(BudgetLedger, "reserve"), (BudgetLedger, "begin_reading"),
                         (releasing, "share_out"), (Staging, "put"), (BudgetLedger, "spend"),
-                        (publishing, "privatize"), (SynopsisWriter, "finish"),
+                        (publish, "privatize"), (SynopsisWriter, "finish"),
                         (BudgetLedger, "commit")]:  # fmt: skip
         spy(owner, name)
     dbern.release(project.spec(), client=client)
@@ -735,8 +734,8 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 ):
     caplog.set_level("DEBUG")
     if place == "merge":
-        monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
-        monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
+        monkeypatch.setattr(graph, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
         monkeypatch.setattr(f"dbern.counting.passes.{place}", raising)
     with pytest.raises(ReleaseError):
@@ -813,7 +812,7 @@ def test_the_given_client_is_used_where_there_is_no_default_one(project, client,
 def test_a_release_here_has_a_thread_for_each_processor():
     import dask.system
 
-    with clusters.cluster() as started:
+    with connection.cluster() as started:
         assert started.threads() == cpu_count() == dask.system.CPU_COUNT
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.data import storage as places
+from dbern.data import storage
 
 SECRET = "37.4219983"
 
@@ -487,9 +487,9 @@ def test_a_disk_that_fails_right_after_publication_is_said_and_loses_nothing(
             failing()
         sync(path)
 
-    sync = places._sync
+    sync = storage._sync
     with monkeypatch.context() as patch:
-        patch.setattr(places, "_sync", failing_once_it_is_there)
+        patch.setattr(storage, "_sync", failing_once_it_is_there)
         ran = run("release", "release.toml")
     assert ran.code == 1
     assert "run the same command again" in ran.err.replace("\n", " ")
@@ -497,7 +497,7 @@ def test_a_disk_that_fails_right_after_publication_is_said_and_loses_nothing(
     assert run("release", "release.toml").code == 0
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
     with monkeypatch.context() as patch:
-        patch.setattr(places.Folder, "read", failing)
+        patch.setattr(storage.Folder, "read", failing)
         ran = run("release", "release.toml")
     assert ran.code == 1
     assert "cannot be read" in ran.err

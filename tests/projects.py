@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 if TYPE_CHECKING:
+    import dbern
     from dbern.ledger import BudgetLedger, Reservation
     from dbern.ledger.secrets import Point
     from dbern.planning.spec import ReleaseSpec
@@ -207,6 +208,18 @@ def labelled() -> dict[str, Any]:
     """The records, with a label."""
     columns = records()
     return {**columns, "late": [value is not None and value > 4 for value in columns["x"]]}
+
+
+def released_in(
+    folder: Path, client: Any, columns: Mapping[str, Any], epsilon: str = "3.0", **changes: Any
+) -> dbern.Synopsis:
+    """The synopsis of these columns, by the standard spec with some keys changed."""
+    import dbern
+
+    project = Project(folder)
+    project.write(columns)
+    project.grant(epsilon)
+    return dbern.release(project.spec(**changes), client=client).synopsis
 
 
 def objects(store: Path) -> dict[str, bytes]:

@@ -260,12 +260,7 @@ def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
 @pytest.mark.parametrize(("k", "width", "oversampling"), [((40,), 0.1, 2), ((30, 24), 0.3, 3)])
 def test_what_is_between_nodes_is_bent_no_further(k, width, oversampling):
     """Nodes and their parts bound the sup of any noise; without the parts they do not."""
-    content = sections(
-        data={"bounds": {c: [0.0, 1.0] for c in "xy"[: len(k)]}},
-        target={"bandwidth": [width] * len(k)},
-        mechanism={"k": list(k), "h": 8, "noise": "binned-laplace"},
-    )
-    plan = plan_files(ReleaseSpec(**content), ())
+    plan = density_plan((width,) * len(k), k, h=8, noise="binned-laplace")
     axes = zip(k, plan.h, plan.strategy.axis_maps, strict=True)
     series = [released_series(*axis) for axis in axes]
     dense = [np.cos(np.outer(np.linspace(0, np.pi, 301), range(len(one.coefficients))))
@@ -291,14 +286,7 @@ def test_what_is_between_nodes_is_bent_no_further(k, width, oversampling):
 
 
 def bins_of(axes, noise):
-    spec = ReleaseSpec(
-        release={"name": "demo", "output": "demo.zarr"},
-        data={"source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in "xy"[:axes]}, "n": 10**4},
-        target={"kind": "kernel-density", "bandwidth": [0.2] * axes},
-        mechanism={"noise": noise, "k": 20, "h": 4},
-        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "demo"},
-    )
-    return plan_files(spec, ())
+    return density_plan((0.2,) * axes, (20,) * axes, h=4, n=10**4, noise=noise)
 
 
 @pytest.mark.parametrize(

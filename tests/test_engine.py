@@ -84,6 +84,19 @@ def tasks(path, groups_each=3):
     return [(Portion(str(path), tag, part, 130 * len(part)),) for part in cut]
 
 
+@pytest.fixture
+def case(table):
+    """A planned release of the file, and what its tasks need."""
+    spec, plan_of_file = planned(table[0])
+    return SimpleNamespace(
+        path=table[0],
+        plan=plan_of_file,
+        counters=plan_of_file.counters(spec),
+        law=plan_of_file.noise.law,
+        piece=Piece(0, 0, whole(plan_of_file)),
+    )
+
+
 @pytest.mark.parametrize("outside", ["drop", "clamp"])
 def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
     path, records = table
@@ -108,27 +121,21 @@ def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
     assert got.max() > 0.1
 
 
-def test_slabs_put_together_are_the_whole(table):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, law = planned_release.counters(spec), planned_release.noise.law
-    total = merge([count(counters, task, SALT) for task in tasks(path)])
-    slab = whole(planned_release)
-    entire = center(total, counters, Piece(0, 0, slab), law, SALT).state
+def test_slabs_put_together_are_the_whole(case):
+    total = merge([count(case.counters, task, SALT) for task in tasks(case.path)])
+    slab = whole(case.plan)
+    entire = center(total, case.counters, case.piece, case.law, SALT).state
     assert entire.shape == (7, 10)
     for start in range(7):
         part = center(
-            total, counters, Piece(0, 0, type(slab)(0, start, start + 1)), law, SALT
+            total, case.counters, Piece(0, 0, type(slab)(0, start, start + 1)), case.law, SALT
         ).state
         assert np.abs(part - entire[start : start + 1]).max() <= 1  # floats: another block shape
 
 
-def test_partitions_and_trees_give_the_same_integers(table):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters = planned_release.counters(spec)
-    one = count(counters, [p for task in tasks(path, 100) for p in task], SALT)
-    single = [count(counters, task, SALT) for task in tasks(path, 1)]
+def test_partitions_and_trees_give_the_same_integers(case):
+    one = count(case.counters, [p for task in tasks(case.path, 100) for p in task], SALT)
+    single = [count(case.counters, task, SALT) for task in tasks(case.path, 1)]
     tree = merge([merge(single[5:]), merge([merge(single[:2]), *single[2:5]])])
     np.testing.assert_array_equal(one.state, tree.state)
     assert one.rows == tree.rows == ROWS
@@ -136,77 +143,61 @@ def test_partitions_and_trees_give_the_same_integers(table):
     np.testing.assert_array_equal(again.state, one.state)
 
 
-def test_a_portion_counted_twice_shows_in_the_rows(table):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters = planned_release.counters(spec)
-    once = count(counters, tasks(path)[0], SALT)
+def test_a_portion_counted_twice_shows_in_the_rows(case):
+    once = count(case.counters, tasks(case.path)[0], SALT)
     assert merge([once, once]).rows == 2 * once.rows
     np.testing.assert_array_equal(merge([once, once]).state, 2 * once.state)
 
 
-def test_changed_and_unreadable_files_are_told_apart(table):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, portions = planned_release.counters(spec), tasks(path)
+def test_changed_and_unreadable_files_are_told_apart(case):
+    path, portions = case.path, tasks(case.path)
     stale = (Portion(str(path), "0" * 64, (0,), 130),)
-    assert count(counters, stale, SALT) == Outcome(None, 0, "changed", str(path))
-    assert count(counters, portions[0], b"other salt").failure == "changed"
+    assert count(case.counters, stale, SALT) == Outcome(None, 0, "changed", str(path))
+    assert count(case.counters, portions[0], b"other salt").failure == "changed"
     absent = (Portion(str(path) + "x", "0" * 64, (0,), 130),)
-    assert count(counters, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
+    assert count(case.counters, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
     whole, times = path.read_bytes(), path.stat()
     path.write_bytes(whole[:-30])
-    assert count(counters, portions[0], SALT).failure == "changed"
+    assert count(case.counters, portions[0], SALT).failure == "changed"
     path.write_bytes(bytes([whole[0], *[one ^ 255 for one in whole[1:60]], *whole[60:]]))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert count(counters, portions[0], SALT).failure == "unreadable"
+    assert count(case.counters, portions[0], SALT).failure == "unreadable"
 
 
-def test_failures_carry_no_text(table, monkeypatch):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters = planned_release.counters(spec)
-
+def test_failures_carry_no_text(case, monkeypatch):
     def fail(*args):
         raise KeyError("the record 3.14159 of Jane")
 
-    monkeypatch.setattr(type(counters), "count", fail)
-    monkeypatch.setattr(type(counters), "finish", fail)
-    assert count(counters, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
+    monkeypatch.setattr(type(case.counters), "count", fail)
+    monkeypatch.setattr(type(case.counters), "finish", fail)
+    assert count(case.counters, tasks(case.path)[0], SALT) == Outcome(
+        None, 0, "internal", "KeyError"
+    )
 
     def panic(*args):
         raise type("Jane_3_14159", (PanicException,), {})("the record 3.14159 of Jane")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(counters), "count", panic)
+        patch.setattr(type(case.counters), "count", panic)
         told = Outcome(None, 0, "internal", "BaseException")
-        assert count(counters, tasks(path)[0], SALT) == told
-    total = Outcome(counters.empty(), 0)
-    slab, law = whole(planned_release), planned_release.noise.law
-    assert center(total, counters, Piece(0, 0, slab), law, SALT) == Outcome(
+        assert count(case.counters, tasks(case.path)[0], SALT) == told
+    total = Outcome(case.counters.empty(), 0)
+    assert center(total, case.counters, case.piece, case.law, SALT) == Outcome(
         None, 0, "internal", "KeyError"
     )
 
 
-def test_the_first_failure_wins_and_stays(table):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, law = planned_release.counters(spec), planned_release.noise.law
-    good = count(counters, tasks(path)[0], SALT)
+def test_the_first_failure_wins_and_stays(case):
+    good = count(case.counters, tasks(case.path)[0], SALT)
     bad, worse = Outcome(None, failure="changed", place="f"), Outcome(None, failure="unreadable")
     failed = merge([good, bad, worse, good])
     assert failed is bad
-    assert center(failed, counters, Piece(0, 0, whole(planned_release)), law, SALT) is bad
+    assert center(failed, case.counters, case.piece, case.law, SALT) is bad
 
 
-def test_centers_stay_inside_the_samplers_range(table):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, law = planned_release.counters(spec), planned_release.noise.law
-    state = counters.count([{"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)}], b"")
-    granules = center(
-        Outcome(state, ROWS), counters, Piece(0, 0, whole(planned_release)), law, SALT
-    ).state
+def test_centers_stay_inside_the_samplers_range(case):
+    state = case.counters.count([{"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)}], b"")
+    granules = center(Outcome(state, ROWS), case.counters, case.piece, case.law, SALT).state
     assert granules.dtype == np.int64
     assert np.abs(granules).max() < MAX_CENTER
 
@@ -284,11 +275,8 @@ def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypatch):
+def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatch):
     """2000 tasks: few at a time, an eighth more to merge, and each two or three that do nothing."""
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters = planned_release.counters(spec)
     submit, keys, together = client.submit, [], []
 
     def counted(function, *arguments, **named):
@@ -300,7 +288,7 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypat
     monkeypatch.setattr(client, "submit", counted)
     monkeypatch.setattr("dbern.cluster.graph.count", lambda *_: Outcome(np.ones(4, np.int64), 1))
     begin = time.process_time()
-    total = add_up(client, counters, [()] * 2000, SALT, silent).result()
+    total = add_up(client, case.counters, [()] * 2000, SALT, silent).result()
     spent = time.process_time() - begin
     assert total.state.tolist() == [2000] * 4
     assert len(set(keys)) < 2000 * 8 / 7 + 8
@@ -308,7 +296,7 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypat
     begin = time.process_time()
     client.gather([submit(abs, number, pure=False) for number in range(500)])
     assert spent / 2000 < 8 * (time.process_time() - begin) / 500
-    assert len(pickle.dumps(counters)) < 100_000  # which each task is sent
+    assert len(pickle.dumps(case.counters)) < 100_000  # which each task is sent
 
 
 @dataclass
@@ -374,11 +362,8 @@ def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
         list(_arriving(None, Ready([Result(["lost", "cancelled"])])))
 
 
-def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, table, monkeypatch):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, law = planned_release.counters(spec), planned_release.noise.law
-    total = add_up(client, counters, tasks(path), SALT, silent)
+def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, case, monkeypatch):
+    total = add_up(client, case.counters, tasks(case.path), SALT, silent)
     result, waits = Future.result, []
 
     def late(future, timeout):
@@ -388,34 +373,29 @@ def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, t
         return result(future, timeout)
 
     monkeypatch.setattr(Future, "result", late)
-    (found,) = centers(client, total, counters, [(Piece(0, 0, whole(planned_release)), law)], SALT)
+    (found,) = centers(client, total, case.counters, [(case.piece, case.law)], SALT)
     assert found[2] == ROWS
     assert waits == [60, 60]
 
 
 @pytest.mark.parametrize("error", [CommClosedError, CancelledError])
 @pytest.mark.parametrize("asked", ["nthreads", "result"])
-def test_a_scheduler_that_is_gone_is_said(client, table, monkeypatch, error, asked):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, law = planned_release.counters(spec), planned_release.noise.law
-    total = add_up(client, counters, tasks(path), SALT, silent)
+def test_a_scheduler_that_is_gone_is_said(client, case, monkeypatch, error, asked):
+    total = add_up(client, case.counters, tasks(case.path), SALT, silent)
 
     def gone(*_, **__):
         raise error("with a text that nobody should see")
 
     monkeypatch.setattr(*{"nthreads": (client, "nthreads"), "result": (Future, "result")}[asked],
                         gone)  # fmt: skip
-    pieces = [(Piece(0, 0, whole(planned_release)), law)]
+    pieces = [(case.piece, case.law)]
     with pytest.raises(ReleaseError, match="scheduler is gone") as caught:
-        list(centers(client, total, counters, pieces, SALT))
+        list(centers(client, total, case.counters, pieces, SALT))
     assert "nobody" not in str(caught.value)
 
 
-def test_tasks_pin_the_threads_of_linear_algebra(table, monkeypatch):
-    path, _ = table
-    spec, planned_release = planned(path)
-    counters, seen = planned_release.counters(spec), []
+def test_tasks_pin_the_threads_of_linear_algebra(case, monkeypatch):
+    seen = []
     for name in ("count", "finish"):
         original = getattr(Counters, name)
 
@@ -426,9 +406,8 @@ def test_tasks_pin_the_threads_of_linear_algebra(table, monkeypatch):
 
         monkeypatch.setattr(Counters, name, watched)
     with threadpool_limits(2):
-        total = count(counters, tasks(path)[0], SALT)
-        law = planned_release.noise.law
-        center(total, counters, Piece(0, 0, whole(planned_release)), law, SALT)
+        total = count(case.counters, tasks(case.path)[0], SALT)
+        center(total, case.counters, case.piece, case.law, SALT)
     assert seen == [{1}, {1}]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -172,14 +171,16 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
 # --- interrupted, resumed, given up
 
 
-@contextmanager
-def interrupted(place):
+def interrupt(spec, table, place="dbern.releasing.run.add_up"):
+    """Stop a release of a table there, as ctrl-c would."""
+
     def stop(*_arguments, **_more):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(place, stop)
-        yield
+        with pytest.raises(KeyboardInterrupt):
+            dbern.release(spec, data=table)
 
 
 def spooled(project) -> Path:
@@ -193,8 +194,7 @@ def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(p
     twin = project.twin("whole")
     dbern.release(twin.spec(data=NO_FILES), data=table)
     spec = project.spec(data=NO_FILES)
-    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
-        dbern.release(spec, data=table)
+    interrupt(spec, table)
     (path,) = spooled(project).iterdir()
     content = path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
@@ -214,8 +214,7 @@ def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(p
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 def test_the_command_line_finishes_what_was_spooled(project, run):
-    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
-        dbern.release(project.spec(data=NO_FILES), data=table_of(project))
+    interrupt(project.spec(data=NO_FILES), table_of(project))
     remote = run("release", project.spec_path, "--scheduler", "127.0.0.1:1")
     assert remote.code == 2
     assert "no other has the key of its spool" in remote.err
@@ -230,8 +229,7 @@ def test_the_command_line_finishes_what_was_spooled(project, run):
 def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
     place = {"while": "dbern.data.frames._groups", "after": "dbern.releasing.run.unlocked"}[when]
     spec, table = project.spec(data=NO_FILES), table_of(project)
-    with interrupted(place), pytest.raises(KeyboardInterrupt):
-        dbern.release(spec, data=table)
+    interrupt(spec, table, place)
     assert project.reservation().state.value == "reserved"
     assert spooled(project).exists() == (when == "after")
     if when == "while":
@@ -250,8 +248,7 @@ def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
 @pytest.mark.usefixtures("fixed")
 def test_a_damaged_or_lost_spool_is_told_and_the_frame_can_be_given_again(project):
     spec, table = project.spec(data=NO_FILES), table_of(project)
-    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
-        dbern.release(spec, data=table)
+    interrupt(spec, table)
     (path,) = spooled(project).iterdir()
     content = path.read_bytes()
     path.write_bytes(content[:-40])
@@ -428,8 +425,7 @@ def test_a_dask_frame_is_counted_in_this_process(project):
     frame = dask_of(table_of(project))
     spec = project.spec(data=NO_FILES)
     assert dbern.plan(spec, data=frame).n == 240
-    with interrupted("dbern.releasing.run.centers"), pytest.raises(KeyboardInterrupt):
-        dbern.release(spec, data=frame)
+    interrupt(spec, frame, "dbern.releasing.run.centers")
     assert project.reservation().state.value == "reading"
     with pytest.raises(SpecError, match=r"^data\.source: is missing"):
         dbern.release(spec)
@@ -469,8 +465,7 @@ def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted(c
 @pytest.mark.slow
 def test_a_dask_frame_does_not_take_the_place_of_rows_that_are_spooled(project):
     table, spec = table_of(project), project.spec(data=NO_FILES)
-    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
-        dbern.release(spec, data=table)
+    interrupt(spec, table)
     with pytest.raises(SpecError, match="spooled from another table"):
         dbern.release(spec, data=dask_of(table))
     assert dbern.release(spec).synopsis.verify()

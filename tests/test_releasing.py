@@ -17,10 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection as clusters
-from dbern.cluster import graph as engine
-from dbern.counting import passes as reading
-from dbern.data import storage as places
+from dbern.cluster import connection, graph
+from dbern.counting import passes
+from dbern.data import storage
 from dbern.data.parquet import UnreadableFileError
 from dbern.errors import (
     BudgetError,
@@ -33,7 +32,7 @@ from dbern.errors import (
 from dbern.ledger import BudgetLedger, State
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import publish as publishing
+from dbern.releasing import publish
 from dbern.releasing import run as releasing
 from dbern.releasing.run import abandon
 from dbern.system import cpu_count
@@ -52,7 +51,7 @@ def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
 @pytest.fixture
 def no_noise(monkeypatch):
     """The center itself is published: what is left is approximation and rounding."""
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_arguments: center)
+    monkeypatch.setattr(publish, "privatize", lambda center, *_arguments: center)
 
 
 def never(*_arguments, **_more):
@@ -162,7 +161,7 @@ def test_bytes_do_not_depend_on_how_the_records_are_cut(project, client, helpers
         other.write(backwards, **layout)
         with monkeypatch.context() as patch:
             if rows_a_task:
-                patch.setattr(engine, "task_rows", lambda _rows, size=rows_a_task: size)
+                patch.setattr(graph, "task_rows", lambda _rows, size=rows_a_task: size)
             dbern.release(other.spec(), client=client)
         assert helpers.objects(other.output) == helpers.objects(project.output)
 
@@ -179,7 +178,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
 
     def backwards(*arguments):
-        yield from sorted(engine.centers(*arguments), key=lambda one: -one[0].slab.index)
+        yield from sorted(graph.centers(*arguments), key=lambda one: -one[0].slab.index)
 
     monkeypatch.setattr(releasing, "centers", backwards)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
@@ -191,7 +190,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
 @pytest.mark.usefixtures("fixed")
 def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkeypatch):
     """Under one noise key: the seal, which the key is bound to, is that of the staged slabs."""
-    monkeypatch.setattr(publishing, "_noise_key", lambda key, *_: key)
+    monkeypatch.setattr(publish, "_noise_key", lambda key, *_: key)
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
@@ -361,14 +360,19 @@ def denied(**_options):
     raise PermissionError(errno.EACCES, "Permission denied")
 
 
-def test_a_torso_at_the_old_output_is_removed(project, client, monkeypatch):
+def leave_a_torso(project, client, monkeypatch, crash=OSError, message="OSError"):
+    """Fail a release where its synopsis is published."""
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(MemoryError)
-        )
-        with pytest.raises(EnvironmentRefusedError, match="too little memory"):
+        patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(crash))
+        with pytest.raises(DbernError, match=message) as failure:
             dbern.release(project.spec(), client=client)
     assert project.output.exists()
+    return failure.value
+
+
+def test_a_torso_at_the_old_output_is_removed(project, client, monkeypatch):
+    failure = leave_a_torso(project, client, monkeypatch, MemoryError, "too little memory")
+    assert isinstance(failure, EnvironmentRefusedError)
     with pytest.raises(IntegrityError, match="its release is not finished"):
         dbern.open(project.output)
     out = dbern.release(project.spec(release={"output": "b.zarr"}), client=client)
@@ -417,7 +421,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
 ):
     """Its size and footer stay: the time of its change tells, until counting begins anew."""
     spec, path = project.spec(), project.files()[0]
-    read, original = reading.read_batches, path.read_bytes()
+    read, original = passes.read_batches, path.read_bytes()
 
     def late(where, *arguments):
         yield from read(where, *arguments)
@@ -429,7 +433,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
                 raise UnreadableFileError
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_batches", late)
+        patch.setattr(passes, "read_batches", late)
         with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
             dbern.release(spec, client=client)
     path.write_bytes(original)
@@ -460,18 +464,13 @@ def test_changed_files_after_the_charge_change_nothing(project, client, interrup
     assert out.synopsis.verify()
 
 
-def test_changed_files_of_a_published_release_are_a_note(project, client):
-    dbern.release(project.spec(), client=client)
-    replaced(project)
-    out = dbern.release(project.spec(), client=client)
-    assert any("files have changed" in note for note in out.notes)
-
-
-@pytest.mark.parametrize("what", ["removed", "not Parquet", "other columns"])
+@pytest.mark.parametrize("what", ["replaced", "removed", "not Parquet", "other columns"])
 def test_a_published_release_is_printed_whatever_became_of_its_files(project, client, what):
     dbern.release(project.spec(), client=client)
     for path in project.files():
-        if what == "removed":
+        if what == "replaced":
+            replaced(project)
+        elif what == "removed":
             path.unlink()
         elif what == "not Parquet":
             path.write_text("hello")
@@ -481,49 +480,35 @@ def test_a_published_release_is_printed_whatever_became_of_its_files(project, cl
     assert any("files have changed" in note for note in out.notes)
 
 
+def cut(project):
+    """Replace the last file by one of a single row."""
+    pq.write_table(pa.table({"x": [1.0], "y": [0.5]}), project.files()[-1])
+
+
 @pytest.mark.parametrize(
-    "when",
+    ("owner", "step", "change"),
     [
-        "before the first read",
-        "before the workers read",
+        (BudgetLedger, "begin_reading", replaced),
+        (releasing, "add_up", replaced),  # before the workers read
+        (BudgetLedger, "begin_reading", cut),  # without the reserved row groups
     ],
 )
 def test_a_file_that_changes_between_reservation_and_read_stops_it(
-    project, client, monkeypatch, when
+    project, client, monkeypatch, drawn, owner, step, change
 ):
-    """The new file has another size, and the row counts of the old one."""
-    owner, name = {
-        "before the first read": (BudgetLedger, "begin_reading"),
-        "before the workers read": (releasing, "add_up"),
-    }[when]
-    original = getattr(owner, name)
+    """A file that is replaced has another size, and the row counts of the old one."""
+    original = getattr(owner, step)
 
     def meanwhile(*arguments):
-        replaced(project)
+        change(project)
         return original(*arguments)
 
-    monkeypatch.setattr(owner, name, meanwhile)
-    drawn = []
-    monkeypatch.setattr(publishing, "privatize", lambda *a: drawn.append(a) or privatize(*a))
+    monkeypatch.setattr(owner, step, meanwhile)
     with pytest.raises(IntegrityError, match=r"part-2\.parquet") as refusal:
         dbern.release(project.spec(), client=client)
     assert refusal.value.exit_code == 5
     assert drawn == []
     assert project.reservation().state is State.READING
-
-
-def test_a_file_without_the_reserved_row_groups_stops_it(project, client, monkeypatch):
-    original = BudgetLedger.begin_reading
-
-    def meanwhile(ledger, reservation):
-        path = project.files()[-1]
-        pq.write_table(pa.table({"x": [1.0], "y": [0.5]}), path)
-        return original(ledger, reservation)
-
-    monkeypatch.setattr(BudgetLedger, "begin_reading", meanwhile)
-    with pytest.raises(IntegrityError) as refusal:
-        dbern.release(project.spec(), client=client)
-    assert refusal.value.exit_code == 5
 
 
 def test_a_stated_n_must_be_the_rows_there_are(project, client):
@@ -533,13 +518,16 @@ def test_a_stated_n_must_be_the_rows_there_are(project, client):
     dbern.release(project.spec(data={"n": 240}), client=client)
 
 
-def test_an_output_that_holds_something_else_is_never_touched(project, client):
+@pytest.mark.parametrize("content", [{}, {"thesis.txt": "precious"}])
+def test_an_output_that_is_something_else_is_never_touched(project, client, content):
     project.output.mkdir()
-    (project.output / "thesis.txt").write_text("precious")
-    with pytest.raises(SpecError, match=r"release\.output"):
+    for name, text in content.items():
+        (project.output / name).write_text(text)
+    with pytest.raises(SpecError, match=r"release\.output.*already exists") as refusal:
         dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == 2
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
-    assert (project.output / "thesis.txt").read_text() == "precious"
+    assert {path.name: path.read_text() for path in project.output.iterdir()} == content
 
 
 def test_a_published_synopsis_that_is_gone_is_an_integrity_error(project, client):
@@ -568,10 +556,7 @@ def test_abandoning_refunds_only_what_no_record_was_read_for(project, client, in
 
 
 def test_abandoning_removes_an_unfinished_output(project, client, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
-    with pytest.raises(DbernError, match="OSError"):  # the crash planted above
-        dbern.release(project.spec(), client=client)
-    assert project.output.exists()
+    leave_a_torso(project, client, monkeypatch)
     with project.ledger() as ledger:
         abandon(ledger, "trips", "density")
     assert not project.output.exists()
@@ -589,13 +574,10 @@ class _Failing:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("refused", [(places.Folder, "discard"), (places, "shutil")])
+@pytest.mark.parametrize("refused", [(storage.Folder, "discard"), (storage, "shutil")])
 def test_abandoning_again_removes_what_could_not_be_removed(project, client, monkeypatch, refused):
     """The key is destroyed all the same: the output may be gone for good."""
-    with monkeypatch.context() as patch:
-        patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
-        with pytest.raises(DbernError, match="OSError"):  # the crash planted above
-            dbern.release(project.spec(), client=client)
+    leave_a_torso(project, client, monkeypatch)
     with project.ledger() as ledger:
         with monkeypatch.context() as patch:
             patch.setattr(*refused, _Failing())  # before or after the torso is renamed
@@ -636,7 +618,7 @@ def drawn(monkeypatch):
         calls.append(arguments)
         return privatize(*arguments)
 
-    monkeypatch.setattr(publishing, "privatize", recorded)
+    monkeypatch.setattr(publish, "privatize", recorded)
     return calls
 
 
@@ -715,7 +697,7 @@ def test_the_seal_meets_the_center_before_any_noise(project, client, monkeypatch
 
     for owner, name in [(BudgetLedger, "reserve"), (BudgetLedger, "begin_reading"),
                         (releasing, "share_out"), (Staging, "put"), (BudgetLedger, "spend"),
-                        (publishing, "privatize"), (SynopsisWriter, "finish"),
+                        (publish, "privatize"), (SynopsisWriter, "finish"),
                         (BudgetLedger, "commit")]:  # fmt: skip
         spy(owner, name)
     dbern.release(project.spec(), client=client)
@@ -752,8 +734,8 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 ):
     caplog.set_level("DEBUG")
     if place == "merge":
-        monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
-        monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
+        monkeypatch.setattr(graph, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
         monkeypatch.setattr(f"dbern.counting.passes.{place}", raising)
     with pytest.raises(ReleaseError):
@@ -830,7 +812,7 @@ def test_the_given_client_is_used_where_there_is_no_default_one(project, client,
 def test_a_release_here_has_a_thread_for_each_processor():
     import dask.system
 
-    with clusters.cluster() as started:
+    with connection.cluster() as started:
         assert started.threads() == cpu_count() == dask.system.CPU_COUNT
 
 

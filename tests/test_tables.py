@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.data import columns as rules
-from dbern.data import inspection as schemas
+from dbern.data import inspection
 
 ROWS, DAYS = 60, (20454.0, 20819.0)
 BOUNDS = {"trip.start.x": [0, 10], "when": ["2026-01-01", "2027-01-01"]}
@@ -227,7 +226,7 @@ def test_show_says_the_same_whatever_the_values(project, run):
 
 
 def test_a_statistic_in_show_is_caught(project, run, monkeypatch):
-    original = schemas.opened
+    original = inspection.opened
 
     def leaking(path):
         facts, schema = original(path)
@@ -235,7 +234,7 @@ def test_a_statistic_in_show_is_caught(project, run, monkeypatch):
         extra = pa.field(f"least_{column.min}" if column.has_min_max else "none", pa.int8())
         return facts, schema.append(extra)
 
-    monkeypatch.setattr(schemas, "opened", leaking)
+    monkeypatch.setattr(inspection, "opened", leaking)
     assert blind(project, run) == list(TABLES)
 
 
@@ -248,7 +247,7 @@ def test_show_reads_no_value_and_no_statistic(project, run, monkeypatch):
     for name in ("iter_batches", "read", "read_row_group", "read_row_groups"):
         monkeypatch.setattr(pq.ParquetFile, name, refuse)
     for name in ("as_floats", "numbers"):
-        monkeypatch.setattr(rules, name, refuse)
+        monkeypatch.setattr(f"dbern.data.columns.{name}", refuse)
     before = sorted(project.folder.iterdir())
     assert [code for code, *_ in inspected(run)] == [0, 0]
     assert sorted(project.folder.iterdir()) == before

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from pydantic import Field
+from strategies import sections
 
 import dbern
 from dbern.counting.kernel_sums import KernelSum, WeightedSum
@@ -130,29 +131,20 @@ def third(bound):
 
 
 @pytest.mark.slow
-def test_a_spec_is_searched_with_two_records(tmp_path):
-    spec = dbern.ReleaseSpec(
-        release={"name": "r", "output": "r.zarr"},
-        data={"source": "*.parquet", "n": 10**6, **REGRESSION["data"]},
-        target={"kind": "nadaraya-watson", "bandwidth": [2.0]},
-        mechanism={"k": 9, "h": 2, "noise": "laplace"},
-        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "d"},
-    )
+def test_a_spec_is_searched_with_two_records():
+    target = {"kind": "nadaraya-watson", "bandwidth": [2.0]}
+    data, mechanism = {"n": 10**6, **REGRESSION["data"]}, REGRESSION["mechanism"]
+    spec = dbern.ReleaseSpec(**sections(data=data, target=target, mechanism=mechanism))
     found = search(NadarayaWatson, spec)
     assert 0.5 < found.largest <= 1
     assert spec.data.n == 10**6
 
 
 def test_records_are_at_every_edge():
-    spec = dbern.ReleaseSpec(
-        release={"name": "r", "output": "r.zarr"},
-        data={
-            "source": "*.parquet", "n": 2, "bounds": {"x": [0.0, 1.0], "y": [2.0, 4.0]},
-            "label": {"column": "l", "classes": ["a", "b", "c"]},
-        },
-        target={"kind": "naive-bayes", "bandwidth": [0.2, 0.2]},
-        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "d"},
-    )  # fmt: skip
+    data = {"bounds": {"x": [0.0, 1.0], "y": [2.0, 4.0]},
+            "label": {"column": "l", "classes": ["a", "b", "c"]}}  # fmt: skip
+    target = {"kind": "naive-bayes", "bandwidth": [0.2, 0.2]}
+    spec = dbern.ReleaseSpec(**sections(data=data, target=target))
     records = _adversarial(spec.records)
     assert len(records) <= 250
     for name, low, high in (("x", 0.0, 1.0), ("y", 2.0, 4.0)):

@@ -206,7 +206,10 @@ def test_the_library_gets_the_same_rows_and_says_what_fails():
 @pytest.mark.slow
 @pytest.mark.parametrize("part", command.PARTS)
 def test_a_task_that_is_none_is_refused_with_those_that_are(monkeypatch, capsys, part):
-    known, *_ = command.task_names(part)
+    names = command.task_names(part)
+    if not names:
+        pytest.skip("its records are not beside the checkout")
+    known = names[0]
     with pytest.raises(SystemExit) as ended:
         command.main(["--part", part, "--task", "no such"])
     assert ended.value.code == 2

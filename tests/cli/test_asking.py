@@ -26,6 +26,30 @@ def released(project, run):
     return dbern.open(project.output).distribution()
 
 
+@pytest.fixture
+def rows(run):
+    """Ask, and return the rows of the table."""
+
+    def asked(*words):
+        ran = run("ask", "out.zarr", *words, "--csv")
+        assert ran.code == 0, ran.err
+        return list(csv.DictReader(io.StringIO(ran.out)))
+
+    return asked
+
+
+@pytest.fixture
+def refusal(run):
+    """Ask what cannot be answered, and return what is said of it."""
+
+    def asked(*words):
+        ran = run("ask", "out.zarr", *words)
+        assert (ran.code, ran.out) == (2, "")
+        return ran.err
+
+    return asked
+
+
 def numbers(answer):
     return [float(getattr(answer, end)) for end in ("value", "low", "high")]
 
@@ -71,7 +95,7 @@ def test_the_target_of_shares_counts_and_quantiles_is_asked_for(released, run):
     assert run(*words[:-1], "rows").code == 2
 
 
-def test_a_wide_answer_has_its_likely_error_and_what_makes_it_narrower(released, run):
+def test_a_wide_answer_has_its_likely_error_and_what_makes_it_narrower(released, run, rows):
     ran = run("ask", "out.zarr", "--mass", "x=2..2.5")
     answer = released.mass({"x": (2.0, 2.5)})
     assert ran.out == f"{answer}\n"
@@ -80,17 +104,13 @@ def test_a_wide_answer_has_its_likely_error_and_what_makes_it_narrower(released,
     (told,) = json.loads(run("ask", "out.zarr", "--mass", "x=2..2.5", "--json").out)["questions"]
     assert told["note"] == answer.note
     assert told["answers"][0]["likely_error"] == answer.likely_error
-    ran = run("ask", "out.zarr", "--mass", "x=2..2.5", "--cov", "--csv")
-    share, covariance = csv.DictReader(io.StringIO(ran.out))
+    share, covariance = rows("--mass", "x=2..2.5", "--cov")
     assert float(share["likely_error"]) == answer.likely_error
     assert covariance["likely_error"] == ""
 
 
-def test_places_and_points_are_answered_as_in_python(released, run):
-    ran = run("ask", "out.zarr", "--cdf", "x=2,5", "--marginal", "y=-.5,.25", "--density",
-              "x=3,y=.5", "--csv")  # fmt: skip
-    assert ran.code == 0, ran.err
-    rows = list(csv.DictReader(io.StringIO(ran.out)))
+def test_places_and_points_are_answered_as_in_python(released, rows):
+    answers = rows("--cdf", "x=2,5", "--marginal", "y=-.5,.25", "--density", "x=3,y=.5")
     with released.confidence(0.05, questions=3) as asked:
         share = str(Fraction(1, 120))
         found = [numbers(asked.mass({"x": (None, place)}, beta=share)) for place in (2.0, 5.0)]
@@ -98,23 +118,21 @@ def test_places_and_points_are_answered_as_in_python(released, run):
         found += np.stack([marginal.value, marginal.low, marginal.high], axis=-1).tolist()
         density = asked.density([[3.0, 0.5]])
         found.append([one.item() for one in (density.value, density.low, density.high)])
-    assert [[float(row[end]) for end in ("value", "low", "high")] for row in rows] == found
-    assert [row["place"] for row in rows] == ["", "", "-0.5", "0.25", ""]
-    assert "share of the rows in x from its lower bound to 5.0" in rows[1]["question"]
-    assert rows[-1]["question"].endswith(", at x=3,y=.5")
+    assert [[float(row[end]) for end in ("value", "low", "high")] for row in answers] == found
+    assert [row["place"] for row in answers] == ["", "", "-0.5", "0.25", ""]
+    assert "share of the rows in x from its lower bound to 5.0" in answers[1]["question"]
+    assert answers[-1]["question"].endswith(", at x=3,y=.5")
 
 
 def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
-    released, run, project, monkeypatch
+    released, rows, project, monkeypatch
 ):
     lines = ["name,x_low,x_high,y_low,y_high", *(f"r{i},{i},{i + 2},,0.{i}" for i in range(1, 6))]
     (project.folder / "regions.csv").write_text("\n".join(lines))
     monkeypatch.setattr("dbern.cli.ask._AT_ONCE", 2)
-    ran = run("ask", "out.zarr", "--mass", "regions.csv", "--csv")
-    assert ran.code == 0, ran.err
-    rows = list(csv.DictReader(io.StringIO(ran.out)))
-    assert [row["region"] for row in rows] == ["r1", "r2", "r3", "r4", "r5"]
-    for i, row in enumerate(rows, start=1):
+    answers = rows("--mass", "regions.csv")
+    assert [row["region"] for row in answers] == ["r1", "r2", "r3", "r4", "r5"]
+    for i, row in enumerate(answers, start=1):
         with released.confidence(0.05) as asked:
             first = i - (i - 1) % 2
             part = [{"x": (j, j + 2), "y": (None, j / 10)} for j in (first, first + 1) if j < 6]
@@ -123,7 +141,9 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
         assert [float(row[end]) for end in ("value", "low", "high")] == ends
 
 
-def test_regions_keep_their_names_and_a_file_without_any_is_refused(released, run, project):
+def test_regions_keep_their_names_and_a_file_without_any_is_refused(
+    released, run, rows, refusal, project
+):
     shape = {"type": "Polygon", "coordinates": [[[1, -1], [4, -1], [4, 0], [1, -1]]]}
     named = [{"type": "Feature", "properties": {"name": "north"}, "geometry": shape},
              {"type": "Feature", "properties": None, "geometry": shape}]  # fmt: skip
@@ -132,8 +152,7 @@ def test_regions_keep_their_names_and_a_file_without_any_is_refused(released, ru
     table = "name,x_low,x_high,y_low,y_high\nsouth,1,2,,\n,2,3,,\n"
     (project.folder / "some.csv").write_text(table, encoding="utf-8")
     for file, names in (("some.geojson", ["north", "1"]), ("some.csv", ["south", "1"])):
-        ran = run("ask", "out.zarr", "--mass", file, "--csv")
-        assert [row["region"] for row in csv.DictReader(io.StringIO(ran.out))] == names
+        assert [row["region"] for row in rows("--mass", file)] == names
         lines = run("ask", "out.zarr", "--mass", file).out.splitlines()
         assert [line.split()[0] for line in lines[3:5]] == names
         told = json.loads(run("ask", "out.zarr", "--mass", file, "--json").out)["questions"]
@@ -141,9 +160,7 @@ def test_regions_keep_their_names_and_a_file_without_any_is_refused(released, ru
     (project.folder / "one.csv").write_text("name,x_low,x_high,y_low,y_high\neast,1,2,,\n")
     assert "\neast " in run("ask", "out.zarr", "--mass", "one.csv").out
     (project.folder / "none.csv").write_text("x_low,x_high,y_low,y_high\n", encoding="utf-8")
-    ran = run("ask", "out.zarr", "--mass", "none.csv", "--csv")
-    assert ran.code == 2
-    assert "there is no row in it" in ran.err
+    assert "there is no row in it" in refusal("--mass", "none.csv", "--csv")
 
 
 def test_polygons_are_read_from_geojson(released, run, project):
@@ -163,7 +180,7 @@ def feature(i):
 
 
 @pytest.mark.parametrize("name", ["some.geojson", "some.geojsonl", "some.ndjson"])
-def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch, name):
+def test_a_file_of_polygons_is_read_in_parts(released, rows, project, monkeypatch, name):
     monkeypatch.setattr("dbern.cli.ask._NUMBERS", 2 * max(1024, released.measures[0].values.size))
     features = [feature(i) for i in range(1, 6)]
     whole = {"name": 'a "features": [', "v": 12, "features": features, "type": "FeatureCollection"}
@@ -171,14 +188,12 @@ def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch
     if name != "some.geojson":
         text = "\n".join(map(json.dumps, features)) + "\n\n"
     (project.folder / name).write_text(text)
-    ran = run("ask", "out.zarr", "--mass", name, "--csv")
-    assert ran.code == 0, ran.err
-    rows = list(csv.DictReader(io.StringIO(ran.out)))
-    assert [int(row["region"]) for row in rows] == [0, 1, 2, 3, 4]
+    answers = rows("--mass", name)
+    assert [int(row["region"]) for row in answers] == [0, 1, 2, 3, 4]
     part = {"type": "FeatureCollection", "features": features[2:4]}
     with released.confidence(0.05) as asked:
         answer = asked.mass(part, beta=str(Fraction(1, 20) * 2 / 5))
-    ends = [[float(row[end]) for row in rows[2:4]] for end in ("value", "low", "high")]
+    ends = [[float(row[end]) for row in answers[2:4]] for end in ("value", "low", "high")]
     assert ends == [getattr(answer, end).values.tolist() for end in ("value", "low", "high")]
 
 
@@ -191,24 +206,22 @@ def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch
         ('"geometry": {"type": "Polygon", "coordinates": 7}, "x"', "3: region: coordinates must"),
     ],
 )
-def test_a_damaged_feature_is_named(released, run, project, name, damage, said):
+def test_a_damaged_feature_is_named(released, refusal, project, name, damage, said):
     texts = [json.dumps(feature(i)) for i in (1, 2)]
     texts.append("{" + damage + ": 0}")
     between = ",\n" if name == "some.geojson" else "\n"
     text = between.join(texts)
     text = '{"type": "FeatureCollection", "features": [' + text if "," in between else text
     (project.folder / name).write_text(text + ("]}" if "," in between else "\n"))
-    ran = run("ask", "out.zarr", "--mass", name)
-    assert (ran.code, ran.out) == (2, "")
-    assert f"{name}: feature 3: " in ran.err
-    assert said in ran.err
+    message = refusal("--mass", name)
+    assert f"{name}: feature 3: " in message
+    assert said in message
 
 
-def test_a_damaged_line_is_named(released, run, project):
+def test_a_damaged_line_is_named(released, refusal, project):
     (project.folder / "some.geojsonl").write_text(json.dumps(feature(1)) + '\n{"type"\n')
-    ran = run("ask", "out.zarr", "--mass", "some.geojsonl")
-    assert (ran.code, ran.out) == (2, "")
-    assert "some.geojsonl: feature 2: cannot be read as GeoJSON" in ran.err
+    message = refusal("--mass", "some.geojsonl")
+    assert "some.geojsonl: feature 2: cannot be read as GeoJSON" in message
 
 
 def test_a_large_file_of_polygons_takes_little_memory(project):
@@ -251,7 +264,7 @@ def test_csv_holds_no_formula_and_nothing_that_a_terminal_obeys(released, run, p
 
 
 def test_coordinates_that_no_float_holds_and_features_that_are_none_are_refused(
-    released, run, project
+    released, refusal, project
 ):
     many = feature(1)
     many["geometry"]["coordinates"][0][0][0] = int("9" * 400)
@@ -262,9 +275,7 @@ def test_coordinates_that_no_float_holds_and_features_that_are_none_are_refused(
         ({"features": []}, "there is no feature in it"),
     ):
         (project.folder / "some.geojson").write_text(json.dumps(content))
-        ran = run("ask", "out.zarr", "--mass", "some.geojson")
-        assert (ran.code, ran.out) == (2, ""), ran.err
-        assert said in ran.err
+        assert said in refusal("--mass", "some.geojson")
     shape = {"type": "FeatureCollection", "features": 5}
     with pytest.raises(SpecError, match="has no feature"):
         released.mass(shape)
@@ -273,10 +284,8 @@ def test_coordinates_that_no_float_holds_and_features_that_are_none_are_refused(
 
 
 @pytest.mark.parametrize("beta", ["1e-400000000", "1e400000000", "1/0", "1e-300", "0", "1", "x"])
-def test_a_confidence_that_cannot_be_is_refused_at_once(released, run, project, beta):
-    ran = run("ask", "out.zarr", "--mean", "--beta", beta)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("dbern: beta: ")
+def test_a_confidence_that_cannot_be_is_refused_at_once(released, refusal, project, beta):
+    assert refusal("--mean", "--beta", beta).startswith("dbern: beta: ")
     with pytest.raises(SpecError, match=r"^beta: "):
         released.mean("x", beta=beta)
     with pytest.raises(SpecError, match=r"^beta: "):
@@ -314,10 +323,8 @@ def test_what_is_no_geojson_is_refused(tmp_path, text):
         (["--mean", "--beta", "2"], "between 0 and 1"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(released, run, project, arguments, said):
+def test_what_cannot_be_asked_is_refused(released, refusal, project, arguments, said):
     (project.folder / "bad.csv").write_text("a,b\n1,2\n")
     lines = "x_low,x_high,y_low,y_high\n3,4,,\n3,4000,,\n"
     (project.folder / "wide.csv").write_text(lines)
-    ran = run("ask", "out.zarr", *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert said in refusal(*arguments)

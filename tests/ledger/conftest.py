@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,10 +27,32 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def url(database: str, path: Path, request: pytest.FixtureRequest) -> str:
-    url = f"sqlite:///{path}" if database == "sqlite" else request.getfixturevalue("postgres_url")
-    assert BudgetLedger.create(url)
-    return url
+def empty_url(database: str, path: Path, request: pytest.FixtureRequest) -> str:
+    """Where no ledger is yet."""
+    return f"sqlite:///{path}" if database == "sqlite" else request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def url(empty_url: str) -> str:
+    assert BudgetLedger.create(empty_url)
+    return empty_url
+
+
+@pytest.fixture
+def execute(
+    database: str, path: Path, empty_url: str, request: pytest.FixtureRequest
+) -> Callable[[str], list[tuple[object, ...]]]:
+    """Run a statement past the ledger, as whoever can reach the database could."""
+
+    def on_sqlite(statement: str) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            return connection.execute(statement).fetchall()
+
+    def on_postgresql(statement: str) -> list[tuple[object, ...]]:
+        server = request.getfixturevalue("server")
+        return list(server.execute(statement, empty_url.rpartition("/")[2]))
+
+    return on_sqlite if database == "sqlite" else on_postgresql
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from contextlib import closing
 import pytest
 
 from dbern.errors import BudgetError, EnvironmentRefusedError
-from dbern.ledger import BudgetLedger, State
-from dbern.ledger import tables as schema
+from dbern.ledger import BudgetLedger, State, tables
 from dbern.privacy.budget import Budget
 
-NEXT = str(int(schema.VERSION) + 1)
+NEXT = str(int(tables.VERSION) + 1)
 STATEMENTS = ("CREATE TABLE added (value VARCHAR)", "INSERT INTO added VALUES ('new')")
 
 
@@ -26,8 +25,8 @@ def later(monkeypatch):
     """A later version of dbern, whose schema has a table more."""
 
     def become(*statements):
-        monkeypatch.setattr(schema, "VERSION", NEXT)
-        monkeypatch.setattr(schema, "_MIGRATIONS", {str(int(NEXT) - 1): statements})
+        monkeypatch.setattr(tables, "VERSION", NEXT)
+        monkeypatch.setattr(tables, "_MIGRATIONS", {str(int(NEXT) - 1): statements})
 
     return become
 
@@ -83,13 +82,13 @@ def test_what_another_process_migrated_meanwhile_is_left_as_it_is(
     ledger, path, url, later, monkeypatch
 ):
     later(*STATEMENTS)
-    migrate = schema.migrate
+    migrate = tables.migrate
 
     def after_another(connection):
         migrate(connection)
         migrate(connection)
 
-    monkeypatch.setattr(schema, "migrate", after_another)
+    monkeypatch.setattr(tables, "migrate", after_another)
     BudgetLedger.open(url).close()
     assert content(path).count("INSERT INTO \"added\" VALUES('new');") == 1
 
@@ -112,7 +111,7 @@ OPEN = f"""
 import sys
 from dbern.ledger import BudgetLedger, tables
 tables.VERSION = {NEXT!r}
-tables._MIGRATIONS = {{{schema.VERSION!r}: {STATEMENTS!r}}}
+tables._MIGRATIONS = {{{tables.VERSION!r}: {STATEMENTS!r}}}
 with BudgetLedger.open(sys.argv[1]) as ledger:
     print(len(ledger.status()))
 """

@@ -65,7 +65,9 @@ def at_once(python, work, url, processes, *given):
     return said.splitlines()
 
 
-def spend_at_once(url, python, processes, count, epsilon):
+def spend_at_once(url, python, grant, processes, count, epsilon):
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("shared", grant, accountant="zcdp" if grant.delta else "basic")
     won = at_once(python, SPEND, url, processes, count, epsilon)
     with BudgetLedger.open(url) as ledger:
         (status,) = ledger.status("shared")
@@ -75,30 +77,23 @@ def spend_at_once(url, python, processes, count, epsilon):
 
 @pytest.mark.slow
 def test_160_spends_from_8_processes_use_the_grant_exactly(url, keys_held, python):
-    with BudgetLedger.open(url) as ledger:
-        ledger.grant("shared", Budget.parse("1"))
-    status = spend_at_once(url, python, 8, 20, "1/57")
+    status = spend_at_once(url, python, Budget.parse("1"), 8, 20, "1/57")
     assert status.spent == Budget(Fraction(1))
     assert len(status.releases) == 57
     assert keys_held() == {row.release_id for row in status.releases}
 
 
 @pytest.mark.slow
-def test_64_spends_from_8_processes_keep_a_zcdp_grant(url, python):
-    with BudgetLedger.open(url) as ledger:
-        ledger.grant("shared", Budget.parse("1", "1e-6"), accountant="zcdp")
-    status = spend_at_once(url, python, 8, 8, "0.03")
-    assert len(status.releases) == 54  # rho 0.024356 of 0.00045 each
-    assert 0 <= status.remaining.rho < Fraction("0.00045")
-
-
-@pytest.mark.slow
-def test_spends_at_once_keep_a_zcdp_grant(url, python):
-    with BudgetLedger.open(url) as ledger:
-        ledger.grant("shared", Budget.parse("1", "1e-6"), accountant="zcdp")
-    status = spend_at_once(url, python, 2, 5, "0.08")
-    assert len(status.releases) == 7  # rho 0.024356 of 0.0032 each
-    assert status.spent.rho == 7 * Fraction("0.0032")
+@pytest.mark.parametrize(
+    ("processes", "count", "epsilon", "rho", "fit"),
+    [(8, 8, "0.03", Fraction("0.00045"), 54), (2, 5, "0.08", Fraction("0.0032"), 7)],
+)
+def test_spends_at_once_keep_a_zcdp_grant(url, python, processes, count, epsilon, rho, fit):
+    """Its rho is 0.024356."""
+    status = spend_at_once(url, python, Budget.parse("1", "1e-6"), processes, count, epsilon)
+    assert len(status.releases) == fit
+    assert status.spent.rho == fit * rho
+    assert 0 <= status.remaining.rho < rho
 
 
 @pytest.mark.slow

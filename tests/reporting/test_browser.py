@@ -53,6 +53,15 @@ def pages(tmp_path_factory, client):
     return folder
 
 
+def drawn_points(domain, *places):
+    """The middles of cells that a page draws, 200 along an axis or 401 along the only one."""
+    count = 401 if len(places) == 1 else 200
+    unit = (
+        np.stack(np.meshgrid(*places, indexing="ij"), -1).reshape(-1, len(places)) + 0.5
+    ) / count
+    return np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(domain.axes)])
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "budgets"])
 def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
     for width in WIDTHS:
@@ -150,10 +159,7 @@ def test_a_slice_is_of_the_released_function(debugger, pages):
     cells = "Array.from(Bokeh.documents.at(-1).get_model_by_name('cells').data.image[0])"
     _, values = ask(debugger, pages / "slices.html", chosen("slice", 30, "input"), cells)
     places = np.array([0, 57, 110, 199])
-    mesh = np.meshgrid(places, places, [30], indexing="ij")
-    unit = (np.stack(mesh, -1).reshape(-1, 3) + 0.5) / 200
-    axes = synopsis.domain.axes
-    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    points = drawn_points(synopsis.domain, places, places, [30])
     shown = np.reshape(values, (200, 200))[np.ix_(places, places)].T.ravel()
     np.testing.assert_allclose(shown, synopsis(points), atol=1e-9)
 
@@ -171,9 +177,7 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
         debugger, pages / "bins.html", chosen("stop", 3, "input"), _CELLS
     )
     places = np.array([0, 57, 110, 199])
-    unit = (np.stack(np.meshgrid(places, places, indexing="ij"), -1).reshape(-1, 2) + 0.5) / 200
-    axes = synopsis.domain.axes
-    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    points = drawn_points(synopsis.domain, places, places)
     factor = float(told.split()[0]) / synopsis.metadata["target"]["bandwidth"][0]
     assert factor > 1
     bandwidth = [factor * one for one in synopsis.metadata["target"]["bandwidth"]]
@@ -183,7 +187,7 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     np.testing.assert_allclose(shown, answer.value[:, 0], atol=1e-9)
     # The band is that of as many places as there are, by the tail.
     measure, kernels = asked.measures[0], asked._kernels(bandwidth, None)
-    parts = zip(measure.splines, kernels, unit.T, strict=True)
+    parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
     _, below, above = many_boxes(measure, [density_sides(*one) for one in parts])
     q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
     low = np.clip(below.of_one().end(q, loose, -1), 0.0, 1.0)
@@ -239,9 +243,7 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
     assert (factor > 1) == (stop is not None)
     axes, count = asked.domain.axes, 401 if len(widths) == 1 else 200
     places = np.array([0, 57, 110, 199])
-    mesh = np.meshgrid(*[places] * len(axes), indexing="ij")
-    unit = (np.stack(mesh, -1).reshape(-1, len(axes)) + 0.5) / count
-    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    points = drawn_points(asked.domain, *[places] * len(axes))
     which = places if len(axes) == 1 else np.add.outer(places, count * places).ravel()
     value, low, high = (np.array(one)[which] for one in shown[:3])
     if stop is None:  # one band: that of the synopsis, in halves of a number's digits
@@ -267,9 +269,8 @@ def test_a_page_shows_what_interval_says(debugger, pages, kind):
     axes = synopsis.domain.axes
     count = 401 if len(axes) == 1 else 200
     places = np.array([0, 57, 110, 199])
-    mesh = np.meshgrid(*[places] * min(len(axes), 2), *[[100]] * (len(axes) - 2), indexing="ij")
-    unit = (np.stack(mesh, -1).reshape(-1, len(axes)) + 0.5) / count
-    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    middle = [[100]] * (len(axes) - 2)
+    points = drawn_points(synopsis.domain, *[places] * min(len(axes), 2), *middle)
     which = places if len(axes) == 1 else np.add.outer(places, count * places).ravel()
     answers = [synopsis(points), *synopsis.interval(points, 0.05)]
     first = [np.reshape(one, (len(points), -1))[:, 0] for one in answers]
@@ -330,23 +331,22 @@ def test_the_largest_group_is_the_one_that_python_is_sure_of(debugger, pages, mo
         assert low <= float(answer.low[group]) + 1e-9
         assert float(answer.high[group]) <= high + 1e-9
     places = np.linspace(3, 196, 9).astype(int)
-    unit = (np.stack(np.meshgrid(places, places, indexing="ij"), -1).reshape(-1, 2) + 0.5) / 200
-    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(asked.domain.axes)])
+    points = drawn_points(asked.domain, places, places)
     monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
     shares = asked.curve(points, beta=0.05 * len(points) / 200**2)
-    codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()].astype(int)
+    codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()]
+    check_winners(codes.astype(int), shares)
+
+
+def check_winners(codes, shares):
+    """Check the largest of three shares, and where it is surely above all others'."""
     np.testing.assert_array_equal(codes % 3, np.asarray(shares.value).argmax(axis=1))
-    sure = has_certain_winner(shares)
-    assert ((codes < 3) <= sure).all()
-    assert 0 < (codes < 3).sum() <= sure.sum() <= (codes < 3).sum() + 3
-
-
-def has_certain_winner(shares):
-    """Say for each point whether one group's share is surely above all others'."""
     low, high = np.asarray(shares.low), np.asarray(shares.high)
     ranked = np.sort(high, axis=1)
     others = np.where(high == ranked[:, -1:], ranked[:, -2:-1], ranked[:, -1:])
-    return ((low > others) | (low > 0.5)).any(axis=1)
+    sure = ((low > others) | (low > 0.5)).any(axis=1)
+    assert ((codes < 3) <= sure).all()
+    assert 0 < (codes < 3).sum() <= sure.sum() <= (codes < 3).sum() + 3
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
@@ -356,16 +356,12 @@ def test_above_a_curve_is_the_group_that_python_is_sure_of(debugger, pages, monk
     show, group = chosen("show", "share", "change"), chosen("group", 1, "change")
     *_, shown, codes = ask(debugger, pages / "group curves.html", show, group, _SHOWN, strip)
     places = np.linspace(3, 397, 60).astype(int)
-    points = asked.domain.axes[0].at((places + 0.5) / 401)[:, None]
+    points = drawn_points(asked.domain, places)
     monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
     beta = 0.05 * len(points) / 401
     shares = asked.curve(points, beta=beta)
     np.testing.assert_allclose(np.array(shown[0])[places], shares.value[:, 1], atol=1e-9)
-    codes = np.array(codes).astype(int)[places]
-    np.testing.assert_array_equal(codes % 3, np.asarray(shares.value).argmax(axis=1))
-    sure = has_certain_winner(shares)
-    assert ((codes < 3) <= sure).all()
-    assert 0 < (codes < 3).sum() <= sure.sum() <= (codes < 3).sum() + 3
+    check_winners(np.array(codes).astype(int)[places], shares)
 
 
 def test_numbers_that_are_typed_move_the_box(debugger, pages):

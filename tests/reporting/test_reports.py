@@ -22,6 +22,7 @@ from banding import centers, synopsis_of
 from pages_read import read
 from projects import Project
 from samples import EVIL, KINDS, make
+from strategies import sections
 
 import dbern
 from dbern.planning.planner import plan_files
@@ -79,43 +80,42 @@ def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
     )
 
 
+def in_memory(records, target, **data):
+    """The synopsis of records of two axes, by a plan that is free to choose."""
+    content = sections(
+        data={"bounds": {"x": [0, 1], "y": [0, 1]}, "n": len(records["x"]), **data}
+    )  # fmt: skip
+    spec = dbern.ReleaseSpec(**{**content, "target": target, "mechanism": {}})
+    plan = plan_files(spec, ())
+    return synopsis_of(spec, plan, centers(spec, plan, records), bytes(32))
+
+
 def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
-    width = {"target": {"kind": "nadaraya-watson", "bandwidth": [0.1, 0.1]}}
-    tilted = {"target": {"kind": "nadaraya-watson", "covariance": [[0.02, 0.01], [0.01, 0.03]]}}
-    roles = {"response": {"column": "r", "bounds": [-1.0, 3.0]}}
-    x = np.random.default_rng(1).uniform(size=(5000, 2))
-    made = []
-    for target in (width, tilted):
-        spec = dbern.ReleaseSpec(
-            release={"name": "case", "output": "case.zarr"},
-            data={"source": "*.parquet", "bounds": {"x": [0, 1], "y": [0, 1]}, "n": 5000, **roles},
-            mechanism={"noise": "binned-laplace"},
-            budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "case"},
-            **target,
+    x, y = np.random.default_rng(1).uniform(size=(5000, 2)).T.copy()
+    width, tilted = (
+        live(
+            in_memory(
+                {"x": x, "y": y, "r": x},
+                {"kind": "nadaraya-watson", **target},
+                response={"column": "r", "bounds": [-1.0, 3.0]},
+            )
         )
-        records = {"x": x[:, 0].copy(), "y": x[:, 1].copy(), "r": x[:, 0].copy()}
-        case = (spec, plan_files(spec, ()))
-        made.append(live(synopsis_of(*case, centers(*case, records), bytes(32))))
-    assert made[0]["response"]
-    assert made[1] is None
+        for target in ({"bandwidth": [0.1, 0.1]}, {"covariance": [[0.02, 0.01], [0.01, 0.03]]})
+    )
+    assert width["response"]
+    assert tilted is None
 
 
 def test_a_page_draws_each_group_by_its_own_bins():
     """One group is everywhere and the other at one place: only of that noise is silenced."""
-    spec = dbern.ReleaseSpec(
-        release={"name": "case", "output": "case.zarr"},
-        data={
-            "source": "*.parquet", "bounds": {"x": [0, 1], "y": [0, 1]}, "n": 20_000,
-            "group": {"column": "g", "values": ["a", "b"]},
-        },
-        target={"kind": "kernel-density", "bandwidth": [0.1, 0.1]},
-        budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "case"},
-    )  # fmt: skip
-    x, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
-    x[few] = 0.2
-    records = {"x": x[:, 0].copy(), "y": x[:, 1].copy(), "g": few.astype(float)}
-    case = (spec, plan_files(spec, ()))
-    synopsis = synopsis_of(*case, centers(*case, records), bytes(32))
+    places, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
+    places[few] = 0.2
+    x, y = places.T.copy()
+    synopsis = in_memory(
+        {"x": x, "y": y, "g": few.astype(float)},
+        {"kind": "kernel-density", "bandwidth": [0.1, 0.1]},
+        group={"column": "g", "values": ["a", "b"]},
+    )
     assert [bool(one.silenced) for one in synopsis.arrays] == [False, True]
     page = live(synopsis)
     answered = json.loads(page["facts"])["answered"]

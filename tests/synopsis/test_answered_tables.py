@@ -10,10 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import xarray
-from projects import Project, records
+from projects import records, released_in
 
-import dbern
-import dbern.xarray
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
@@ -22,21 +20,15 @@ POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.1, 1.03]}  # -1.1 + 2.13 is below 1.03
 
 
-def groups():
-    return {**records(), "group": ["a", "b", "c"] * 80}
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, client):
     """One function, and one for each of three groups."""
-    found = []
-    for changes in ({}, {"data__group": {"column": "group", "values": ["a", "b", "c"]}}):
-        project = Project(tmp_path_factory.mktemp("project"))
-        project.write(groups())
-        project.grant()
-        spec = project.spec(data__bounds=BOUNDS, **changes)
-        found.append(dbern.release(spec, client=client).synopsis)
-    return found
+    columns = {**records(), "group": ["a", "b", "c"] * 80}
+    group = {"data__group": {"column": "group", "values": ["a", "b", "c"]}}
+    return [
+        released_in(tmp_path_factory.mktemp("made"), client, columns, data__bounds=BOUNDS, **more)
+        for more in ({}, group)
+    ]
 
 
 @pytest.fixture
@@ -173,16 +165,12 @@ def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
     from dbern.reporting.html import synopsis_page
     from dbern.reporting.terminal import drawing
 
-    project = Project(tmp_path)
     first = np.datetime64("2026-01-01", "D")
     days = first + np.random.default_rng(2).integers(0, 60, 300).astype("m8[D]")
-    project.write({"day": pa.array(days)})
-    project.grant()
-    spec = project.spec(
-        data__bounds={"x": None, "y": None, "day": ["2026-01-01", "2026-03-02"]},
-        target={"bandwidth": [9.0]},
+    bounds = {"x": None, "y": None, "day": ["2026-01-01", "2026-03-02"]}
+    synopsis = released_in(
+        tmp_path, client, {"day": days}, data__bounds=bounds, target={"bandwidth": [9.0]}
     )
-    synopsis = dbern.release(spec, client=client).synopsis
     asked = pd.DataFrame({"day": pd.to_datetime(["2026-01-15", "2026-02-10"])})
     lattice = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
     np.testing.assert_allclose(lattice.dbern(asked), synopsis(asked), rtol=1e-12)

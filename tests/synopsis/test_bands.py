@@ -13,6 +13,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from banding import centers, synopsis_of
+from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
@@ -252,25 +253,12 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
 def planned(
     axes=1, n=400, bandwidth=0.1, noise="binned-laplace", epsilon="1", roles="{}", **target
 ):
-    content = {
-        "release": {"name": "case", "output": "case.zarr"},
-        "data": {
-            "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, "n": n,
-            **json.loads(roles),
-        },
-        "target": {
-            "kind": "kernel-density",
-            **({"bandwidth": [bandwidth] * axes} if bandwidth else {}),
-            **target,
-        },
-        "mechanism": {"noise": noise},
-        "budget": {
-            "epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0",
-            "ledger": "sqlite:///l.db", "dataset": "case",
-        },
-    }  # fmt: skip
-    if content["data"]["n"] is None:
-        del content["data"]["n"]
+    content = sections(
+        data={"bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, "n": n, **json.loads(roles)},
+        target={"bandwidth": [bandwidth] * axes if bandwidth else None, **target},
+        mechanism={"k": None, "h": None, "noise": noise},
+        budget={"epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0"},
+    )
     spec = dbern.ReleaseSpec(**content)
     return spec, plan_files(spec, ())
 
@@ -532,8 +520,7 @@ def test_the_width_follows_the_data_and_never_the_worst_database():
 
 
 def regression(n=400, bandwidth=0.1, epsilon="1", axes=1):
-    roles = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
-    return planned(axes, n, bandwidth, epsilon=epsilon, roles=roles, kind="nadaraya-watson")
+    return planned(axes, n, bandwidth, epsilon=epsilon, roles=_ROLES, kind="nadaraya-watson")
 
 
 def smoothed_responses(points, records, responses, bandwidth):
@@ -716,8 +703,7 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
 
 def test_responses_use_the_bins_that_count_them():
     """Signs that follow r_y are as bad as they can be; the quotient's band holds all the same."""
-    roles = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
-    spec, plan = planned(1, 5000, 0.1, roles=roles, kind="nadaraya-watson")
+    spec, plan = regression(5000)
     rng = np.random.default_rng(4)
     t = rng.uniform(size=5000)
     signs = np.where(np.sin(90 * t) > 0, 1.0, -1.0)

@@ -10,7 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import xarray
-from projects import Project, records
+from projects import records, released_in
 
 import dbern
 import dbern.xarray
@@ -20,10 +20,8 @@ X, Y = np.array([1.0, 4.0, 11.0]), np.array([-0.5, 0.0, 0.9])
 
 
 def released(tmp_path_factory, client, **changes):
-    project = Project(tmp_path_factory.mktemp("project"))
-    project.write({**records(), "group": ["a", "b", "c"] * 80, "half": [True, False] * 120})
-    project.grant()
-    return dbern.release(project.spec(**changes), client=client).synopsis
+    columns = {**records(), "group": ["a", "b", "c"] * 80, "half": [True, False] * 120}
+    return released_in(tmp_path_factory.mktemp("project"), client, columns, **changes)
 
 
 @pytest.fixture(scope="module")

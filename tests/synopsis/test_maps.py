@@ -9,6 +9,7 @@ import pytest
 import xarray
 from banding import centers, synopsis_of
 from matplotlib.figure import Figure
+from strategies import sections
 
 import dbern
 from dbern.errors import SpecError
@@ -23,13 +24,11 @@ LOCATION = {"spatial_ref": ((), 0, {"grid_mapping_name": "latitude_longitude"})}
 
 
 def made(bounds, bandwidth, columns, noise=True, **data):
-    spec = dbern.ReleaseSpec(
-        release={"name": "places", "output": "places.zarr"},
-        data={"source": "*.parquet", "bounds": bounds, "n": 4000, **data},
-        target={"kind": "kernel-density", "bandwidth": bandwidth},
-        mechanism={"noise": "binned-laplace", "k": 20, "h": 4},  # quickly planned
-        budget={"epsilon": "2", "ledger": "sqlite:///l.db", "dataset": "places"},
-    )
+    content = sections(
+        data={"bounds": bounds, "n": 4000, **data}, target={"bandwidth": bandwidth},
+        mechanism={"noise": "binned-laplace", "h": 4}, budget={"epsilon": "2"},
+    )  # fmt: skip
+    spec = dbern.ReleaseSpec(**content)
     plan = plan_files(spec, ())
     return synopsis_of(spec, plan, centers(spec, plan, columns), b"k" * 32 if noise else None)
 

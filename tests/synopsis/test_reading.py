@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mutations import absent_shard, redigest
+from projects import records, released_in
 
 import dbern
 from dbern.bernstein.pieces import resample
@@ -33,28 +34,23 @@ K = {1: [9], 2: [6, 4], 3: [4, 3, 5]}
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory, client):
     """One released synopsis of each dimension."""
-    from projects import Project, records
-
     made = {}
     for dimensions in (1, 2, 3):
-        project = Project(tmp_path_factory.mktemp(f"l{dimensions}"))
-        columns = records()
-        columns["z"] = np.random.default_rng(2).uniform(*BOUNDS["z"], 240)
-        project.write(columns)
         names = list(BOUNDS)[:dimensions]
-        project.grant()
-        project.spec(
+        made[dimensions] = released_in(
+            tmp_path_factory.mktemp(f"l{dimensions}"),
+            client,
+            {**records(), "z": np.random.default_rng(2).uniform(*BOUNDS["z"], 240)},
             data__bounds={name: BOUNDS[name] if name in names else None for name in BOUNDS},
             target={"bandwidth": [BANDWIDTH[name] for name in names]},
             mechanism={"k": K[dimensions], "h": 3},
         )
-        made[dimensions] = dbern.release(dbern.ReleaseSpec.load(project.spec_path), client=client)
     return made
 
 
 @pytest.fixture
 def two(releases):
-    return releases[2].synopsis
+    return releases[2]
 
 
 def lattice_of(url):
@@ -104,7 +100,7 @@ def points_of(synopsis, count=12, seed=5):
 @pytest.mark.parametrize("h", [None, 1, 2, 5, "per axis"])
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_values_are_those_of_definition_5(releases, dimensions, h):
-    synopsis = releases[dimensions].synopsis
+    synopsis = releases[dimensions]
     h = [1, 4, 2][:dimensions] if h == "per axis" else h
     order = [3] * dimensions if h is None else [h] * dimensions if isinstance(h, int) else h
     points = points_of(synopsis)
@@ -119,7 +115,7 @@ def test_values_are_those_of_definition_5(releases, dimensions, h):
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_a_grid_equals_a_call_at_its_points(releases, dimensions):
-    synopsis = releases[dimensions].synopsis
+    synopsis = releases[dimensions]
     for h in (None, 2, [1, 4, 2][:dimensions]):
         grid = synopsis.grid([5, 4, 3][:dimensions], h=h)
         assert grid.dims == tuple(list(BOUNDS)[:dimensions])[::-1]  # upright
@@ -132,22 +128,24 @@ def test_a_grid_equals_a_call_at_its_points(releases, dimensions):
     assert synopsis.grid(3).shape == (3,) * dimensions
 
 
-@pytest.mark.parametrize("shape", [1, [3], [3, 3, 3], [3, 1]])
-def test_a_wrong_grid_is_refused(two, shape):
-    with pytest.raises(SpecError, match="grid shape"):
-        two.grid(shape)
+ORDER = r"(?i)write \(m, 2\) in the order x, y"
+WRONG = [
+    *((lambda two, shape=shape: two.grid(shape), "grid shape")
+      for shape in (1, [3], [3, 3, 3], [3, 1])),
+    *((lambda two, h=h: two(np.zeros((1, 2)), h=h), "h =")
+      for h in (0, -1, [1], [1, 0], [1, 2, 3], 10_001, [1, 10**18])),
+    *((lambda two, shape=shape: two(np.zeros(shape)), ORDER)
+      for shape in ((3,), (3, 1), (3, 3), (2, 2, 2), ())),
+    *((lambda two, beta=beta: two.band(beta), "beta")
+      for beta in ("x", float("nan"), 0, 1, -0.5)),
+    (lambda two: two(np.zeros((1, 2)), method="closest"), "method"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3], 10_001, [1, 10**18]])
-def test_a_wrong_order_is_refused(two, h):
-    with pytest.raises(SpecError, match="h ="):
-        two(np.zeros((1, 2)), h=h)
-
-
-@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 3), (2, 2, 2), ()])
-def test_points_of_a_wrong_shape_are_refused(two, shape):
-    with pytest.raises(SpecError, match=r"(?i)write \(m, 2\) in the order x, y"):
-        two(np.zeros(shape))
+@pytest.mark.parametrize(("ask", "message"), WRONG)
+def test_a_wrong_shape_order_confidence_or_method_is_refused(two, ask, message):
+    with pytest.raises(SpecError, match=message):
+        ask(two)
 
 
 def test_bounds_are_closed_and_all_outside_is_nan(two):
@@ -162,7 +160,7 @@ def test_bounds_are_closed_and_all_outside_is_nan(two):
 
 
 def test_one_dimension_takes_flat_points(releases):
-    synopsis = releases[1].synopsis
+    synopsis = releases[1]
     flat = np.array([0.0, 3.0, 10.0, 11.0])
     np.testing.assert_array_equal(synopsis(flat), synopsis(flat[:, None]))
     assert np.isnan(synopsis(flat)[-1])
@@ -227,7 +225,7 @@ def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
 
     points = points_of(two, count=98)
     expected = two(points)
-    fresh = releases[2].synopsis
+    fresh = releases[2]
     monkeypatch.setattr(
         ReleasedArray, "_lattice_values", lambda _self: pytest.fail("computed too early")
     )
@@ -239,7 +237,7 @@ def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
     assert lazy.numblocks == (8,)
     for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=300)):
         np.testing.assert_allclose(values, expected, rtol=1e-12)  # blocks change last bits
-    flat = releases[1].synopsis
+    flat = releases[1]
     one = flat(da.linspace(0, 10, 7, chunks=3))
     expected = flat(np.linspace(0, 10, 7))
     np.testing.assert_allclose(one.compute(scheduler="sync"), expected, rtol=1e-12)
@@ -271,7 +269,7 @@ def test_a_synopsis_travels_by_its_address_alone(two):
 
 
 def test_an_opened_synopsis_refuses_another_release_in_its_place(releases, tmp_path):
-    place, first, second = tmp_path / "place", releases[2].synopsis, releases[1].synopsis
+    place, first, second = tmp_path / "place", releases[2], releases[1]
     shutil.copytree(first.url, place)
     opened, never_asked = dbern.open(place), dbern.open(place)
     shaped, points = opened.shaped("nonnegative"), points_of(opened)
@@ -612,12 +610,6 @@ def test_points_of_a_wrong_type_are_refused_without_quoting_them(two, points):
     assert "x, y" in str(refused.value)
 
 
-@pytest.mark.parametrize("beta", ["x", float("nan"), 0, 1, -0.5])
-def test_a_beta_that_is_no_confidence_is_refused(two, beta):
-    with pytest.raises(SpecError, match="beta"):
-        two.band(beta)
-
-
 def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
     points = np.array([[5.0, 0.0], [0.0, -1.0], [10.0, 1.0]])
     low, high = two.interval(points, beta=0.05)
@@ -628,5 +620,3 @@ def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
     inwards = np.array([[0.01, 0.01], [0.01, 0.01], [-0.01, -0.01]])
     shifted = two(points + inwards, method="nearest")
     assert np.array_equal(nodes, shifted)
-    with pytest.raises(SpecError, match="method"):
-        two(points, method="closest")

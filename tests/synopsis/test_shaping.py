@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from projects import fix_reservations
+from projects import fix_reservations, released_in
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
@@ -36,19 +36,17 @@ def columns():
 
 
 def released(folder, client, names, epsilon, mechanism, groups=None, bandwidth=None):
-    from projects import Project
-
-    project = Project(folder)
-    project.write(columns() if groups is None else {**columns(), "group": groups})
-    project.grant(epsilon)
-    project.spec(
+    return released_in(
+        folder,
+        client,
+        columns() if groups is None else {**columns(), "group": groups},
+        epsilon,
         data__bounds={name: BOUNDS[name] if name in names else None for name in BOUNDS},
         target={"bandwidth": bandwidth or [BANDWIDTH[name] for name in names]},
         mechanism=mechanism,
         budget={"epsilon": epsilon},
         **({} if groups is None else {"data__group": {"column": "group", "values": ["a", "b"]}}),
     )
-    return dbern.release(dbern.ReleaseSpec.load(project.spec_path), client=client).synopsis
 
 
 @pytest.fixture(scope="module")

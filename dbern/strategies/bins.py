@@ -275,10 +275,12 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: Middles) -> Floa
 MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""
 
+NUMBERS_TOGETHER = 1 << 22
+"""Of polynomials: 32 MiB, and as many while they are made."""
+
 _TRUNCATION, _SHARE = 1e-9, 1 / 64  # of the peak; of the largest error seen, to add in between
 _COARSE, _MOST_LOCAL, _MOST_STEPS = 4, 32, 64  # steps where it is looked for; nodes; steps; a cell
 _BOXES, _ROWS = 512, 64  # at a time
-_NUMBERS_TOGETHER = 1 << 22  # of polynomials: 32 MiB, and as many while they are made
 _MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
 _Pairs: TypeAlias = tuple[Int64Array, Int64Array]  # cells of y, and of the bins
@@ -387,7 +389,7 @@ class _Boxes:
     def strips(self) -> Iterator[_Pieces]:
         """Some cells of y after others: the polynomials of all may be more than memory holds."""
         local, rows = self.local, self.local.rows
-        together = max(1, _NUMBERS_TOGETHER // (local.count * local.bins.rank))
+        together = max(1, NUMBERS_TOGETHER // (local.count * local.bins.rank))
         if rows <= together:
             yield self._whole_pieces
             return

@@ -144,7 +144,7 @@ def test_bins_and_their_errors_in_blocks_are_the_same(bandwidth, monkeypatch):
     assert len(bump_places(kernel)) == 1
     monkeypatch.setattr(module, "_NODES_TOGETHER", 7)
     monkeypatch.setattr(approximation, "_BUMPS_TOGETHER", 7)
-    monkeypatch.setattr(approximation, "_TRANSLATES_TOGETHER", 7)
+    monkeypatch.setattr(approximation, "TRANSLATES_TOGETHER", 7)
     blocks = bump_places(kernel)
     assert len(blocks) > 4
     every = np.sort(np.concatenate([block.index for block in blocks]))

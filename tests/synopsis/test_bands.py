@@ -130,7 +130,7 @@ def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch):
     y, t, size = worst_places(kernel, 60, 12, bins, 31, 40)
     brackets = []
     for numbers in (1 << 22, 1 << 10):
-        monkeypatch.setattr(module, "_NUMBERS_TOGETHER", numbers)
+        monkeypatch.setattr(module, "NUMBERS_TOGETHER", numbers)
         axis_bracket.cache_clear()
         module._Boxes.of.cache_clear()
         brackets.append(axis_bracket(kernel, 60, 12, bins, (16, 3), 31))

@@ -226,17 +226,6 @@ class Blocks:
         for index, place in enumerate(self.places):
             yield place, self.read(index)
 
-    def contracted(self, matrices: Sequence[FloatArray]) -> FloatArray:
-        """Apply one matrix (m, n) to each axis: shape (m_1, .., m_l), in one pass.
-
-        The first axis goes first, so m_1 layers are in memory: for few of them.
-        """
-        first, *others = matrices
-        total = np.zeros((len(first), *self.shape[1:]))
-        for place, part in self:
-            total += np.tensordot(first[:, place], part, axes=(1, 0))
-        return on_others(total, others)
-
 
 def blocks_of(values: FloatArray | Blocks) -> Blocks:
     """Wrap an array in memory as one block; blocks stay as they are."""

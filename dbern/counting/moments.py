@@ -95,18 +95,6 @@ class Cells:
         """Half the width of the widest cell."""
         return 0.5 * float(np.diff(self._edges).max()) / self.periods
 
-    def locate(self, positions: FloatArray) -> tuple[Int64Array, FloatArray]:
-        """Cell and offset in [-1, 1] of each position, by single IEEE operations."""
-        scaled = positions * self.periods
-        period = np.minimum(scaled.astype(np.int64), self.periods - 1)
-        fraction = scaled - period  # exact
-        if not self.cuts:
-            return period, 2.0 * fraction - 1.0
-        part = np.searchsorted(self._edges[1:-1], fraction, side="right")
-        # At most one: both differences are rounded the same way.
-        share = (fraction - self._edges[part]) / np.diff(self._edges)[part]
-        return period * (len(self.cuts) + 1) + part, 2.0 * share - 1.0
-
 
 def cells_for(kernel: Kernel, k: int, density: float) -> Cells:
     """Fewest cells, `density` or more to a unit, with every ``K(v/k - .)`` smooth on each."""

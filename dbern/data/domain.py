@@ -40,7 +40,8 @@ OTHER_UNITS = (
 """What is said where such numbers would be released."""
 
 _LEAST_WIDTH = 1e-100
-_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+PLAIN_NAME = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")
+"""One plain part of a path in a store."""
 _LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
 LONGEST_NAME, LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_UNITS = 255, 200, 2000, 60
 """Letters of a column's name and of the texts of a spec that are stored with a release."""
@@ -80,7 +81,7 @@ class Axis:
                 f'Write {self.name} = {{ values = ["a", "b"] }}.'
             )
         long = len(self.name.encode(errors="surrogatepass")) > _LONGEST
-        if long or not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
+        if long or not PLAIN_NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
                 f"{where}: this name cannot be an axis of a synopsis. Rename the column: at most "
                 f"{_LONGEST} bytes, no slash, no leading '.' or '__', and none of "

@@ -19,6 +19,7 @@ from dbern.combination import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file
+from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
 from dbern.synopsis.points import Order
@@ -26,7 +27,6 @@ from dbern.synopsis.reader import Synopsis
 from dbern.system import Progress, is_url, one_thread, silent
 from dbern.types import FloatArray
 
-_BATCH_ROWS = 1 << 16
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
 
 
@@ -190,7 +190,7 @@ def _check_columns(
 
 def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     try:
-        yield from file.iter_batches(_BATCH_ROWS)
+        yield from file.iter_batches(BATCH_ROWS)
     except (OSError, pa.ArrowException) as error:
         _refuse_unanswered(path, error)
         raise SpecError(

@@ -40,7 +40,7 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     """Evaluate ``b_{v,k}(y) = C(k,v) y^v (1-y)^(k-v)`` for all v.
 
     Rows of the result (m, k + 1) are nonnegative and sum to one, accurate to about ``2 k``
-    roundings; degrees above 1000 are a ValueError. The recurrence over v starts at the nearer end
+    roundings; degrees above 1000 raise a ValueError. The recurrence over v starts at the nearer end
     of the interval, where ``(1-y)^k >= 2^-1000`` cannot underflow; it takes two products a value
     where powers or logarithms take many more.
     """

@@ -207,8 +207,8 @@ def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatAr
 def _table_error(kernel: Kernel, cells: Cells, order: int) -> float:
     """Bound on the error of one entry of `chebyshev_table`: rounding and aliasing.
 
-    The aliasing bound is proved only for cells up to two bandwidths wide, wider ones are a
-    ValueError; polynomials have no aliasing.
+    Raises ValueError for cells wider than two bandwidths, for which the aliasing bound is not
+    proved; polynomials have no aliasing.
     """
     first = kernel.chebyshev_bound(2 * _NODES - order, cells.radius)
     if cells.radius > kernel.bandwidth and first > 0:

@@ -63,7 +63,7 @@ class Axis:
     With `categories` a value is its position in that public list, and `of_values` makes the axis.
     `units` are those that a spec states of numbers, for people.
 
-    Bounds that are not finite, reversed, or too close to tell apart are a SpecError.
+    Raises SpecError for bounds that are not finite, reversed, or too close to tell apart.
     """
 
     name: str
@@ -107,8 +107,8 @@ class Axis:
     def of_values(cls, name: str, values: Sequence[Category]) -> Axis:
         """Return the axis of a public list of values.
 
-        Fewer than two values, more than `MOST_VALUES`, or a value that is listed twice are a
-        SpecError.
+        Raises SpecError for fewer than two values, more than `MOST_VALUES`, or a value that is
+        listed twice.
         """
         where = f"data.bounds.{name}.values"
         if len(values) < 2:
@@ -489,7 +489,7 @@ def from_text(value: Any) -> Any:
 def moment_of(text: str) -> date:
     """Return a date or a time in ISO form.
 
-    Anything else is a ValueError.
+    Raises ValueError for anything else.
     """
     try:
         return date.fromisoformat(text)

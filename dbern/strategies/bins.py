@@ -270,7 +270,7 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: MirroredBlock) -
     return with_mirrored(half.T, len(t)).T
 
 
-# --- Brackets: see the top of the module
+# --- Brackets
 
 MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""

@@ -264,7 +264,7 @@ class Memory(Folder):
 class Bucket:
     """A prefix of a bucket: no object is ever renamed, and the root metadata says whose it is.
 
-    Any URL but ``s3://bucket/name.zarr`` is a SpecError; any method raises an OSError where the
+    Raises SpecError for any URL but ``s3://bucket/name.zarr``; any method, an OSError where the
     store refuses or does not answer.
     """
 

@@ -21,7 +21,7 @@ from dbern.privacy.accuracy import independent_draws, public_stream
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
-from dbern.strategies.bins import Middles, bin_fit, bump_places, lattice_bumps
+from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
 from dbern.types import FloatArray
 
 _DRAWS = 128
@@ -196,13 +196,13 @@ class Fit:
 def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
-    rows = bin_fit(bump_places(kernel), partial(_fitted, kernel, k, h), cells, degree)
+    rows = bin_fit(bump_blocks(kernel), partial(_fitted, kernel, k, h), cells, degree)
     own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
     return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 
 @lru_cache(maxsize=16)
-def _fitted(kernel: Kernel, k: int, h: int, block: Middles) -> FloatArray:
+def _fitted(kernel: Kernel, k: int, h: int, block: MirroredBlock) -> FloatArray:
     """Values that bins are fitted to, at points that are crowded at the ends and at `_places`."""
     _, t, half = _places(kernel)
     if k == 0:

@@ -167,9 +167,9 @@ class MechanismSection(Section):
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
     noise: str = Field("auto", pattern=f"^(auto|{'|'.join(WITH_DELTA)})$", description=(
-        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace", "binned-laplace" or '
-        '"binned-k-norm", with a delta "discrete-gaussian", "spectral-gaussian", '
-        '"binned-gaussian" or "laplace-advanced"'
+        'noise = "auto"; with delta = "0" "laplace", "binned-laplace", "binned-k-norm" or '
+        '"spectral-laplace" (of solved functions), with a delta "discrete-gaussian", '
+        '"binned-gaussian", "spectral-gaussian" (of solved functions) or "laplace-advanced"'
     ))  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from dbern.bernstein.basis import MOST_H, MOST_K
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, PLAIN_NAME
+from dbern.data.domain import LONGEST_TEXT, MAX_NUMBER, MIN_NUMBER, PLAIN_NAME
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 
@@ -140,7 +140,7 @@ def _require_positive(text: str) -> str:
     return text
 
 
-Text = Annotated[str, StringConstraints(max_length=10_000)]
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_require_plain)]
 Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_number)]
 Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_positive)]

@@ -45,6 +45,8 @@ PLAIN_NAME = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")
 _LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
 LONGEST_NAME, LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_UNITS = 255, 200, 2000, 60
 """Letters of a column's name and of the texts of a spec that are stored with a release."""
+LONGEST_TEXT = 10_000
+"""Letters of any other text that a store holds, such as a listed value."""
 
 _RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 

@@ -154,10 +154,6 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     planned = tuple(one for one, _ in found)
     _refuse_unreadable(spec, planned)
     others = [[one] for one in planned[len(functions) :] if not one.promise]
-    certificates = [whole_certificate(spec.combination, one) for one in (functions, *others)]
-    certificate = max(certificates, key=lambda one: one.total)
-    with _unreadable_refused():
-        StoredCertificate.of(certificate)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     ways = [
         Way(one, *chosen_ways[one.name][:2], plan.noise.law)
@@ -171,7 +167,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
-        certificate=certificate,
+        certificate=_largest_certificate(spec.combination, [functions, *others]),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *_notes(spec, n, ways),
@@ -188,6 +184,17 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             planned[len(functions) : len(functions) + 1],
         ),
     )
+
+
+def _largest_certificate(
+    combination: Combination, choices: Sequence[Sequence[PlannedMeasurement]]
+) -> Certificate:
+    """Return that of the whole function, with whichever of the bins that may be chosen."""
+    certificates = [whole_certificate(combination, functions) for functions in choices]
+    largest = max(certificates, key=lambda certificate: certificate.total)
+    with _unreadable_refused():
+        StoredCertificate.of(largest)
+    return largest
 
 
 @contextmanager

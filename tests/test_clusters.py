@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import socket
 import ssl
@@ -16,7 +15,7 @@ from distributed import Client, LocalCluster, Security
 
 import dbern
 from dbern.cli import diagnosis
-from dbern.cluster.connection import cluster, connect
+from dbern.cluster.connection import cluster
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from deploy import certificates
 
@@ -47,17 +46,6 @@ def test_a_scheduler_that_is_not_there_costs_nothing(project, client):
     assert project.spent() == NOTHING
     dbern.release(project.spec(), client=client)
     assert dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1").notes  # it is published
-
-
-def test_a_client_s_filter_of_the_log_ends_with_it():
-    filters = logging.getLogger("distributed.batched").filters
-    with pytest.raises(OSError, match="connect"):
-        connect("tcp://127.0.0.1:1", 0.3)
-    assert filters == []
-    with scheduler(protocol="tcp") as local, connect(local.scheduler_address, 5):
-        connect(local.scheduler_address, 5).close()
-        assert len(filters) == 1  # the other client's
-    assert filters == []
 
 
 @pytest.mark.usefixtures("impatient")

@@ -19,7 +19,6 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +178,12 @@ registry.backends[f"{_PREFIX}tcp"] = _TCPBackend()
 registry.backends[f"{_PREFIX}tls"] = _TLSBackend()
 
 
-_BATCHED = logging.getLogger("distributed.batched")
-
-
-def _is_not_ours(record: logging.LogRecord) -> bool:
+def _is_of_others(record: logging.LogRecord) -> bool:
     """Return whether a record tells of another connection: how ours ended is told by its client."""
     return not any(isinstance(value, _Reading) for value in record.args or ())
+
+
+logging.getLogger("distributed.batched").addFilter(_is_of_others)
 
 
 class PlainClient(Client):  # type: ignore[misc]  # has no types
@@ -198,8 +197,6 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
     _stream_handlers: Any
 
     def __init__(self, address: str, timeout: float, security: Any) -> None:
-        self._filter = partial(_is_not_ours)  # of this client alone: another may close before it
-        _BATCHED.addFilter(self._filter)
         super().__init__(
             address, timeout=timeout, security=security, set_as_default=False,
             direct_to_workers=False,
@@ -218,12 +215,6 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         except Exception:
             await self._close()
             raise
-
-    async def _close(self, fast: bool = False) -> None:
-        try:
-            await super()._close(fast=fast)
-        finally:
-            _BATCHED.removeFilter(self._filter)
 
     async def _handle_report(self) -> None:
         try:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dbern.certificate import quantile_rank
 from dbern.errors import SpecError
+from dbern.failure import POPULATION
 from dbern.synopsis.questions.asking import Answer, Asking, Drawn, Target, told_given
 from dbern.synopsis.questions.functionals import Weights, mean_band, quantile_band
 from dbern.synopsis.questions.measure import Band, Measure, View, few, levels_of_rows
@@ -232,10 +233,10 @@ def _ranked(
     """Ask quantiles of a population by those of the rows at other levels."""
 
     def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
-        rows = within(measure, share / 10)
-        ends = levels_of_rows(levels, rows, share / 2)
+        rows = within(measure, share * POPULATION["rows"])
+        ends = levels_of_rows(levels, rows, share * POPULATION["sampling"])
         value = ask(measure, levels, share).value  # a guess, without a claim
-        low, high = (ask(measure, one, share / 5) for one in ends)
+        low, high = (ask(measure, one, share * POPULATION["answer"] / 2) for one in ends)
         told = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)
         return told, few(Band.without_error(levels, levels, levels), rows, shares=True)
 

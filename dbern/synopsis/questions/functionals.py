@@ -14,10 +14,10 @@ import numpy as np
 from dbern.bernstein.basis import bin_products, on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
+from dbern.failure import QUOTIENT
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.synopsis.questions.measure import (
     DRAWS,
-    FIRST,
     Band,
     Functionals,
     Line,
@@ -243,9 +243,9 @@ def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) 
     above = _weights({high: less, low: -more})
     below = _weights({low: less, high: -more})
     # By the tail first: draws are for the places that it does not deny.
-    start, stop = _undenied(view.still(), below, above, None, 0.0, beta * FIRST)
+    start, stop = _undenied(view.still(), below, above, None, 0.0, beta * QUOTIENT["tail"])
     part = slice(start, stop + 1)
-    inner = _undenied(view, below[part], above[part], None, 0.0, beta * (1 - FIRST))
+    inner = _undenied(view, below[part], above[part], None, 0.0, beta * QUOTIENT["draws"])
     first, last = places[max(start + inner[0] - 1, 0)], places[min(start + inner[1] + 1, _PLACES)]
     value = np.clip(value, first, last)
     away = t - value
@@ -292,8 +292,8 @@ def quantile_band(
     is below x_k and at least tau up to x_{k+1}: two inequalities at places that are not known but
     do not depend on the noise, each of which the released numbers deny with probability at most
     beta / 2. So the quantile is between the neighbours of the first and the last place where they
-    are not denied. First by the tail, at `FIRST` of beta, on a coarse grid; then by draws, at the
-    rest, on one that is finer where steps are smooth, if what is left of it is not too much.
+    are not denied. First by the tail, at its share of `QUOTIENT`, on a coarse grid; then by draws,
+    at the rest, on one that is finer where steps are smooth, if what is left is not too much.
     """
     within = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
     count = splines.cells * within
@@ -309,14 +309,14 @@ def quantile_band(
     ends = list[tuple[float, float, float]]()
     for level in map(float, levels):
         # By the tail first: draws are for the places that it does not deny.
-        start, stop = _undenied(view.still(), *lines, bases, level, beta * FIRST)
+        start, stop = _undenied(view.still(), *lines, bases, level, beta * QUOTIENT["tail"])
         low, high = max(start - 1, 0), min(stop + 1, count)
         if (high - low) * finer <= max(count, 2 * _PLACES):
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
             own = lines if finer == 1 else _product_sides(between(np.zeros_like(fine), fine))
             part = slice(low, high + 1) if finer == 1 else slice(None)
             below, above = own[0][part], own[1][part]
-            inner = _undenied(view, below, above, bases, level, beta * (1 - FIRST))
+            inner = _undenied(view, below, above, bases, level, beta * QUOTIENT["draws"])
             first, last = fine[max(inner[0] - 1, 0)], fine[min(inner[1] + 1, len(fine) - 1)]
         else:
             first, last = places[low], places[high]

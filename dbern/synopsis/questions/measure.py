@@ -20,14 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.certificate import quantile_rank
+from dbern.failure import QUOTIENT
 from dbern.privacy.accuracy import Covariance, public_stream, uniform
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.synopsis.questions.splines import AxisSplines, Sides
 from dbern.types import BoolArray, FloatArray
-
-FIRST = Fraction(1, 50)
-"""Of beta, for the interval by tails, within which a quantile is simulated."""
 
 CLUMPED = 0.05
 """Of the cells' width, for a likely error: about what it is where the rows of each cell stand at
@@ -356,8 +354,8 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
     told = ~(low.alike & high.alike)  # of the others the tail alone tells as much
     simulated = int(told.sum()) * high.drawn.shape[1]
     few = 0 < simulated <= _SIMULATED
-    rank = _rank(high.drawn.shape[1], float(beta * (1 - FIRST))) if few else None
-    q, loose = measure.tail(2 * len(near), beta if rank is None else beta * FIRST)
+    rank = _rank(high.drawn.shape[1], float(beta * QUOTIENT["draws"])) if few else None
+    q, loose = measure.tail(2 * len(near), beta if rank is None else beta * QUOTIENT["tail"])
     first = np.clip(low.end(q, loose, -1), 0.0, 1.0)
     last = np.clip(high.end(q, loose, 1), 0.0, 1.0)
     if rank is not None:

@@ -15,10 +15,10 @@ from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError, printable
 from dbern.failure import POPULATION
 from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
-from dbern.synopsis.questions.functionals import Weights, least_share
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.population import drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
+from dbern.synopsis.questions.shares import Weights, least_share
 from dbern.system import format_number, html_table
 from dbern.types import FloatArray
 

@@ -18,9 +18,10 @@ from dbern.synopsis.points import Points, as_points, gridded
 from dbern.synopsis.questions.asking import Answer, Asking, Promised, told_given
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
-from dbern.synopsis.questions.functionals import Weights, density_band, weighted_band
 from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.quantiles import weighted_band
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.shares import Weights, density_band
 from dbern.types import FloatArray
 
 

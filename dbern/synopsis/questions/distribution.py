@@ -28,13 +28,13 @@ from dbern.synopsis.questions.asking import (
     told_given,
 )
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.functionals import box_band, regions_band
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments
 from dbern.synopsis.questions.polygons import polygons_of
 from dbern.synopsis.questions.regions import Region, boxes_of
 from dbern.synopsis.questions.responses import Responses
 from dbern.synopsis.questions.sampling import sampled_points
+from dbern.synopsis.questions.shares import box_band, regions_band
 from dbern.system import memory_limit
 from dbern.types import FloatArray
 

@@ -15,7 +15,8 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
-from dbern.synopsis.questions.asking import Answer, Asking, Promised, told_given
+from dbern.synopsis.questions.answers import Answer
+from dbern.synopsis.questions.asking import Asking, Promised, told_given
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.measure import Band, Measure

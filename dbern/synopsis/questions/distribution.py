@@ -13,20 +13,12 @@ import numpy as np
 from dbern.combination import KERNEL_BAYES, Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.failure import Account
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import as_numbers, confidence, per_axis
-from dbern.synopsis.questions.asking import (
-    Account,
-    Answer,
-    Promised,
-    Response,
-    Target,
-    cells_note,
-    one_box,
-    told,
-    told_given,
-)
+from dbern.synopsis.questions.answers import Answer, Target, cells_note
+from dbern.synopsis.questions.asking import Promised, Response, one_box, told, told_given
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments

@@ -21,7 +21,8 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.asking import Answer, Target, told
+from dbern.synopsis.questions.answers import Answer, Target
+from dbern.synopsis.questions.asking import told
 from dbern.synopsis.questions.densities import Densities
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope

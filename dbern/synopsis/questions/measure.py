@@ -143,17 +143,17 @@ class Measure:
         """Return the view of all bins, in one layer."""
         return self.onto(tuple(range(self.values.ndim)))
 
-    def onto(self, kept: tuple[int, ...]) -> View:
+    def onto(self, axes: tuple[int, ...]) -> View:
         """Return the view of the bins of some axes, summed over the others, in one layer."""
-        return _onto(self, kept)
+        return _onto(self, axes)
 
     def along(self, axis: int, others: Envelope) -> View:
         """Return the view of one axis under a condition on the others, a layer for each side of it.
 
         `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
         """
-        kept = np.stack([others.lower, others.estimate, others.upper]).reshape(3, -1)
-        return _along(self, axis, kept.tobytes())
+        layers = np.stack([others.lower, others.estimate, others.upper]).reshape(3, -1)
+        return _along(self, axis, layers.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,9 +206,9 @@ class View:
                 drawn += rows[:, start : start + step] @ noise[start : start + step]
         return np.split(drawn, np.cumsum(counts)[:-1])
 
-    def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
+    def product(self, weights: FloatArray, others: FloatArray) -> FloatArray:
         """Return products of weights as those of the released bins."""
-        return np.asarray(np.einsum("mlb,lkb,mkb->m", one, self.gram, other))
+        return np.asarray(np.einsum("mlb,lkb,mkb->m", weights, self.gram, others))
 
     @cached_property
     def bin_error(self) -> float:
@@ -287,9 +287,9 @@ class Line(NamedTuple):
         a = self.base**2 - q**2 * self.base_square
         b = top * self.base - q**2 * self.mixed
         c = top**2 - q**2 * self.square
-        sure = (self.base > 0) & (a > 0)
+        known = (self.base > 0) & (a > 0)
         root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        return np.where(sure, (b + sign * root) / np.where(sure, a, 1.0), sign * np.inf)
+        return np.where(known, (b + sign * root) / np.where(known, a, 1.0), sign * np.inf)
 
     def reached(self, ends: FloatArray, sign: int) -> FloatArray:
         """Bound draws over ``|w(m)|``: the largest for m between `ends` (parts + 1, m)."""
@@ -400,8 +400,8 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
 
     `low` and `high` are the lines of minorants and of majorants.
     """
-    told = ~(low.alike & high.alike)  # of the others the tail alone tells as much
-    simulated = int(told.sum()) * high.drawn.shape[1]
+    unlike = ~(low.alike & high.alike)  # of the others the tail alone tells as much
+    simulated = int(unlike.sum()) * high.drawn.shape[1]
     few = 0 < simulated <= _SIMULATED
     rank = _rank(high.drawn.shape[1], float(beta * QUOTIENT["draws"])) if few else None
     q, loose = measure.tail(2 * len(near), beta if rank is None else beta * QUOTIENT["tail"])
@@ -410,10 +410,10 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
     if rank is not None:
         ends = np.linspace(first, last, _PARTS + 1)
         both = np.maximum(low.reached(ends, -1), high.reached(ends, 1))
-        found = float(np.sort(both[told].max(axis=0))[rank])
-        if math.isfinite(found):
-            first = np.where(told, np.maximum(first, low.end(found, 0.0, -1)), first)
-            last = np.where(told, np.minimum(last, high.end(found, 0.0, 1)), last)
+        q = float(np.sort(both[unlike].max(axis=0))[rank])
+        if math.isfinite(q):
+            first = np.where(unlike, np.maximum(first, low.end(q, 0.0, -1)), first)
+            last = np.where(unlike, np.minimum(last, high.end(q, 0.0, 1)), last)
     first = np.minimum(first, 1.0)
     last = np.maximum(first, last)
     value = np.clip(near, first, last)
@@ -435,8 +435,8 @@ def likely_error(noise: FloatArray, cells: FloatArray, width: FloatArray | float
 
 
 @lru_cache(maxsize=8)
-def _onto(measure: Measure, kept: tuple[int, ...]) -> View:
-    others = tuple(axis for axis in range(measure.values.ndim) if axis not in kept)
+def _onto(measure: Measure, axes: tuple[int, ...]) -> View:
+    others = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
     values, noise = measure.values.sum(axis=others), measure.noise.sum(axis=others)
     gram = measure.variances.sum(axis=others).reshape(1, 1, -1)
     flat = noise.reshape(1, values.size, -1)
@@ -445,16 +445,19 @@ def _onto(measure: Measure, kept: tuple[int, ...]) -> View:
 
 @lru_cache(maxsize=8)
 def _along(measure: Measure, axis: int, weights: bytes) -> View:
-    kept = np.frombuffer(weights).reshape(3, -1)
-    used, which = np.unique(kept, axis=0, return_inverse=True)  # one, where there is no condition
+    conditions = np.frombuffer(weights).reshape(3, -1)
+    used, which = np.unique(
+        conditions, axis=0, return_inverse=True
+    )  # one, where there is no condition
     values = np.moveaxis(measure.values, axis, 0)
     noise = np.moveaxis(measure.noise, axis, 0)
     count, draws = len(values), noise.shape[-1]
-    layers = np.einsum("lo,bo->lb", kept, values.reshape(count, -1))
-    drawn = np.stack([np.einsum("o,bod->bd", one, noise.reshape(count, -1, draws)) for one in used])
+    layers = np.einsum("lo,bo->lb", conditions, values.reshape(count, -1))
+    noise = noise.reshape(count, -1, draws)
+    drawn = np.stack([np.einsum("o,bod->bd", condition, noise) for condition in used])
     sizes = np.moveaxis(measure.variances, axis, 0).reshape(count, -1)
-    gram = np.einsum("lo,ko,bo->lkb", kept, kept, sizes, optimize=True)
-    return View(layers, drawn[which.reshape(-1)], gram, np.abs(kept).max(axis=1), measure)
+    gram = np.einsum("lo,ko,bo->lkb", conditions, conditions, sizes, optimize=True)
+    return View(layers, drawn[which.reshape(-1)], gram, np.abs(conditions).max(axis=1), measure)
 
 
 @lru_cache(maxsize=8)

@@ -43,10 +43,10 @@ def boxes_of(region: Region, domain: Domain, what: str = "region") -> Boxes:
         case Mapping():
             return _box(region, domain, what)
         case list() | tuple():
-            each = [_box(one, domain, what) for one in region]
-            if not each or any(len(one) != 1 for one in each):
+            each = [_box(box, domain, what) for box in region]
+            if not each or any(len(box) != 1 for box in each):
                 raise SpecError(f"{what}: a list must hold boxes, such as {_example(domain)}")
-            low, high = (np.concatenate([getattr(one, end) for one in each]) for end in _ENDS)
+            low, high = (np.concatenate([getattr(box, end) for box in each]) for end in _ENDS)
             return Boxes(low, high, range(len(each)))
         case _:
             raise SpecError(f"{what}: is no region. Write a box, such as {_example(domain)}")
@@ -84,7 +84,7 @@ def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
 
 def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
     first, last = _ends(ends, axis, what)
-    unit = [(one - axis.low) / axis.width for one in (first, last)]
+    unit = [(end - axis.low) / axis.width for end in (first, last)]
     unit[1] = np.where(last == axis.high, 1.0, unit[1])
     return unit[0], unit[1]
 
@@ -132,6 +132,6 @@ def part_of(window: Region, domain: Domain) -> Domain:
     axes = []
     for axis in domain.axes:
         low, high = _ends(window.get(axis.name, (None, None)), axis, "window")
-        kept = bool(axis.categories)  # which a grid refuses
-        axes.append(axis if kept else replace(axis, low=float(low[0]), high=float(high[0])))
+        listed = bool(axis.categories)  # which a grid refuses
+        axes.append(axis if listed else replace(axis, low=float(low[0]), high=float(high[0])))
     return Domain(tuple(axes))

@@ -253,6 +253,9 @@ def keep_components(synopsis, *places):
     synopsis._store.released = released.model_copy(update={"components": components})
 
 
+PROMISE_KEYS = ["of", "factor", "rest", "bins", "cells", "degree", "noise", "least"]
+
+
 def test_a_release_tells_these_data_apart(told_well):
     spec, plan = told_well
     x = np.random.default_rng(2).random(1000)
@@ -262,6 +265,8 @@ def test_a_release_tells_these_data_apart(told_well):
     assert shown["arrays"] == facts["promise"]["of"] == ["density"]
     assert sum(Fraction(each["share"]) for each in (shown, *others, facts)) == 1
     assert all(each["promise"]["factor"] == 0 < facts["promise"]["factor"] for each in others)
+    assert [*facts["promise"]] == PROMISE_KEYS
+    assert synopsis._store.released.to_json()["components"] == synopsis.metadata["components"]
     about, sure = synopsis.bound(), synopsis.bound(about="any-database")
     assert about.approximation < 0.5 * sure.approximation
     other = synopsis_of(spec, plan, centers(spec, plan, {"x": x}), bytes(range(32)))
@@ -483,7 +488,7 @@ def test_noise_without_bins_is_refused():
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"of": ["nobody"]}, "names an array that is not there"), ({"factor": -1.0}, "factor"),
-    ({"rest": None}, "rest"),
+    ({"rest": None}, "rest"), ({"cells": [0]}, "cells"), ({"noise": -1.0}, "noise"),
 ])  # fmt: skip
 def test_a_stranger_s_promise_is_checked(change, message, one):
     spec, plan = one

@@ -120,8 +120,6 @@ def prefer(
 
 _DRAWING = Lock()  # two threads that draw, by short numpy calls, are slower than one
 
-_PROMISED = ("of", "factor", "rest", "bins", "cells", "degree", "noise", "least")
-
 
 def publish(
     ledger: BudgetLedger,
@@ -261,11 +259,7 @@ def _attributes(
     content, expected, extent = plan.to_dict(), plan.outlook.expected, plan.outlook.extent
     kernels = any(one.kernels for one in spec.components)  # of which a reader has the largest value
     spec = spec_for_rows(spec, plan.n)
-    components = []
-    for pair in measured_pairs(spec.components, plan.components):
-        components.append(released_component(*pair).to_json())
-        if promise := pair[1].promise:
-            components[-1]["promise"] = {key: promise[key] for key in _PROMISED}
+    pairs = measured_pairs(spec.components, plan.components)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -285,7 +279,7 @@ def _attributes(
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
-        "components": components,
+        "components": [released_component(*pair).to_json() for pair in pairs],
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],

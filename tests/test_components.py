@@ -77,6 +77,16 @@ def test_what_is_written_is_what_its_reader_makes_of_it(planned):
     assert json.dumps(read.components[0].to_json()) == json.dumps(attributes["components"][0])
 
 
+def test_a_component_without_its_measurement_has_none(planned):
+    """It had the first one's domain and weights, silently."""
+    spec, plan = planned
+    stranger = replace(plan.components[0], name="stranger")
+    with pytest.raises(KeyError, match="stranger"):
+        measured_pairs(spec.components, [stranger])
+    number = replace(stranger, promise={"bins": "density"})
+    assert measured_pairs(spec.components, [number]) == [(spec.components[0], number)]
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [

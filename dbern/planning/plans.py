@@ -420,7 +420,10 @@ def measured_pairs(
 ) -> list[tuple[Measurement, PlannedMeasurement]]:
     """Return each component and its measurement: of a number that tells of bins, the first."""
     by_name = {measurement.name: measurement for measurement in measurements}
-    return [(by_name.get(planned.name, measurements[0]), planned) for planned in components]
+    return [
+        (measurements[0] if planned.promise else by_name[planned.name], planned)
+        for planned in components
+    ]
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ class Reserved:
 
 
 def attributes_of(spec, plan):
-    written = publish._attributes(spec, plan, Reserved, "")
+    written = publish._attributes(spec, plan, publish._components(spec, plan), Reserved, "")
     return {**written, "release_id": ""}
 
 

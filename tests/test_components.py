@@ -10,7 +10,7 @@ from strategies import density_plan, sections
 
 from dbern.bernstein.kernels import kernel_of
 from dbern.components.function_classes import read_class, stored_class
-from dbern.components.layout import COEFFICIENTS, group_layout, map_groups
+from dbern.components.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
 from dbern.components.strict import checked
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning import planner
@@ -115,11 +115,12 @@ def test_axes_may_have_the_names_of_other_dimensions():
     ((_, part),) = pairs = measured_pairs(spec.components, plan.components)
     component = released_component(*pairs[0])
     ranks = [axis_map.rank for axis_map in part.maps]
-    layouts = group_layout(component, ranks)
+    layouts = {**group_layout(component), **map_layouts(component, ranks)}
+    assert [*layouts] == array_paths(component)
     assert layouts[COEFFICIENTS].shape == (5, 6, 7)
     assert layouts["binned/released"].shape == tuple(ranks)
     for nodes, rank, group in zip((5, 6, 7), ranks, map_groups(component), strict=True):
-        assert layouts[f"binned/synthesis{group.suffix}"].shape == (nodes, rank)
+        assert layouts[group.paths["synthesis"]].shape == (nodes, rank)
 
 
 def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -38,21 +38,25 @@ _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
 
 
+class Limits(NamedTuple):
+    """Type, least and most that a value of JSON may be."""
+
+    kind: type
+    least: Any
+    most: Any
+
+
 @dataclass(frozen=True)
 class StoredArray:
     """One array of a map, as synopses hold it and readers, who may have a stranger's, demand it.
 
     Dimensions are "mode" and "axis", numbers "int64" or "float64". Its attributes are fields of the
-    map, within limits: the type, the least and the most.
+    map, within limits.
     """
 
     dimensions: tuple[str, ...]
     numbers: str = "float64"
-    limits: Mapping[str, tuple[type, float, float]] = field(default_factory=dict)
-
-
-Said: TypeAlias = Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]]
-"""By its name, the shape that an array says to have, and its attributes."""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
 
 
 class AxisMap(ABC):
@@ -126,8 +130,8 @@ class AxisMap(ABC):
 
     @classmethod
     @abstractmethod
-    def stored_rank(cls, nodes: int, said: Said) -> int:
-        """Return how many values are released where there are so many nodes, by its arrays."""
+    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
+        """Whether so many values are released where there are so many nodes, by its attributes."""
 
     @classmethod
     def candidates(cls, problem: Any) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -558,13 +558,12 @@ class ReleasedArray:
         axis_map = self.component.axis_map
         if axis_map is None:
             return LatticeStrategy(self.lattice)
-        path = f"{self._path}/{self.component.noise.strategy_kind}"
 
-        def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
-            return self._store.array(f"{path}/{name}{suffix}")
+        def read(paths: Mapping[str, str], name: str) -> tuple[Any, dict[str, Any]]:
+            return self._store.array(f"{self._path}/{paths[name]}")
 
-        suffixes = [group.suffix for group in map_groups(self.component)]
-        maps = [axis_map.of_arrays(partial(read, suffix)) for suffix in suffixes]
+        groups = map_groups(self.component)
+        maps = [axis_map.of_arrays(partial(read, group.paths)) for group in groups]
         return strategy_of(self.lattice, maps)
 
     @cached_property

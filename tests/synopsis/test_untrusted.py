@@ -485,6 +485,12 @@ def test_a_k_that_is_not_that_of_the_array_is_refused(copied, k):
         (COEFFICIENTS, ("codecs", 0, "name"), "gzip"),
         (COEFFICIENTS, ("storage_transformers",), [{"name": "x"}]),
         (COEFFICIENTS, ("dimension_names",), ["y", "x"]),
+        (COEFFICIENTS, ("shape",), [7.0, 7]),
+        (COEFFICIENTS, ("codecs", 0, "configuration", "chunk_shape"), [True, 7]),
+        (COEFFICIENTS, ("codecs", 0, "configuration", "codecs", 1, "configuration"), {}),
+        (COEFFICIENTS, ("attributes", "add_offset"), False),
+        (COEFFICIENTS, ("attributes", "oblique"), None),
+        (COEFFICIENTS, ("consolidated_metadata",), None),
         ("components/density/x/zarr.json", ("chunk_grid",), {"name": "rectilinear"}),
         ("components/density/x/zarr.json", ("data_type",), "int64"),
         ("components/density/x/zarr.json", ("dimension_names",), ["y"]),
@@ -496,6 +502,17 @@ def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, 
     redigest(copied, name, json.dumps(document).encode())
     with pytest.raises(IntegrityError, match=f"{name} is damaged: {path[0]}"):
         dbern.open(copied)
+
+
+@pytest.mark.parametrize("key", ["cells", "degree"])
+def test_bins_of_another_number_than_was_released_are_refused(kinds, tmp_path, key):
+    store = shutil.copytree(kinds("auto/pure"), tmp_path / "store.zarr")
+    name = "components/density/binned/synthesis_x/zarr.json"
+    document = json.loads((store / name).read_text())
+    document["attributes"][key] += 1
+    redigest(store, name, json.dumps(document).encode())
+    with pytest.raises(IntegrityError, match=r"binned/released/zarr\.json is damaged: shape"):
+        dbern.open(store)
 
 
 def test_floors_that_are_divided_by_are_above_zero():

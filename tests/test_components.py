@@ -11,7 +11,7 @@ from strategies import density_plan, sections
 from dbern.bernstein.kernels import kernel_of
 from dbern.components.function_classes import read_class, stored_class
 from dbern.components.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
-from dbern.components.strict import checked
+from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning import planner
 from dbern.planning.planner import plan_files
@@ -36,7 +36,7 @@ def attributes_of(spec, plan):
 
 def refused_because(attributes):
     with pytest.raises(IntegrityError) as refused:
-        checked(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+        parse_object(Released, json.dumps(attributes).encode(), "here", "zarr.json")
     return str(refused.value)
 
 
@@ -71,7 +71,7 @@ def test_plans_and_stores_state_the_same(planned):
 
 def test_what_is_written_is_what_its_reader_makes_of_it(planned):
     attributes = attributes_of(*planned)
-    read = checked(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+    read = parse_object(Released, json.dumps(attributes).encode(), "here", "zarr.json")
     pairs = measured_pairs(planned[0].components, planned[1].components)
     assert read.components == [released_component(*pair) for pair in pairs]
     assert json.dumps(read.components[0].to_json()) == json.dumps(attributes["components"][0])

@@ -17,7 +17,7 @@ from strategies import sections
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
 from dbern.certificate import chosen_noise, told_error
-from dbern.components.strict import checked
+from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -497,7 +497,7 @@ def test_a_stranger_s_promise_is_checked(change, message, one):
     facts["components"][-1]["promise"] |= change
     root = {"zarr_format": 3, "node_type": "group", "attributes": facts}
     with pytest.raises(IntegrityError, match=message):
-        checked(metadata.Root, json.dumps(root).encode(), "here", "zarr.json")
+        parse_object(metadata.Root, json.dumps(root).encode(), "here", "zarr.json")
 
 
 RELEASES = 200

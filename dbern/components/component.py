@@ -29,7 +29,7 @@ from dbern.components.strict import (
     StrictModel,
     Text,
     listed_in,
-    made,
+    or_value_error,
     require,
 )
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
@@ -62,7 +62,7 @@ def _law_of(law: Any) -> Noise:
     for name in names:
         require(name in law, f"{name} is missing")
         require(name == "kind" or type(law[name]) is int, f"{name} is not an integer")
-    restored: Noise = made(lambda: family_law(**{name: law[name] for name in names}))
+    restored: Noise = or_value_error(lambda: family_law(**{name: law[name] for name in names}))
     return restored
 
 
@@ -84,7 +84,7 @@ class ScaledNoise(StrictModel):
         granularity = math.ldexp(1.0, law.granularity_exponent) * unit
         scale = family.scale(law) * granularity
         kind = noise_names(family)[strategy_kind]
-        return cls.built()(kind=kind, scale=scale, granularity=granularity, law=law)
+        return cls.ready()(kind=kind, scale=scale, granularity=granularity, law=law)
 
     @model_validator(mode="after")
     def _require_law(self) -> Self:
@@ -100,7 +100,7 @@ class ScaledNoise(StrictModel):
         granularity = granule * unit
         same = math.isclose(self.granularity, granularity)
         require(same, "noise: granularity is not that of law and value_unit")
-        scale = made(lambda: family_of(self.law).scale(self.law) * granularity)
+        scale = or_value_error(lambda: family_of(self.law).scale(self.law) * granularity)
         require(math.isclose(self.scale, scale), "noise: scale is not that of law")
 
     @property
@@ -131,7 +131,7 @@ class ScaledSensitivity(StrictModel):
         """Return that of values in some unit, with what rounding adds."""
         total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
         share = total / float(exact.bound) - 1
-        return cls.built()(
+        return cls.ready()(
             function=float(exact.function) * unit,
             l1=total * unit if exact.norm == 1 else None,
             l2=total * unit if exact.norm == 2 else None,
@@ -156,7 +156,7 @@ class StoredCertificate(StrictModel):
     @classmethod
     def of(cls, certificate: Certificate) -> Self:
         """Return what is stored of it."""
-        return cls.built()(**dataclasses.asdict(certificate), total=certificate.total)
+        return cls.ready()(**dataclasses.asdict(certificate), total=certificate.total)
 
     def restore(self) -> Certificate:
         """Return the certificate."""
@@ -189,7 +189,7 @@ class StoredOblique(StrictModel):
         axes = len(self.rows)
         require(all(len(row) == axes for row in self.rows), "rows are not square")
         oblique = self.restore()
-        same = made(lambda: (oblique.low, oblique.width)) == (self.low, self.width)
+        same = or_value_error(lambda: (oblique.low, oblique.width)) == (self.low, self.width)
         require(same, "low and width are not those of rows")
         return self
 

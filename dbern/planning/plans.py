@@ -180,7 +180,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
                 zip(Features.model_fields, measurement.features, strict=False)
             )
         content |= {"axes": (), "entries": planned.entries}
-        return VectorComponent.built().model_validate({**content, **stated})
+        return VectorComponent.ready().model_validate({**content, **stated})
     if measurement.oblique is not None:
         oblique = measurement.oblique
         stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
@@ -190,7 +190,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         stated["spectral"] = "lattice"
     content |= {"axes": measurement.domain.names, "additive": measurement.additive}
     content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
-    return LatticeComponent.built().model_validate({**content, **stated})
+    return LatticeComponent.ready().model_validate({**content, **stated})
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from dbern.components.strict import (
     StrictModel,
     Text,
     listed_in,
-    made,
     number,
+    or_value_error,
     require,
 )
 from dbern.data.domain import (
@@ -54,7 +54,7 @@ _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linea
 
 
 def _require_unit(text: str) -> str:
-    made(PrivacyUnit.shown, text)
+    or_value_error(PrivacyUnit.shown, text)
     return text
 
 
@@ -73,12 +73,12 @@ class _Axis(StrictModel):
 
     @model_validator(mode="after")
     def _is_one(self) -> _Axis:
-        axis = made(Axis.from_dict, self.model_dump(exclude_unset=True))
+        axis = or_value_error(Axis.from_dict, self.model_dump(exclude_unset=True))
         require((axis.low, axis.high) == (self.low, self.high), "low and high are not of values")
         require(axis.unit is None or not axis.categories, "values have no unit")
         if axis.unit is not None:
             for end in (axis.low, axis.high):
-                made(axis.unit.text, end)
+                or_value_error(axis.unit.text, end)
         return self
 
 
@@ -270,7 +270,7 @@ class Released(StrictModel):
                 fits = tuple(combine.lists or ()) == blocks
                 require(fits, "combine: lists are not those of the axes")
                 axes += axes * (axes + 1) // 2
-            size = made(lambda: Moments(axes + 1, combine.weight, blocks).size)
+            size = or_value_error(lambda: Moments(axes + 1, combine.weight, blocks).size)
             fits = (functions, vector, combine.constant) == (0, size, 1.0)
             fits &= axes < MOST_NUMBERS and combine.response not in domain
             fits &= axes + sum(blocks) < MOST_COLUMNS or not blocks

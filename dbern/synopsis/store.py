@@ -35,8 +35,8 @@ from dbern.components.layout import (
 from dbern.components.strict import (
     StrictModel,
     Text,
-    checked,
     damaged,
+    parse_object,
     require,
 )
 from dbern.data.storage import (
@@ -284,7 +284,7 @@ def _stored_arrays(
         documents: dict[str, Mapping[str, Any]] = {}
         for path in array_paths(component):
             name = f"{group}/{path}/{ROOT}"
-            documents[path] = checked(_Document, texts[name], where, name).model_extra or {}
+            documents[path] = parse_object(_Document, texts[name], where, name).model_extra or {}
         ranks = _ranks(component, documents, where, group)
         layouts = {**group_layout(component), **map_layouts(component, ranks)}
         arrays = {
@@ -365,14 +365,14 @@ class Manifest(StrictModel):
     @classmethod
     def parse(cls, text: bytes, where: str) -> Self:
         """Read a manifest of this format version; `where` names the store in errors."""
-        found = checked(_Version, text, where, MANIFEST)
+        found = parse_object(_Version, text, where, MANIFEST)
         if (found.format, found.format_version) != (FORMAT, FORMAT_VERSION):
             raise IntegrityError(
                 f"{where}: is {printable(found.format)} version {found.format_version}, and this "
                 f"dbern reads {FORMAT} version {FORMAT_VERSION}. Open it with the dbern that wrote "
                 "it"
             )
-        return checked(cls, text, where, MANIFEST)
+        return parse_object(cls, text, where, MANIFEST)
 
 
 def digest(data: bytes) -> Entry:
@@ -419,7 +419,7 @@ class ReleasedStore:
         self.manifest = text
         self._manifest = Manifest.parse(text, str(self.place))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        released = checked(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
+        released = parse_object(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
         self.released = released
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):

@@ -23,7 +23,7 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 6
 MAX_FIELDS = 12
 WIDE_CLASSES = {  # what a spec or a store's metadata may say
-    "dbern.synopsis.metadata._CombineFacts",
+    "dbern.synopsis.metadata.StoredCombination",
     "dbern.targets.kernel_erm.KernelERM",
 }
 UNTYPED_NAMES = {  # of variables that hold an object of an abstract class of ours

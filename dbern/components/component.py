@@ -230,7 +230,7 @@ class _Arrays(StrictModel):
 
 
 class _Lattice(StrictModel):
-    additive: bool = ABSENT
+    additive: bool = True
     oblique: StoredOblique = ABSENT
     counted_in: tuple[Name, ...] = ABSENT
     k: Resolution
@@ -286,8 +286,8 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
     @property
     def axis_map(self) -> type[AxisMap] | None:
         """The map from released values to the lattice; None where these are lattice values."""
-        whole = self.spectral if self.declares("spectral") else ""
-        return map_of(self.noise.strategy_kind, whole)
+        whole = self.spectral is not None
+        return map_of(self.noise.strategy_kind, self.spectral if whole else "")
 
 
 class VectorComponent(_Accuracy, _Vector, _Arrays):

@@ -109,7 +109,7 @@ class _Mixture(_FunctionClass):
     def require_axes(self, axes: int) -> None:
         require(len(self.kernels) == axes, "approximation: one kernel an axis")
         chosen = self.name == "chosen mixture of bumps"
-        require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
+        require(chosen == (self.choices is not None), "approximation: choices are of a chosen one")
 
 
 class _Linear(_FunctionClass):

@@ -41,10 +41,6 @@ class StrictModel(BaseModel):
         strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
     )
 
-    def declares(self, key: str) -> bool:
-        """Whether a key that may be left out is there."""
-        return key in self.model_fields_set
-
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: of the keys that are there, and no others."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)

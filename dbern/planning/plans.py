@@ -40,7 +40,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import TRANSLATES_TOGETHER, AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.bias import mends_of
+from dbern.strategies.bias import KernelMixture, mends_of
 from dbern.strategies.bins import (
     MOST_AXES,
     NUMBERS_TOGETHER,
@@ -501,7 +501,8 @@ _FIRST_PART = {
 
 
 def _first_part(approximation: FunctionClass) -> str:
-    if approximation.declares("gap"):
+    functions = approximation.restore()
+    if isinstance(functions, KernelMixture) and functions.gap:
         return "the first part holds for any mixture of kernels, and no database attains it"
     return _FIRST_PART.get(approximation.name, "")
 

@@ -148,7 +148,7 @@ def publish(
     choice: dict[str, Any] = {}
     rho, preferred = plan.rho, None
     classes = [planned.approximation for planned in plan.components]
-    if any(stored and stored.declares("choices") for stored in classes):
+    if any(stored and stored.restore().choices > 1 for stored in classes):
         with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
     if sum(bool(planned.promise) for planned in plan.components) > 1:

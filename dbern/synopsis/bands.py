@@ -372,7 +372,7 @@ _strongest = lru_cache(maxsize=16)(strongest_bound)  # of public facts: asked fo
 def lower_bound_of(released: Released, beta: float) -> LowerBound:
     """Return what no mechanism can do better than, by what was released first."""
     first = released.components[0]
-    if not isinstance(first, LatticeComponent) or first.additive is False:
+    if not isinstance(first, LatticeComponent) or not first.additive:
         return LowerBound()
     epsilon, delta = float(Fraction(released.epsilon)), float(Fraction(released.delta))
     n = released.target.n or released.target.normalizer

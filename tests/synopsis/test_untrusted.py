@@ -27,7 +27,7 @@ from dbern.cli import main as command_line
 from dbern.components.strict import parse_object
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.synopsis.metadata import _CombineFacts
+from dbern.synopsis.metadata import StoredCombination
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"
@@ -519,8 +519,10 @@ def test_floors_that_are_divided_by_are_above_zero():
     """Bands of Gaussian naive Bayes divide by them."""
     facts = {"kind": "gaussian-naive-bayes", "classes": [0, 1], "peaks": [1.0], "floors": [0.0]}
     with pytest.raises(IntegrityError, match="floors: must be above 0"):
-        parse_object(_CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
-    assert parse_object(_CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
+        parse_object(StoredCombination, json.dumps(facts).encode(), "store", "zarr.json")
+    assert parse_object(
+        StoredCombination, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x"
+    )
 
 
 def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, stores):

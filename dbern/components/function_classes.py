@@ -54,9 +54,10 @@ class _FunctionClass(StrictModel):
 
     @model_validator(mode="after")
     def _require_constants(self) -> Self:
-        cube = getattr(or_value_error(self.restore), "cube", None)
-        overflows = cube is not None and not math.isfinite(or_value_error(lambda: cube.largest))
-        require(not overflows, "the kernel overflows")
+        ball = or_value_error(self.restore)
+        if isinstance(ball, GramBall):
+            largest = or_value_error(lambda: ball.cube.largest)
+            require(math.isfinite(largest), "the kernel overflows")
         return self
 
     @classmethod

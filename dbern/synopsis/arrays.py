@@ -31,8 +31,8 @@ from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
-from dbern.strategies.bias import Approximation
-from dbern.strategies.bins import AxisBins
+from dbern.strategies.bias import Approximation, KernelMixture
+from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
@@ -533,18 +533,18 @@ class ReleasedArray:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Kernels of a sum over records, axis by axis; else none."""
-        return getattr(self.approximation, "kernels", ())
+        mixture = self.approximation
+        return mixture.kernels if isinstance(mixture, KernelMixture) else ()
 
     @property
     def highest(self) -> float:
         """Bound the function's values, in unit-cube units; infinite where nothing is known."""
-        highest: float = getattr(self.approximation, "highest", math.inf)
-        return highest
+        return self.approximation.highest
 
     @property
     def bins(self) -> tuple[AxisBins, ...]:
         """Bins that were released, axis by axis; else none."""
-        return getattr(self.strategy, "bins", ())
+        return self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
 
     @property
     def counted_in(self) -> str | None:

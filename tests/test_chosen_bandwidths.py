@@ -131,7 +131,7 @@ def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypa
 
     def worse(*given):
         found = with_kernels(*given)
-        return replace(found, certificate=replace(found.certificate, noise=1e9))
+        return found.model_copy(update={"certificate": replace(found.certificate, noise=1e9)})
 
     monkeypatch.setattr(publish, "with_kernels", worse)
     shape = plan.components[0].strategy.layout.shape

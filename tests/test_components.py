@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from strategies import density_plan, sections
@@ -80,10 +79,10 @@ def test_what_is_written_is_what_its_reader_makes_of_it(planned):
 def test_a_component_without_its_measurement_has_none(planned):
     """It had the first one's domain and weights, silently."""
     spec, plan = planned
-    stranger = replace(plan.components[0], name="stranger")
+    stranger = plan.components[0].model_copy(update={"name": "stranger"})
     with pytest.raises(KeyError, match="stranger"):
         measured_pairs(spec.components, [stranger])
-    number = replace(stranger, promise={"bins": "density"})
+    number = stranger.model_copy(update={"promise": {"bins": "density"}})
     assert measured_pairs(spec.components, [number]) == [(spec.components[0], number)]
 
 
@@ -127,7 +126,7 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
     """It would be charged and published, and no reader would open it."""
 
     def extreme(measurement, part):
-        return released_component(measurement, replace(part, unit=1e151))
+        return released_component(measurement, part.model_copy(update={"unit": 1e151}))
 
     monkeypatch.setattr(planner, "released_component", extreme)
     with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
@@ -136,7 +135,7 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
 
 def test_a_name_that_no_reader_takes_is_refused_as_a_name(monkeypatch):
     def slashed(measurement, part):
-        return released_component(measurement, replace(part, name="a/b"))
+        return released_component(measurement, part.model_copy(update={"name": "a/b"}))
 
     monkeypatch.setattr(planner, "released_component", slashed)
     with pytest.raises(SpecError, match=r"^target\.kind: a name .*cannot be stored \(arrays"):

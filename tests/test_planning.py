@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
+from pydantic import ValidationError
 from strategies import density_plan, density_spec, sections, spec_sections
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -50,6 +51,13 @@ def test_a_plan_survives_json(content):
     text = json.dumps(planned.to_dict(), allow_nan=False)
     assert ReleasePlan.from_dict(json.loads(text)) == planned
     assert planned.certificate.total == json.loads(text)["certificate"]["total"]
+
+
+def test_what_a_plan_says_of_a_measurement_is_of_its_type():
+    content = density_plan((0.1,), (20,)).to_dict()
+    content["components"][0]["k"] = [20.0]
+    with pytest.raises(ValidationError, match=r"k\.0\n.*valid integer"):
+        ReleasePlan.from_dict(content)
 
 
 def test_other_plans_are_not_equal_after_the_round_trip():

@@ -415,7 +415,8 @@ def preference(spec, plan, columns, key=bytes(32)):
     found, whose = preferred(spec, plan, integers, key)
     assert preferred(spec, plan, integers, key) == (found, whose)
     own, *others, told_of = found.components
-    assert own == replace(next(one for one in plan.components if one.name == whose), name="density")
+    (chosen,) = (one for one in plan.components if one.name == whose)
+    assert own == chosen.model_copy(update={"name": "density"})
     assert found.certificate == own.certificate
     assert found.certificate.total <= plan.certificate.total
     assert (told_of.promise["bins"], told_of.promise["of"]) == (whose, ["density"])

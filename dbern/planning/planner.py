@@ -382,7 +382,7 @@ def plan_measurement(
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
     facts = (measurement, strategy, h, law, lattice_error, released_error)
     approximation, certificate, most_silenced = _certified(*facts, settings)
-    planned = PlannedMeasurement(
+    planned = PlannedMeasurement.ready()(
         name=measurement.name,
         outputs=measurement.outputs,
         k=() if measurement.entries else strategy.lattice.k,
@@ -398,8 +398,9 @@ def plan_measurement(
         lattice_error=lattice_error,
         released_error=released_error,
         entries=measurement.entries,
-        most_silenced=most_silenced,
     )
+    if most_silenced:  # else it is left out
+        planned = planned.model_copy(update={"most_silenced": most_silenced})
     released_component(measurement, planned)  # refuses what no reader takes
     return planned, accumulator
 
@@ -417,13 +418,14 @@ def with_kernels(
         candidate, strategy, planned.h, planned.noise.law, *errors, settings
     )
     function = candidate.function_sensitivity / settings.n * planned.unit
-    return replace(
-        planned,
-        maps=bins,
-        sensitivity=planned.sensitivity.model_copy(update={"function": function}),
-        certificate=certificate,
-        approximation=approximation,
-        most_silenced=most_silenced,
+    return planned.model_copy(
+        update={
+            "maps": bins,
+            "sensitivity": planned.sensitivity.model_copy(update={"function": function}),
+            "certificate": certificate,
+            "approximation": approximation,
+            "most_silenced": most_silenced,
+        }
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
@@ -24,6 +25,7 @@ from dbern.components.component import (
     VectorComponent,
 )
 from dbern.components.function_classes import FunctionClass, read_class
+from dbern.components.strict import StrictModel
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
 from dbern.data.domain import Domain
@@ -77,8 +79,21 @@ class Cost:
 # --- ReleasePlan
 
 
-@dataclass(frozen=True)
-class PlannedMeasurement:
+def _map_of(content: Any) -> AxisMap:
+    return content if isinstance(content, AxisMap) else map_from_dict(content)
+
+
+def _class_of(content: Any) -> FunctionClass | None:
+    return (read_class(content) if content else None) if isinstance(content, dict) else content
+
+
+def _certificate_of(content: Any) -> Certificate:
+    if isinstance(content, Certificate):
+        return content
+    return StoredCertificate.from_json(content).restore()
+
+
+class PlannedMeasurement(StrictModel):
     """One component, resolved; of a vector k, h and maps are empty.
 
     `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
@@ -95,18 +110,26 @@ class PlannedMeasurement:
     outputs: int
     k: tuple[int, ...]
     h: tuple[int, ...]
-    maps: tuple[AxisMap, ...]
+    maps: tuple[Annotated[AxisMap, PlainValidator(_map_of), PlainSerializer(map_to_dict)], ...]
     counting: dict[str, Any]
     description: str
     sensitivity: ScaledSensitivity
     noise: ScaledNoise
-    certificate: Certificate
-    approximation: FunctionClass | None
+    certificate: Annotated[
+        Certificate,
+        PlainValidator(_certificate_of),
+        PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
+    ]
+    approximation: Annotated[
+        FunctionClass | None,
+        PlainValidator(_class_of),
+        PlainSerializer(lambda stored: stored.to_json() if stored else {}),
+    ]
     unit: float
     lattice_error: float
     released_error: float
-    entries: tuple[str, ...] = ()
-    promise: dict[str, Any] = field(default_factory=dict)
+    entries: tuple[str, ...]
+    promise: dict[str, Any] = Field(default_factory=dict)
     most_silenced: float = 0.0
 
     @property
@@ -125,38 +148,6 @@ class PlannedMeasurement:
     def arrays(self) -> tuple[str, ...]:
         """Names of the released arrays, in the order of the outputs."""
         return array_names(self.name, self.outputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
-        content |= {name: list(content[name]) for name in ("k", "h", "entries")}
-        for name in ("promise", "most_silenced"):  # plans had none
-            if not content[name]:
-                del content[name]
-        return {
-            **content,
-            "sensitivity": self.sensitivity.to_json(),
-            "noise": self.noise.to_json(),
-            "certificate": StoredCertificate.of(self.certificate).to_json(),
-            "approximation": self.approximation.to_json() if self.approximation else {},
-            "maps": [map_to_dict(axis_map) for axis_map in self.maps],
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> PlannedMeasurement:
-        """Read the values that `to_dict` wrote."""
-        approximation = content["approximation"]
-        return cls(
-            **{
-                **content,
-                **{name: tuple(content[name]) for name in ("k", "h", "entries")},
-                "sensitivity": ScaledSensitivity.from_json(content["sensitivity"]),
-                "noise": ScaledNoise.from_json(content["noise"]),
-                "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
-                "approximation": read_class(approximation) if approximation else None,
-                "maps": tuple(map_from_dict(axis_map) for axis_map in content["maps"]),
-            }
-        )
 
 
 def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
@@ -365,7 +356,7 @@ class ReleasePlan:
             "normalizer" if self.protection.private_rows else "n": self.n,
             **self.protection.to_dict(),
             "calibration": self.calibration,
-            "components": [component.to_dict() for component in self.components],
+            "components": [component.to_json() for component in self.components],
             "certificate": StoredCertificate.of(self.certificate).to_json(),
             "cost": asdict(self.cost),
             "notes": list(self.notes),
@@ -390,9 +381,7 @@ class ReleasePlan:
                 "protection": protection,
                 "charge": charge,
                 "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
-                "components": tuple(
-                    PlannedMeasurement.from_dict(one) for one in content["components"]
-                ),
+                "components": tuple(map(PlannedMeasurement.from_json, content["components"])),
                 "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),

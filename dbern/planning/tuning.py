@@ -497,7 +497,7 @@ def offers(
         number, accumulator = plan(telling, settings, Entries(1), (), LAPLACE)
         told = offer.told(number.noise, settings.tune, len(kept))
         found += [each for each in bins[1:] if each[0] is offer.bins]
-        found.append((replace(number, promise=told), accumulator))
+        found.append((number.model_copy(update={"promise": told}), accumulator))
     names = [own[0].name, *(each.name for each, _ in found)]
     if len(set(names)) < len(names):
         raise SpecError(

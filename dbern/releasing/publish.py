@@ -109,12 +109,12 @@ def prefer(
         missed, unsure = (facts["factor"] * size for size in sizes)
         told.append(Told(facts["noise"], missed, unsure, facts["least"]))
     best = decide("bins", best_of(len(bins[0].maps), told))
-    chosen, shown = replace(bins[best], name=bins[0].name), []
+    chosen, shown = bins[best].model_copy(update={"name": bins[0].name}), []
     told_of = {"of": list(chosen.arrays)}
     nothing = {**told_of, "factor": 0.0, "rest": chosen.certificate.approximation}
     for number, one in zip(numbers, bins, strict=True):
         facts = told_of if one is bins[best] else nothing
-        shown.append(replace(number, promise={**number.promise, **facts}))
+        shown.append(number.model_copy(update={"promise": {**number.promise, **facts}}))
     shown.append(shown.pop(best))
     whole = whole_certificate(spec.combination, (chosen,))
     return replace(plan, components=(chosen, *shown), certificate=whole), bins[best]

@@ -14,16 +14,19 @@ COEFFICIENTS = "coefficients"
 LARGEST_NUMBER = 1e100
 """Of a matrix: products of several stay finite."""
 
-_SILENCE = {"silenced": Limits(float, 0, LARGEST_NUMBER), "silenced_share": Limits(float, 0, 1)}
-_NO_OBLIQUE = {"oblique": Limits(float, math.inf, -math.inf)}  # nothing is within
+_SILENCE = {
+    "silenced": Limits(float, 0, LARGEST_NUMBER, needed=False),
+    "silenced_share": Limits(float, 0, 1, needed=False),
+}
+_NO_OBLIQUE = {"oblique": Limits(float, math.inf, -math.inf, needed=False)}  # nothing is within
 
 
 @dataclass(frozen=True)
 class ArrayLayout:
     """One array: its shape and dimensions, its numbers ("int64" or "float64"), its attributes.
 
-    `limits` are of attributes that do not follow from the component, and `optional` are of those
-    that may be left out. `sharded`: cut along the first axis; any other array is one chunk.
+    `limits` are of attributes that do not follow from the component. `sharded`: cut along the first
+    axis; any other array is one chunk.
     """
 
     shape: tuple[int, ...]
@@ -31,7 +34,6 @@ class ArrayLayout:
     numbers: str = "float64"
     attributes: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Limits] = field(default_factory=dict)
-    optional: Mapping[str, Limits] = field(default_factory=dict)
     sharded: bool = False
 
 
@@ -77,10 +79,10 @@ def array_paths(component: Component) -> list[str]:
 def group_layout(component: Component) -> dict[str, ArrayLayout]:
     """Return the coefficients and axes of a component, by their path in its group."""
     names, shape = component.axes or ("entry",), component.lattice.shape
-    scale, optional = _scale_of(component), _NO_OBLIQUE
+    scale, limits = _scale_of(component), _NO_OBLIQUE
     if component.oblique:  # who has this group alone must not take its coordinates for the axes
-        scale, optional = {**scale, "oblique": component.oblique.to_json()}, {}
-    coefficients = ArrayLayout(shape, names, "int64", scale, optional=optional, sharded=True)
+        scale, limits = {**scale, "oblique": component.oblique.to_json()}, {}
+    coefficients = ArrayLayout(shape, names, "int64", scale, limits, sharded=True)
     axes = zip(component.axes, shape, strict=False)  # a vector has none
     return {COEFFICIENTS: coefficients, **{axis: ArrayLayout((n,), (axis,)) for axis, n in axes}}
 
@@ -91,9 +93,7 @@ def map_layouts(component: Component, ranks: Sequence[int]) -> dict[str, ArrayLa
     if axis_map is None:
         return {}
     shape, modes = tuple(ranks), tuple(group.mode for group in groups)
-    released = ArrayLayout(
-        shape, modes, "int64", _scale_of(component), optional=_SILENCE | _NO_OBLIQUE
-    )
+    released = ArrayLayout(shape, modes, "int64", _scale_of(component), _SILENCE | _NO_OBLIQUE)
     layouts = {released_path(component): released}
     for group, rank in zip(groups, ranks, strict=True):
         sizes = {"axis": (group.axis, group.nodes), "mode": (group.mode, rank)}

@@ -39,11 +39,12 @@ _ABSOLUTE_GAP = 1e-5  # of the peak
 
 
 class Limits(NamedTuple):
-    """Type, least and most that a value of JSON may be."""
+    """Type, least and most that a value of JSON may be; unless it is `needed`, it may be absent."""
 
     kind: type
     least: Any
     most: Any
+    needed: bool = True
 
 
 @dataclass(frozen=True)

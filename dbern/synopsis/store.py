@@ -102,11 +102,8 @@ class _Document(StrictModel):
     model_config = ConfigDict(extra="allow")
 
 
-def _implied_by(layout: ArrayLayout, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``zarr.json`` of an array, or the limits of what the format leaves open.
-
-    Optional attributes are only those that are among `attributes`.
-    """
+def _implied_by(layout: ArrayLayout) -> dict[str, Any]:
+    """Return the ``zarr.json`` of an array, or the limits of what the format leaves open."""
     first, *others = layout.shape
     chunk: list[Any] = [first, *others]
     codecs: list[Any] = [_LITTLE, _ZSTD]
@@ -116,7 +113,6 @@ def _implied_by(layout: ArrayLayout, attributes: Mapping[str, Any]) -> dict[str,
         inner = {"chunk_shape": chunk, "codecs": codecs, "index_location": "end"}
         inner["index_codecs"] = [_LITTLE, {"name": "crc32c"}]
         codecs = [{"name": "sharding_indexed", "configuration": inner}]
-    optional = {key: limits for key, limits in layout.optional.items() if key in attributes}
     return {
         "zarr_format": 3,
         "node_type": "array",
@@ -126,7 +122,7 @@ def _implied_by(layout: ArrayLayout, attributes: Mapping[str, Any]) -> dict[str,
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": MISSING if layout.sharded else 0.0,
         "codecs": codecs,
-        "attributes": {**layout.attributes, **layout.limits, **optional},
+        "attributes": {**layout.attributes, **layout.limits},
         "dimension_names": list(layout.dimensions),
         "storage_transformers": [],
     }
@@ -136,7 +132,8 @@ def _differences(stated: Any, implied: Any, key: str = "") -> Iterator[str]:
     """Yield each key of JSON that is not as implied; keys beside these are left out."""
     if isinstance(implied, dict) and isinstance(stated, dict):
         for name, value in implied.items():
-            yield from _differences(stated.get(name), value, f"{key}.{name}".lstrip("."))
+            if name in stated or not isinstance(value, Limits) or value.needed:
+                yield from _differences(stated.get(name), value, f"{key}.{name}".lstrip("."))
     elif isinstance(implied, list) and isinstance(stated, list) and len(stated) == len(implied):
         for index, value in enumerate(implied):
             yield from _differences(stated[index], value, f"{key}.{index}")
@@ -144,9 +141,9 @@ def _differences(stated: Any, implied: Any, key: str = "") -> Iterator[str]:
         yield key
     else:
         exact = Limits(type(implied), implied, implied)
-        kind, least, most = implied if isinstance(implied, Limits) else exact
-        kinds = (int, float) if kind is float else (kind,)  # true is no number, 1.0 no integer
-        if type(stated) not in kinds or not least <= stated <= most:
+        limits = implied if isinstance(implied, Limits) else exact
+        kinds = (int, float) if limits.kind is float else (limits.kind,)  # true is no number
+        if type(stated) not in kinds or not limits.least <= stated <= limits.most:
             yield key
 
 
@@ -169,9 +166,7 @@ class _Stored:
 
         A key there that is not known could change what bytes mean.
         """
-        stated, attributes = {"storage_transformers": [], **stated}, stated.get("attributes")
-        attributes = attributes if isinstance(attributes, dict) else {}
-        implied = _implied_by(layout, attributes)
+        stated, implied = {"storage_transformers": [], **stated}, _implied_by(layout)
         differing = [*_differences(stated, implied), *(key for key in stated if key not in implied)]
         if math.prod(layout.shape) > MOST_COEFFICIENTS:
             differing.append("shape")
@@ -182,9 +177,10 @@ class _Stored:
             differing += [] if layers % inner == 0 else ["codecs.0.configuration.chunk_shape"]
         if differing:
             raise damaged(where, f"{path}/{ROOT}", differing[0], _UNLIKE)
-        limits = {**layout.limits, **layout.optional}
-        more = {key: limits[key].kind(attributes[key]) for key in limits if key in attributes}
-        return cls(path, layout, {**layout.attributes, **more}, layers, inner)
+        attributes, limits = dict(layout.attributes), layout.limits
+        for key in limits.keys() & stated["attributes"].keys():
+            attributes[key] = limits[key].kind(stated["attributes"][key])
+        return cls(path, layout, attributes, layers, inner)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -281,51 +277,41 @@ def _stored_arrays(
     """Arrays that the root's attributes promise, by path, each checked by its ``zarr.json``."""
     stored: dict[str, _Stored] = {}
     for group, component in array_groups(released):
-        documents: dict[str, Mapping[str, Any]] = {}
+        documents: dict[str, Any] = {}
         for path in array_paths(component):
             name = f"{group}/{path}/{ROOT}"
-            documents[path] = parse_object(_Document, texts[name], where, name).model_extra or {}
-        ranks = _ranks(component, documents, where, group)
-        layouts = {**group_layout(component), **map_layouts(component, ranks)}
-        arrays = {
-            path: _Stored.of(f"{group}/{path}", layout, documents[path], where)
-            for path, layout in layouts.items()
-        }
-        if not _fit(component, ranks, arrays):
+            documents[path] = parse_object(_Document, texts[name], where, name).model_extra
+        ranks, arrays = _ranks(component, documents), {}
+        if ranks is not None:
+            layouts = {**group_layout(component), **map_layouts(component, ranks)}
+            for path, layout in layouts.items():
+                arrays[path] = _Stored.of(f"{group}/{path}", layout, documents[path], where)
+        if ranks is None or not _admit(component, ranks, arrays):
             name = f"{group}/{released_path(component)}/{ROOT}"
             raise damaged(where, name, "shape", _UNLIKE)
         stored |= {array.path: array for array in arrays.values()}
     return stored
 
 
-def _ranks(
-    component: Component, documents: Mapping[str, Mapping[str, Any]], where: str, path: str
-) -> list[int]:
-    """Return how many values are released of each map, by the shape of its first array."""
-    axis_map, ranks = component.axis_map, []
-    if axis_map is None:
-        return []
-    (name, first), *_ = axis_map.stored.items()
-    for group in map_groups(component):
-        shape: Any = documents[group.paths[name]].get("shape")
-        if [*_differences(shape, [_SIZE] * len(first.dimensions))]:
-            raise damaged(where, f"{path}/{group.paths[name]}/{ROOT}", "shape", _UNLIKE)
-        ranks.append(shape[first.dimensions.index("mode")])
-    return ranks
+def _ranks(component: Component, documents: Mapping[str, Any]) -> list[int] | None:
+    """Return how many values are released of each map; None where the law is not of so many."""
+    maps = map_groups(component)
+    ranks: Any = documents[released_path(component)].get("shape") if maps else []
+    if [*_differences(ranks, [_SIZE] * len(maps))]:
+        return None
+    values = len(component.arrays) * math.prod(ranks)
+    return ranks if not maps or component.noise.law.values in (math.inf, values) else None
 
 
-def _fit(component: Component, ranks: Sequence[int], arrays: Mapping[str, _Stored]) -> bool:
-    """Whether so many values have the law's noise, and make a lattice by their maps."""
-    axis_map, values = component.axis_map, len(component.arrays) * math.prod(ranks)
-    if axis_map is None:
-        return True
+def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, _Stored]) -> bool:
+    """Whether the attributes of its maps say that so many values are released of each."""
     for group, rank in zip(map_groups(component), ranks, strict=True):
         attributes: dict[str, Any] = {}
         for path in group.paths.values():
             attributes |= arrays[path].attributes
-        if not axis_map.admits(rank, group.nodes, attributes):
+        if component.axis_map and not component.axis_map.admits(rank, group.nodes, attributes):
             return False
-    return component.noise.law.values in (math.inf, values)
+    return True
 
 
 # --- The manifest: the last object of a synopsis, and the only sign that it is one

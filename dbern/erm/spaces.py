@@ -73,7 +73,7 @@ from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, Linear, Stationary
 from dbern.erm.risk import Risk
-from dbern.erm.solver import STORED_FEATURES
+from dbern.erm.shards import STORED_FEATURES
 from dbern.errors import SpecError
 from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation, GramBall, KernelMixture
@@ -259,9 +259,9 @@ class ProjectedGaussian:
 
     def cut_error(self, risk: Risk) -> float:
         """Bound the change of the minimizer by the cut, at any point (*cost of the cut* above)."""
-        total = risk.most_weight
+        total = risk.bounds.max_weight
         amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
-        return OUTWARD * total * risk.slope * self.cut * amplified
+        return OUTWARD * total * risk.bounds.slope * self.cut * amplified
 
 
 def _peak(bandwidth: float) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Linear, Polynomial, Stationary
 from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Risk, Square
-from dbern.erm.solver import Objective, _mix, _step
+from dbern.erm.solver import Objective
 from dbern.erm.user import UserLoss
 
 
@@ -97,7 +97,9 @@ def iterate(risk, gram, labels, weights, step, steps):
     state = np.zeros(len(gram), dtype=np.longdouble)
     labels = np.asarray(labels, dtype=np.longdouble)
     for _ in range(steps):
-        slopes = np.clip(risk.loss.derivative(labels, gram @ state), -risk.slope, risk.slope)
+        slopes = np.clip(
+            risk.loss.derivative(labels, gram @ state), -risk.bounds.slope, risk.bounds.slope
+        )
         state = (1 - np.longdouble(step)) * state - np.longdouble(step) * weights * slopes
     return state
 
@@ -135,10 +137,11 @@ class Plain:
     steps: int
 
     def run(self, problem: Objective) -> np.ndarray:
-        step = _step(problem.risk, problem.risk.most_weight)
+        risk = problem.risk
+        step = 1 / (1 + risk.shard_bounds(risk.bounds.max_weight).smoothness) / (1 + 2.0**-40)
         state = problem.zero()
         for _ in range(self.steps):
-            state = _mix(state, problem.pull(state), step)
+            state = (1 - step) * state + step * problem.pull(state)
         return state
 
 

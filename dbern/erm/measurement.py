@@ -104,7 +104,7 @@ class _Released(RiskModel, ABC):
     @property
     def _sensitivity(self) -> float:
         """n times the move of the weights of one output by a record, in units of values."""
-        return OUTWARD * self.n * self.weight_sensitivity / self.unit
+        return OUTWARD * self.n * self.bounds.sensitivity / self.unit
 
     @property
     def _norm(self) -> float:
@@ -278,13 +278,10 @@ class _Solutions(Accumulator):
         what = "content" if model.ids is None else "unit"
         shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
-        total = risk.bounds.max_weight
-        average, (plain, accelerated) = (
-            count_steps(risk.shard_bounds(weight), model.tolerance)
-            for weight in (total / risk.shards, total)
-        )
+        average = min(count_steps(model.bounds.average, model.bounds.tolerance))
+        plain, accelerated = count_steps(model.bounds.heaviest, model.bounds.tolerance)
         largest = plain + (accelerated if accelerated < plain else 0)
-        steps = f"about {min(average)} steps each, {largest} at most"
+        steps = f"about {average} steps each, {largest} at most"
         own_loss = isinstance(model.loss, UserLoss)
         seen = "; that a solve of your loss failed can be observed" if own_loss else ""
         return f"{self.kept}: {shards}, {passes}, {steps}{seen}"
@@ -342,17 +339,15 @@ class _Solutions(Accumulator):
     @property
     def bits(self) -> int:
         """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
-        risk = self.model.risk
-        norm = risk.shard_bounds(risk.bounds.max_weight).norm
-        norm += self.shards * self.model.distance + 1
+        bounds = self.model.bounds
+        norm = bounds.heaviest.norm + self.shards * bounds.distance + 1
         return min(MOST_BITS, 61 - math.frexp(self.shards * self.largest * norm)[1])
 
     @property
     def mean_norm(self) -> float:
         """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
-        risk = self.model.risk
-        norm = risk.shard_bounds(risk.bounds.max_weight / risk.shards).norm
-        return OUTWARD * (norm + self.model.distance) + self.step
+        bounds = self.model.bounds
+        return OUTWARD * (bounds.average.norm + bounds.distance) + self.step
 
     @property
     def weight_error(self) -> float:
@@ -365,7 +360,7 @@ class _Solutions(Accumulator):
         bent = math.sqrt(risk.bounds.max_weight * risk.loss.curvature)
         predicted = self.mean_norm * bent / 2
         rounded = delta * (predicted + risk.cost * risk.bounds.slope + self.mean_norm)
-        return self.model.distance + rounded
+        return self.model.bounds.distance + rounded
 
     def lattice_errors(self, row_error: float) -> Errors:
         """Bound errors by the float error of a value whose row of the map sums to one.
@@ -456,7 +451,7 @@ class WeightsAccumulator(_Solutions):
                 value_bound=OUTWARD * 1.001 * self.mean_norm,
             )
         mass = risk.cost * risk.bounds.slope * (risk.bounds.max_rows / risk.n)
-        rest = self.model.distance + self.step
+        rest = self.model.bounds.distance + self.step
         floats = cast("GaussianFeatures", self._features).value_error(self._lattice, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
         return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)

@@ -42,7 +42,7 @@ from dbern.counting.kernel_sums import RecordWeights
 from dbern.data.domain import Column, Domain
 from dbern.erm.risk import Loss, Risk, mean_state_error, one_vs_rest, state_error
 from dbern.erm.shards import DualObjective, PrimalObjective, objective
-from dbern.erm.solver import minimize
+from dbern.erm.solver import ProblemBounds, minimize
 from dbern.erm.spaces import Space
 from dbern.erm.user import UserLoss
 from dbern.errors import SpecError
@@ -53,6 +53,22 @@ _TOLERANCE = 2.0**-8  # of the sensitivity
 _HEAVY = 1.25  # times the usual weight of a shard
 _SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
 _USUAL = Protection()
+
+
+@dataclass(frozen=True)
+class SolutionBounds:
+    """Bounds of the solutions of all shards, each from those above it."""
+
+    tolerance: float
+    """Distance allowed to the iteration, which adds 0.4 % to r."""
+    distance: float
+    """Distance from the minimizers, floats included, in the mean over shards."""
+    sensitivity: float
+    """A neighbour's change of the weights of one output, in the Euclidean norm."""
+    heaviest: ProblemBounds
+    """The objective of a shard with every row."""
+    average: ProblemBounds
+    """The objective of a shard of average weight."""
 
 
 @dataclass(frozen=True)
@@ -134,23 +150,18 @@ class RiskModel:
         return replace(risk, vanishing=vanishing) if private else risk
 
     @cached_property
-    def tolerance(self) -> float:
-        """Distance allowed to the iteration, which adds 0.4 % to r."""
-        return _TOLERANCE * self.risk.bounds.sensitivity / 2
-
-    @cached_property
-    def distance(self) -> float:
-        """Bound the distance to the minimizers, floats included, in the mean over shards."""
-        return self.tolerance + mean_state_error(self.risk)
-
-    @property
-    def weight_sensitivity(self) -> float:
-        """Bound a neighbour's change of the weights of one output, in the Euclidean norm."""
-        rows = self.protection.unit.max_contributions / (2 if self.protection.added else 1)
-        bounds, floats = self.risk.bounds, 0.0
-        if self.protection.private_rows:
+    def bounds(self) -> SolutionBounds:
+        """Bounds that hold for every database."""
+        risk, bounds, protection = self.risk, self.risk.bounds, self.protection
+        tolerance = _TOLERANCE * bounds.sensitivity / 2
+        distance = tolerance + mean_state_error(risk)
+        rows, floats = protection.unit.max_contributions / (2 if protection.added else 1), 0.0
+        if protection.private_rows:
             floats = 4 * UNIT_ROUNDOFF * bounds.max_weight * bounds.slope * bounds.kappa
-        return OUTWARD * (rows * bounds.sensitivity + 2 * self.distance + floats)
+        sensitivity = OUTWARD * (rows * bounds.sensitivity + 2 * distance + floats)
+        heaviest = risk.shard_bounds(bounds.max_weight)
+        average = risk.shard_bounds(bounds.max_weight / risk.shards)
+        return SolutionBounds(tolerance, distance, sensitivity, heaviest, average)
 
     @property
     def derivation(self) -> str:
@@ -198,12 +209,11 @@ class RiskModel:
         """
         targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
         problem = objective(self.risk, points, targets, counts)
-        solved = minimize(problem, self.tolerance)
-        if solved.distance > self.tolerance and isinstance(self.loss, UserLoss):
-            floats = state_error(self.risk, problem.total)
-            if not solved.distance <= self.tolerance + floats:
-                raise SpecError(
-                    "target.loss: did not converge, so it is not what the spec declares: convex, "
-                    "Lipschitz and as smooth. Write larger constants, or a loss that is."
-                )
+        solved = minimize(problem, self.bounds.tolerance)
+        limit = self.bounds.tolerance + state_error(self.risk, problem.total)
+        if isinstance(self.loss, UserLoss) and not solved.distance <= limit:
+            raise SpecError(
+                "target.loss: did not converge, so it is not what the spec declares: convex, "
+                "Lipschitz and as smooth. Write larger constants, or a loss that is."
+            )
         return problem, solved.state

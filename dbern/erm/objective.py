@@ -109,11 +109,6 @@ class Softmax:
         """Whether a slope p comes with the curvature ``p (1 - p)``: of two classes."""
         return self.outputs == 1
 
-    @property
-    def single(self) -> Softmax:
-        """The loss of one output."""
-        return Softmax(1)
-
     @cached_property
     def bounds(self) -> LossBounds:
         """Bounds as above."""
@@ -180,11 +175,6 @@ class Separate:
     loss: Loss
     outputs: int = 1
     tied = False
-
-    @property
-    def single(self) -> Separate:
-        """The loss of one output."""
-        return Separate(self.loss)
 
     @cached_property
     def bounds(self) -> LossBounds:
@@ -387,7 +377,7 @@ class PerturbedObjective(CurvedObjective):
         counts: FloatArray,
         b: FloatArray,
     ) -> None:
-        self.risk, self.bounds = risk, risk.bounds.disturbed
+        self.risk, self.bounds, self.shape = risk, risk.bounds.disturbed, b.shape
         self._features, self._labels, self._counts, self.b = features, labels, counts, b
 
     def _rows(self, block: slice) -> FloatArray:
@@ -397,26 +387,17 @@ class PerturbedObjective(CurvedObjective):
         listed = [LISTED * (rows[:, [i]] == np.arange(q)) for i, q in enumerate(lists)]
         return np.column_stack([*listed, rows[:, len(lists) :]])
 
-    def zero(self) -> FloatArray:
-        """The state of W = 0."""
-        return np.zeros_like(self.b)
-
-    def value(self, state: FloatArray) -> float:
-        """J."""
+    def value(self, state: FloatArray) -> tuple[float, float]:
+        """J, and the size of the terms that cancel in it."""
 
         def term(block: slice) -> FloatArray:
             values = self.risk.loss.value(self._labels[block], self._rows(block) @ state.T)
             return np.asarray([self._counts[block] @ values])
 
         losses = float(sum_by_pairs(term, len(self._features))[0]) if len(self._features) else 0.0
-        return self.risk.weight * (losses + float((self.b * state).sum())) + float(
-            (state * state).sum() / 2
-        )
-
-    def spread(self, state: FloatArray) -> float:
-        """Size of the terms that cancel in J."""
-        linear = float(np.abs(self.b * state).sum())
-        return self.risk.weight * linear + float((state * state).sum())
+        weight, square, linear = self.risk.weight, float((state * state).sum()), self.b * state
+        value = weight * (losses + float(linear.sum())) + square / 2
+        return value, weight * float(np.abs(linear).sum()) + square
 
     def pull(self, state: FloatArray) -> FloatArray:
         """Pull of b and of the losses, in blocks of records."""

@@ -159,7 +159,13 @@ class _Signs:
         return np.where(labels > 0, 1.0, -1.0)
 
 
-class _UnitSlope:
+class _Rounded:
+    width: float
+
+    @property
+    def curvature(self) -> float:
+        return 1 / self.width
+
     def slope(self, largest: float) -> float:  # noqa: ARG002 - the same everywhere
         return 1.0
 
@@ -175,7 +181,7 @@ class Responses:
 
 
 @dataclass(frozen=True)
-class Hinge(_Signs, _UnitSlope):
+class Hinge(_Signs, _Rounded):
     """``max(0, 1 - l f)`` for labels +-1, its kink rounded over a public width: ``h(1 - l f)``.
 
     ``|dL/df| = h' <= 1``; the derivative is (1/width)-Lipschitz in f because ``|l| = 1``;
@@ -200,11 +206,6 @@ class Hinge(_Signs, _UnitSlope):
                 "target.loss: the width over which the hinge is rounded must be above 0 and at "
                 "most 1. Write 0.1"
             )
-
-    @property
-    def curvature(self) -> float:
-        """``1 / width``."""
-        return 1 / self.width
 
     @property
     def at_zero(self) -> float:
@@ -333,7 +334,7 @@ class Huber(Responses):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(Responses, _UnitSlope):
+class EpsilonInsensitive(Responses, _Rounded):
     """``max(0, |f - l| - tube)``, its kinks rounded over a public width: ``h(|f - l| - tube)``.
 
     Convex, being h, convex and nondecreasing, of a convex function. Where the derivative is not
@@ -352,11 +353,6 @@ class EpsilonInsensitive(Responses, _UnitSlope):
         check_bound(self.width, "width")
         if not (math.isfinite(self.tube) and self.tube >= 0):
             raise SpecError("target.loss: the tube must be at least 0. Write tube = 0.1")
-
-    @property
-    def curvature(self) -> float:
-        """``1 / width``."""
-        return 1 / self.width
 
     @property
     def at_zero(self) -> float:
@@ -412,24 +408,6 @@ class RiskBounds:
     summation: float
     """g, with room for the products of features or axes and for a mean over the shards."""
 
-    @classmethod
-    def of(cls, risk: Risk) -> RiskBounds:
-        """Compute them."""
-        loss, full = risk.loss, risk.vanishing
-        weight = risk.cost * risk.shards / risk.n
-        max_rows = risk.n if full is None else risk.shards * (full // 4 + 1)
-        max_weight = OUTWARD * weight * max_rows
-        kappa = OUTWARD * math.sqrt(risk.kernel.bound(risk.radius))
-        first = OUTWARD * math.sqrt(2 * max_weight * loss.at_zero)
-        slope = loss.slope(kappa * first)
-        slope = slope if risk.lipschitz is None else min(slope, risk.lipschitz)
-        for _ in range(_SLOPE_ROUNDS):
-            ball = min(first, OUTWARD * max_weight * slope * kappa)
-            slope = min(slope, loss.slope(kappa * ball))
-        sensitivity = OUTWARD * 2 * slope * risk.cost * kappa / risk.n
-        summation = OUTWARD * summation_error(risk.dimensions, risk.shards)
-        return cls(weight, max_rows, max_weight, kappa, slope, sensitivity, summation)
-
 
 @dataclass(frozen=True)
 class Risk:
@@ -468,7 +446,20 @@ class Risk:
     @cached_property
     def bounds(self) -> RiskBounds:
         """Bounds that hold for every database."""
-        return RiskBounds.of(self)
+        loss, full = self.loss, self.vanishing
+        weight = self.cost * self.shards / self.n
+        max_rows = self.n if full is None else self.shards * (full // 4 + 1)
+        max_weight = OUTWARD * weight * max_rows
+        kappa = OUTWARD * math.sqrt(self.kernel.bound(self.radius))
+        first = OUTWARD * math.sqrt(2 * max_weight * loss.at_zero)
+        slope = loss.slope(kappa * first)
+        slope = slope if self.lipschitz is None else min(slope, self.lipschitz)
+        for _ in range(_SLOPE_ROUNDS):
+            ball = min(first, OUTWARD * max_weight * slope * kappa)
+            slope = min(slope, loss.slope(kappa * ball))
+        sensitivity = OUTWARD * 2 * slope * self.cost * kappa / self.n
+        summation = OUTWARD * summation_error(self.dimensions, self.shards)
+        return RiskBounds(weight, max_rows, max_weight, kappa, slope, sensitivity, summation)
 
     def shard_bounds(self, total: float) -> ProblemBounds:
         """Bounds on the objective of a shard of that total weight."""

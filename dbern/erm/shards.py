@@ -113,12 +113,9 @@ class DualObjective(ShardObjective):
         self, risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray
     ) -> None:
         super().__init__(risk, np.ascontiguousarray(points), labels, counts)
+        self.shape = labels.shape
         self._weights = risk.bounds.weight * self._counts
         self._gram = _gram(risk.kernel, self._points) if len(points) <= STORED_ROWS else None
-
-    def zero(self) -> FloatArray:
-        """The state of w = 0."""
-        return np.zeros_like(self._labels)
 
     def pull(self, state: FloatArray) -> FloatArray:
         """``-grad P``: coefficients ``-a_i L'_i``."""
@@ -170,13 +167,10 @@ class PrimalObjective(ShardObjective):
     ) -> None:
         super().__init__(risk, points, labels, counts)
         self._kernel = kernel = cast("ExplicitKernel", risk.kernel)
-        self._size = kernel.features(points[:0]).shape[1]
-        small = len(points) * self._size <= STORED_FEATURES
+        size = kernel.features(points[:0]).shape[1]
+        self.shape = size, labels.shape[1]
+        small = len(points) * size <= STORED_FEATURES
         self._features = kernel.features(points) if small else None
-
-    def zero(self) -> FloatArray:
-        """The state of w = 0."""
-        return np.zeros((self._size, self._labels.shape[1]))
 
     def pull(self, state: FloatArray) -> FloatArray:
         """``-grad P = -a sum_i c_i L'_i x_i``, c_i the counts, in blocks of records."""
@@ -190,7 +184,7 @@ class PrimalObjective(ShardObjective):
             return np.asarray(features.T @ (slopes * self._counts[block]))
 
         if not len(self._points):
-            return self.zero()
+            return np.zeros(self.shape)
         return np.asarray(-self.risk.bounds.weight * sum_by_pairs(term, len(self._points)))
 
     def certificate(self, state: FloatArray, gradient: FloatArray) -> float:  # noqa: ARG002

@@ -80,10 +80,8 @@ class Objective(ABC):
     """An objective as the solver sees it; its columns may be minimizers of their own."""
 
     bounds: ProblemBounds
-
-    @abstractmethod
-    def zero(self) -> FloatArray:
-        """The state of w = 0."""
+    shape: tuple[int, int]
+    """Of a state; w = 0 is zeros."""
 
     @abstractmethod
     def pull(self, state: FloatArray) -> FloatArray:
@@ -102,12 +100,8 @@ class CurvedObjective(Objective):
     """An objective with Newton's steps."""
 
     @abstractmethod
-    def value(self, state: FloatArray) -> float:
-        """J."""
-
-    @abstractmethod
-    def spread(self, state: FloatArray) -> float:
-        """Size of the terms that cancel in J."""
+    def value(self, state: FloatArray) -> tuple[float, float]:
+        """J, and the size of the terms that cancel in it."""
 
     @abstractmethod
     def newton_step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
@@ -172,8 +166,8 @@ def _certify(
 
 
 def _by_newton(objective: CurvedObjective, tolerance: float) -> Certified | None:
-    state = objective.zero()
-    gradient, value = state - objective.pull(state), objective.value(state)
+    state = np.zeros(objective.shape)
+    gradient, value = state - objective.pull(state), objective.value(state)[0]
     for _ in range(_NEWTON_STEPS):
         if certified := _certify(objective, state, gradient, tolerance):
             return certified
@@ -181,12 +175,13 @@ def _by_newton(objective: CurvedObjective, tolerance: float) -> Certified | None
         descent, size = float((gradient * step).sum()), float(np.linalg.norm(gradient))
         for _ in range(_HALVINGS):
             moved = state + fraction * step
-            moved_value, moved_gradient = objective.value(moved), moved - objective.pull(moved)
+            moved_gradient = moved - objective.pull(moved)
+            moved_value, terms = objective.value(moved)
             if moved_value <= value + 1e-4 * fraction * descent:
                 break
             # Where values differ by their rounding alone, gradients tell; elsewhere steps that make
             # the gradient smaller and the value larger could go round in circles.
-            rounding = _ROUNDING * (abs(value) + abs(moved_value) + objective.spread(moved))
+            rounding = _ROUNDING * (abs(value) + abs(moved_value) + terms)
             smaller = float(np.linalg.norm(moved_gradient)) <= (1 - fraction / 4) * size
             if smaller and fraction * abs(descent) <= rounding:
                 break
@@ -199,7 +194,7 @@ def _by_newton(objective: CurvedObjective, tolerance: float) -> Certified | None
 
 def _by_acceleration(objective: Objective, tolerance: float, steps: int) -> Certified | None:
     theta = _momentum(objective.bounds)
-    state, leading = objective.zero(), objective.zero()
+    state = leading = np.zeros(objective.shape)
     for count in range(steps):
         point = _mix(state, leading, theta / (1 + theta))
         pull = objective.pull(point)
@@ -218,8 +213,7 @@ def _mix(first: FloatArray, second: FloatArray, weight: float) -> FloatArray:
 def _by_plain_steps(objective: Objective, tolerance: float, steps: int) -> Certified:
     """Return the first certified state, or the one after all steps; a state is two floats."""
     eta = 1 / (1 + objective.bounds.smoothness) / OUTWARD
-    state = objective.zero()
-    rest = np.zeros_like(state)
+    state = rest = np.zeros(objective.shape)
     for count in range(steps):
         gradient = state - objective.pull(state) + rest
         if certified := _certify(objective, state, gradient, tolerance, count):

@@ -437,7 +437,7 @@ def predicted_released(
     features = np.column_stack([points, np.full(len(points), constant)])
     rows, labels, counts = typical.weighed(features, n)
     radii = (1.0,) * axes + (max(1.0, constant),)
-    risk = PerturbedRisk(loss_of(model).single, n, radii, model.cost / n, float(n))
+    risk = PerturbedRisk(replace(loss_of(model), outputs=1), n, radii, model.cost / n, float(n))
     nothing = np.zeros((1, axes + 1))
     problems = (
         PerturbedObjective(risk, rows, risk.loss.labels(targets), counts, nothing)

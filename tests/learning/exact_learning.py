@@ -139,7 +139,7 @@ class Plain:
     def run(self, problem: Objective) -> np.ndarray:
         risk = problem.risk
         step = 1 / (1 + risk.shard_bounds(risk.bounds.max_weight).smoothness) / (1 + 2.0**-40)
-        state = problem.zero()
+        state = np.zeros(problem.shape)
         for _ in range(self.steps):
             state = (1 - step) * state + step * problem.pull(state)
         return state

@@ -293,7 +293,9 @@ def test_a_loss_that_is_not_as_stated_is_seen_to_fail():
     with pytest.raises(dbern.SpecError, match=r"^target\.loss: did not converge"):
         accumulator.model.fitted(rows[:, :1], rows[:, 1], np.ones(4))
     problem = objective(accumulator.model.risk, rows[:, :1], rows[:, 1], np.ones(4))
-    assert minimize(problem, accumulator.model.tolerance).distance > 0.1  # and is not raised here
+    assert (
+        minimize(problem, accumulator.model.bounds.tolerance).distance > 0.1
+    )  # and is not raised here
 
 
 def test_the_logistic_loss_is_what_its_twin_says():

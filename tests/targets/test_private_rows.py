@@ -119,7 +119,7 @@ def full(counts, label=1.0):
     assert (
         max(np.linalg.norm(one) for one in found) <= risk.shard_bounds(risk.bounds.max_weight).norm
     )
-    return found, risk.bounds.sensitivity / 2 + 2 * component.distance
+    return found, risk.bounds.sensitivity / 2 + 2 * component.bounds.distance
 
 
 def largest_step(label):

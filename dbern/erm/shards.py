@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.bernstein.reproducing import ExplicitKernel, Kernel, ProductKernel
+from dbern.bernstein.reproducing import ExplicitKernel, Kernel, ProductKernel, rowwise_products
 from dbern.erm.risk import BLOCK, Risk, sum_by_pairs
 from dbern.erm.solver import Objective
 from dbern.errors import SpecError
@@ -71,18 +71,11 @@ class Expansion:
         def term(block: slice) -> FloatArray:
             records = self.records[block]
             factors = [kernel.along(i, records[:, i], axis) for i, axis in enumerate(axes)]
-            left = _rowwise_products(factors[:half])
-            right = _rowwise_products([*factors[half:], self.coefficients[block]])
+            left = rowwise_products(factors[:half])
+            right = rowwise_products([*factors[half:], self.coefficients[block]])
             return np.asarray((left.T @ right).reshape(shape))
 
         return sum_by_pairs(term, len(self.records))
-
-
-def _rowwise_products(factors: Sequence[FloatArray]) -> FloatArray:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = (result[:, :, None] * factor[:, None, :]).reshape(len(result), -1)
-    return result
 
 
 class ShardObjective(Objective):

@@ -71,7 +71,7 @@ import numpy as np
 from dbern.bernstein import kernels as densities
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
-from dbern.bernstein.reproducing import Kernel, Linear, Stationary
+from dbern.bernstein.reproducing import Kernel, Linear, Stationary, rowwise_products
 from dbern.erm.risk import Risk
 from dbern.erm.shards import STORED_FEATURES
 from dbern.errors import SpecError
@@ -170,12 +170,7 @@ class ProjectedGaussian:
 
     def features(self, x: FloatArray) -> FloatArray:
         """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
-        result = self.along_axis(0, x[:, 0])
-        for axis in range(1, len(self.scales)):
-            factor = self.along_axis(axis, x[:, axis])
-            size = result.shape[1] * factor.shape[1]
-            result = (result[:, :, None] * factor[:, None, :]).reshape(len(x), size)
-        return result
+        return rowwise_products([self.along_axis(i, x[:, i]) for i in range(len(self.scales))])
 
     def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
         """Features (m, d_axis) of one axis at coordinates (m,)."""

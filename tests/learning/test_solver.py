@@ -33,7 +33,7 @@ from dbern.erm.risk import (
     value_error,
 )
 from dbern.erm.shards import DualObjective, Expansion
-from dbern.erm.solver import count_steps, minimize
+from dbern.erm.solver import Objective, ProblemBounds, count_steps, minimize
 from dbern.errors import SpecError
 
 
@@ -148,6 +148,25 @@ class Uncertifiable(DualObjective):
         return math.inf
 
     exact_certificate = certificate
+
+
+class Flat(Objective):
+    """``P(w) = -w`` says that it may bend by 255, so that every step is a 256th of what is left."""
+
+    bounds = ProblemBounds(norm=1.0, energy=1.0, smoothness=255.0)
+    shape = (1, 1)
+
+    def pull(self, state):
+        return np.ones(self.shape)
+
+    def certificate(self, state, gradient):
+        return math.inf
+
+
+def test_plain_steps_go_on_where_they_are_shorter_than_a_float_s_last_bit():
+    (state,), distance = vars(minimize(Flat(), 2.0**-50)).values()
+    assert abs(state.item() - 1) <= 2.0**-50 + 2.0**-53
+    assert distance == math.inf  # that of proof, not of a certificate
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])

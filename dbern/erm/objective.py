@@ -41,7 +41,7 @@ as computed, Λ the loss's curvature, for a float state W. Whenever that is at m
 `dbern.erm.risk` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 + beta)`` of
 the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M R)``. A
 step is no longer than ``|W - W*|``, so that rounding it takes ``3 u`` of ``eta``: T steps leave
-``exp(3 u T)`` times as much, less than 1.1 times.
+``(1 + 3 u / (1 - eta))^T`` times as much, less than 1.1 times.
 Where ``|W*| <= 4 B`` every iterate has norm at most ``8 B``, for which gamma has room; beyond, the
 state comes nearer to ``W*`` than half of its norm, so that t of both is 0.
 """
@@ -419,7 +419,7 @@ class PerturbedObjective(CurvedObjective):
         distance = bounds.floats.certified(size, float(np.linalg.norm(gradient)))
         if OUTWARD * (2 * bounds.radius + distance) <= size:
             return 0.0
-        return distance - bounds.floats.certified(8 * bounds.radius, 0.0)
+        return max(0.0, distance - bounds.floats.certified(8 * bounds.radius, 0.0))
 
     def newton_step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
         """Newton's step."""

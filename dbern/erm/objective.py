@@ -137,10 +137,10 @@ class Softmax:
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L (n,)."""
-        own = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0).sum(axis=1)
+        chosen = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0)
         largest = np.maximum(predictions.max(axis=1), 0.0)
         rest = np.exp(-largest) + np.exp(predictions - largest[:, None]).sum(axis=1)
-        return np.asarray(largest + np.log(rest) - own)
+        return np.asarray(largest + np.log(rest) - chosen.sum(axis=1))
 
     def shares(self, predictions: FloatArray) -> FloatArray:
         """Probabilities p (n, o)."""

@@ -239,17 +239,17 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
             "matrix is computed for this kernel. Write a smaller k."
         )
     points, size = cube.lattice_points(lattice), lattice.size
-    kept = _absolute(cube, points, slice(None)) if size <= MOST_POINTS else None
+    stored = _absolute(cube, points, slice(None)) if size <= MOST_POINTS else None
 
     def times(x: FloatArray) -> FloatArray:
-        if kept is not None:
-            return np.asarray(kept @ x)
+        if stored is not None:
+            return np.asarray(stored @ x)
         parts = range(0, size, _ROWS)
         return np.concatenate([_absolute(cube, points, slice(i, i + _ROWS)) @ x for i in parts])
 
     sums = times(np.ones(size))
     largest, x = float(sums.max()), sums
-    for _ in range(_PERRON_STEPS if kept is not None else 1):
+    for _ in range(_PERRON_STEPS if stored is not None else 1):
         x = np.maximum(x / x.max(), 1e-6)
         following = times(x)
         largest, x = min(largest, float((following / x).max())), following
@@ -278,9 +278,9 @@ def lattice_sup_norm(k: Sequence[int], h: Sequence[int], matrix: FloatArray) -> 
     oversampling = 4 if len(matrix) * matrix.shape[1] < 1 << 20 else 2
     bases, factor = [], 1.0
     for degree, order in zip(k, h, strict=True):
-        nodes, one = enclosing_nodes(degree, oversampling)
+        nodes, axis_factor = enclosing_nodes(degree, oversampling)
         bases.append(bernstein_basis(nodes, degree) @ iterated_matrix(degree, order))
-        factor *= one
+        factor *= axis_factor
     together = max(1, _NUMBERS // math.prod(len(basis) for basis in bases))
     total: FloatArray | float = 0.0
     for first in range(0, matrix.shape[1], together):

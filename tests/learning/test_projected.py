@@ -11,7 +11,7 @@ from fitting import Minimize, solve
 from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
-from dbern.erm import solver as objectives
+from dbern.erm import shards
 from dbern.erm.risk import Logistic, Risk, state_error, value_error
 from dbern.erm.spaces import ProjectedGaussian
 
@@ -133,7 +133,7 @@ def test_features_too_many_to_keep_are_recomputed(kernel, monkeypatch):
     points, labels = sample(2100, seed=4)
     risk = Risk(Logistic(), kernel, 10.0, 2100, RADIUS, 2)
     kept = solve(risk, Minimize(1e-9), points, labels)
-    monkeypatch.setattr(objectives, "STORED_FEATURES", 0)
+    monkeypatch.setattr(shards, "STORED_FEATURES", 0)
     recomputed = solve(risk, Minimize(1e-9), points, labels)
     np.testing.assert_allclose(kept.weights, recomputed.weights, atol=1e-12)
 

@@ -301,7 +301,8 @@ class PerturbedBounds:
     @property
     def disturbed(self) -> ProblemBounds:
         """Bounds on the objective with b: `farthest` bounds its gradient at zero; steps round."""
-        return replace(self.undisturbed, norm=1.1 * self.farthest, energy=self.farthest**2)
+        farthest = self.farthest
+        return replace(self.undisturbed, norm=1.1 * farthest, energy=farthest * farthest)
 
 
 @dataclass(frozen=True)

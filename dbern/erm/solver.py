@@ -73,7 +73,8 @@ class ProblemBounds:
         """
         pulled = total * slope * length
         norm = OUTWARD * min(pulled, math.sqrt(2 * total * at_zero))
-        return cls(norm, min(total * at_zero, pulled**2), OUTWARD * total * length**2 * curvature)
+        energy = min(total * at_zero, pulled * pulled)
+        return cls(norm, energy, OUTWARD * total * length**2 * curvature)
 
 
 class Objective(ABC):

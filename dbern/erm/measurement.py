@@ -57,9 +57,10 @@ from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, Stoppe
 from dbern.data.domain import Column
 from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
-from dbern.erm.solver import STORED_FEATURES, STORED_ROWS, DualObjective
+from dbern.erm.shards import STORED_FEATURES, STORED_ROWS, DualObjective
+from dbern.erm.solver import count_steps
 from dbern.erm.spaces import FeatureMap, GaussianFeatures, GramKernel, LinearFeatures
-from dbern.erm.user import imported
+from dbern.erm.user import UserLoss, imported
 from dbern.errors import SpecError
 from dbern.strategies.base import Bound, Entries, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation
@@ -103,13 +104,13 @@ class _Released(RiskModel, ABC):
     @property
     def _sensitivity(self) -> float:
         """n times the move of the weights of one output by a record, in units of values."""
-        return OUTWARD * self.n * self.weight_sensitivity / self.unit
+        return OUTWARD * self.n * self.bounds.sensitivity / self.unit
 
     @property
     def _norm(self) -> float:
         """Bound the norm of the mean of the minimizers, concave in a shard's weight."""
-        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
-        return self.risk.norm(total)
+        shard = self.risk.bounds.max_weight / self.risk.shards
+        return self.risk.shard_bounds(min(shard, OUTWARD * OUTWARD * self.cost)).norm
 
     @property
     @abstractmethod
@@ -166,7 +167,7 @@ class RiskMinimizer(_Released):
     @property
     def unit(self) -> float:
         """``C M c``."""
-        return self.cost * self.risk.slope * self.space.volume
+        return self.cost * self.risk.bounds.slope * self.space.volume
 
     @property
     def function_sensitivity(self) -> float:
@@ -273,12 +274,16 @@ class _Solutions(Accumulator):
     @property
     def description(self) -> str:
         """Stored numbers, shards, passes and steps; and what a user's loss can show."""
-        method, risk = self.model.method, self.model.risk
-        what = "content" if self.model.ids is None else "unit"
+        model, risk = self.model, self.model.risk
+        what = "content" if model.ids is None else "unit"
         shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
-        steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
-        seen = "; that a solve of your loss failed can be observed" if method.observed else ""
+        average = min(count_steps(model.bounds.average, model.bounds.tolerance))
+        plain, accelerated = count_steps(model.bounds.heaviest, model.bounds.tolerance)
+        largest = plain + (accelerated if accelerated < plain else 0)
+        steps = f"about {average} steps each, {largest} at most"
+        own_loss = isinstance(model.loss, UserLoss)
+        seen = "; that a solve of your loss failed can be observed" if own_loss else ""
         return f"{self.kept}: {shards}, {passes}, {steps}{seen}"
 
     @property
@@ -334,16 +339,15 @@ class _Solutions(Accumulator):
     @property
     def bits(self) -> int:
         """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
-        risk = self.model.risk
-        norm = risk.norm(risk.most_weight) + self.shards * self.model.method.distance(risk) + 1
+        bounds = self.model.bounds
+        norm = bounds.heaviest.norm + self.shards * bounds.distance + 1
         return min(MOST_BITS, 61 - math.frexp(self.shards * self.largest * norm)[1])
 
     @property
     def mean_norm(self) -> float:
         """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
-        risk = self.model.risk
-        norm = risk.norm(risk.most_weight / risk.shards)
-        return OUTWARD * (norm + self.model.method.distance(risk)) + self.step
+        bounds = self.model.bounds
+        return OUTWARD * (bounds.average.norm + bounds.distance) + self.step
 
     @property
     def weight_error(self) -> float:
@@ -353,9 +357,10 @@ class _Solutions(Accumulator):
         prediction's error ``|w| delta`` and a gradient's ``C M delta`` (`dbern.erm.risk`).
         """
         risk, delta = self.model.risk, self.model.space.drift(16 * UNIT_ROUNDOFF)
-        predicted = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
-        rounded = delta * (predicted + risk.cost * risk.slope + self.mean_norm)
-        return self.model.method.distance(risk) + rounded
+        bent = math.sqrt(risk.bounds.max_weight * risk.loss.curvature)
+        predicted = self.mean_norm * bent / 2
+        rounded = delta * (predicted + risk.cost * risk.bounds.slope + self.mean_norm)
+        return self.model.bounds.distance + rounded
 
     def lattice_errors(self, row_error: float) -> Errors:
         """Bound errors by the float error of a value whose row of the map sums to one.
@@ -445,8 +450,8 @@ class WeightsAccumulator(_Solutions):
                 float_norms=(OUTWARD * l1 * floats, OUTWARD * l2 * floats),
                 value_bound=OUTWARD * 1.001 * self.mean_norm,
             )
-        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
-        rest = self.model.method.distance(risk) + self.step
+        mass = risk.cost * risk.bounds.slope * (risk.bounds.max_rows / risk.n)
+        rest = self.model.bounds.distance + self.step
         floats = cast("GaussianFeatures", self._features).value_error(self._lattice, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
         return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)

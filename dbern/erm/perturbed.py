@@ -73,9 +73,9 @@ from dbern.erm.objective import (
     PerturbedRisk,
     Separate,
     Softmax,
-    minimized,
 )
 from dbern.erm.risk import Logistic
+from dbern.erm.solver import count_steps, minimize
 from dbern.erm.spaces import LinearFeatures
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream, subkey
@@ -183,10 +183,10 @@ class PerturbedFunctions:
         loss, domain = loss_of(model), model.domain
         square = len(domain.numbers) + CONSTANT**2 + len(domain.lists) * LISTED**2
         rows = model.protection.unit.max_contributions
-        trace, rank = rows * loss.trace, min(rows, model.space.dimensions + 1) * loss.outputs
+        trace, rank = rows * loss.bounds.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
         most, protection = _most(model, n), model.protection
-        weight = min(weight, _MOST_WEIGHT, MOST_SMOOTH / (most * square * loss.curvature))
+        weight = min(weight, _MOST_WEIGHT, MOST_SMOOTH / (most * square * loss.bounds.curvature))
         charge = epsilon * (1 - ROUNDED)
         if protection.private_rows:
             charge -= _regained(rows, (model.space.dimensions + 1) * loss.outputs, most)
@@ -197,7 +197,7 @@ class PerturbedFunctions:
             raise SpecError(_TOO_FEW)
         listed = lists_share(len(domain.numbers), domain.blocks)
         parts = [left * (1 - listed), left * listed] if domain.lists else [left]
-        moved = _MOVED * loss.entry
+        moved = _MOVED * loss.bounds.entry
         laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
         scales = [max(law.scale, _LEAST_SCALE) for law in laws]
         return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
@@ -205,7 +205,9 @@ class PerturbedFunctions:
     def measurement(self) -> Measurement:
         """The measurement, whose fraction pays for the noise that is added at the end."""
         one = self.model.measurement()
-        highest = OUTWARD * self.radius * self.risk.norm * self.risk.undisturbed
+        highest = (
+            OUTWARD * self.radius * self.risk.bounds.length * self.risk.bounds.undisturbed.norm
+        )
         return replace(
             one,
             extent=(-highest, highest),
@@ -238,7 +240,7 @@ class PerturbedFunctions:
     @property
     def bits(self) -> int:
         """Fixed-point bits s; the truncated state has norm B at most."""
-        return min(MOST_BITS, 61 - math.frexp(self.risk.radius)[1])
+        return min(MOST_BITS, 61 - math.frexp(self.risk.bounds.radius)[1])
 
     @property
     def step(self) -> float:
@@ -249,7 +251,7 @@ class PerturbedFunctions:
     @property
     def _moved(self) -> float:
         """n times the distance of two databases with one minimizer, in the Euclidean norm."""
-        return OUTWARD * 2 * self.model.n * self.gain * (self.risk.distance + self.step)
+        return OUTWARD * 2 * self.model.n * self.gain * (self.risk.bounds.distance + self.step)
 
     def sensitivity(self, strategy: Entries, norm: int) -> Bound:
         """Bound the distance of two databases with the same minimizer (*Release* above)."""
@@ -301,13 +303,14 @@ class PerturbedAccumulator(Accumulator):
     @property
     def description(self) -> str:
         """The solved problem and the solving process, in words."""
-        risk = self.functions.risk
+        risk, bounds = self.functions.risk, self.functions.risk.bounds
+        plain, accelerated = count_steps(bounds.disturbed, bounds.tolerance)
         scales = " and of lists ".join(f"{law.scale:.4g}" for law in risk.laws)
         return (
             f"one solve of all records in the releasing process, penalty {1 / risk.weight:.4g}, "
-            f"random linear term of scale {scales}, within {risk.distance:.2g} of its "
-            f"minimizer (some 10 Newton steps; else {risk.accelerated_steps} accelerated ones, and "
-            f"{risk.most_steps} plain ones at most)"
+            f"random linear term of scale {scales}, within {bounds.distance:.2g} of its "
+            f"minimizer (some 10 Newton steps; else {accelerated} accelerated ones, and "
+            f"{plain} plain ones at most)"
         )
 
     @property
@@ -317,13 +320,17 @@ class PerturbedAccumulator(Accumulator):
         Without b the minimizer is within ``a |b|_2``, except with probability 1e-9.
         """
         functions, risk = self.functions, self.functions.risk
-        largest = OUTWARD * functions.gain * risk.radius
+        largest = OUTWARD * functions.gain * risk.bounds.radius
         floats = 4 * (risk.features + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
         from scipy.special import gammainccinv  # late: it takes 0.2 s
 
         unlikely = _UNLIKELY / len(risk.laws)
         drawn = max(float(gammainccinv(len(a.radii), unlikely)) * a.scale for a in risk.laws)
-        off = OUTWARD * risk.weight * risk.spread * drawn + risk.distance + functions.step
+        off = (
+            OUTWARD * risk.weight * risk.bounds.spread * drawn
+            + risk.bounds.distance
+            + functions.step
+        )
         size = functions.size
         return Errors(
             kernel=0.0,
@@ -364,15 +371,16 @@ class PerturbedAccumulator(Accumulator):
         content = hashlib.sha256(np.column_stack([rows, counts]).tobytes()).hexdigest()
         terms = " ".join(map(repr, [*(law.scale for law in risk.laws), risk.weight]))
         b, largest = risk.drawn(KeyStream(subkey(self.secret, content, terms), 0))
-        if largest > 1.001 * risk.largest:
+        if largest > 1.001 * risk.bounds.largest:
             return np.zeros(self.shape, dtype=np.int64)
         codes, numbers = self.functions.model.domain.parted(rows[:, :-1])
         features = np.column_stack([codes, 2.0 * numbers - 1.0, np.full(len(rows), CONSTANT)])
         labels = risk.loss.labels(rows[:, -1])
         if self.functions.model.protection.private_rows:
             counts = counts * _row_weight(float(counts.sum()), risk.n)
-        state = minimized(PerturbedObjective(risk, features, labels, counts, b))
-        return np.rint(np.ldexp(risk.kept(state), self.functions.bits)).astype(np.int64)
+        problem = PerturbedObjective(risk, features, labels, counts, b)
+        state = risk.truncated(minimize(problem, risk.bounds.tolerance).state)
+        return np.rint(np.ldexp(state, self.functions.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Weights of the unit cube's axes and of the constant."""

@@ -229,7 +229,8 @@ def chosen_cost(
     fitting = {
         risk.cost: 1 + math.sqrt(risk.cost * shards * loss.curvature) / 2
         for risk in risks
-        if risk.sensitivity <= most and risk.smoothness(risk.cost) < 1.01 * _STEEPEST
+        if risk.bounds.sensitivity <= most
+        and risk.shard_bounds(risk.cost).smoothness < 1.01 * _STEEPEST
     }
     largest = space.largest_factor(max(fitting.values(), default=1.0))
     return max((cost for cost, factor in fitting.items() if factor <= largest), default=1.0)

@@ -116,8 +116,10 @@ def full(counts, label=1.0):
     labels = np.array([1.0, label])
     found = [component.fitted(points, labels, np.array(some))[1][:, 0] for some in counts]
     risk = component.risk
-    assert max(np.linalg.norm(one) for one in found) <= risk.norm(risk.most_weight)
-    return found, risk.sensitivity / 2 + component.method.instability(risk)
+    assert (
+        max(np.linalg.norm(one) for one in found) <= risk.shard_bounds(risk.bounds.max_weight).norm
+    )
+    return found, risk.bounds.sensitivity / 2 + 2 * component.bounds.distance
 
 
 def largest_step(label):

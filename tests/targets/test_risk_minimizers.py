@@ -55,8 +55,13 @@ def test_a_flipped_label_stays_within_the_bound(name):
     "name", ["solved machine", "kernel logistic", "kernel tube", "own kernel", "logistic"]
 )
 def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
-    original = RiskModel.weight_sensitivity.fget
-    monkeypatch.setattr(RiskModel, "weight_sensitivity", property(lambda self: original(self) / 2))
+    original = RiskModel.bounds.func
+
+    def halved(model):
+        bounds = original(model)
+        return replace(bounds, sensitivity=bounds.sensitivity / 2)
+
+    monkeypatch.setattr(RiskModel, "bounds", property(halved))
     # The logistic loss's slope is near M only where the function is near 0.
     cost = 0.1 if "logistic" in name else CASES[name].target["C"]
     target = {**CASES[name].target, "shards": 1, "C": cost}

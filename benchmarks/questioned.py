@@ -6,7 +6,7 @@ The bins of a database are counted once, exactly, and get the noise of one relea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -18,11 +18,11 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.synopsis.questions import regions, splines
 from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution
+from dbern.synopsis.questions.envelopes import kernel, polygon, step
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.splines import AxisSplines, Sides
 
 AXES = ("x", "y", "z")
 
@@ -214,16 +214,19 @@ def smoothed_median(x):
 @contextmanager
 def without_sides() -> Iterator[None]:
     """Estimates alone, as if they were what is asked about: intervals of noise."""
-    steps, fitted, polygon = AxisSplines.steps, splines._fitted, regions._sharp_sides
+    patched = (step, "steps"), (kernel, "_fitted"), (polygon, "_envelope")
 
-    def near(sides: Sides) -> Sides:
-        return Sides(sides.near, sides.near, sides.near)
+    def estimate(exact: Any) -> Any:
+        def alone(*arguments: Any) -> Envelope:
+            around = exact(*arguments)
+            return Envelope(around.estimate, around.estimate, around.estimate)
 
-    with (
-        mock.patch.object(AxisSplines, "steps", lambda self, places: near(steps(self, places))),
-        mock.patch.object(splines, "_fitted", lambda *asked: near(fitted(*asked))),
-        mock.patch.object(regions, "_sharp_sides", lambda *asked: near(polygon(*asked))),
-    ):
+        return alone
+
+    with ExitStack() as patches:
+        for module, name in patched:
+            exact = getattr(module, name)
+            patches.enter_context(mock.patch.object(module, name, estimate(exact)))
         yield
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination, grid_polynomials
+from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
@@ -36,13 +37,7 @@ _WORK = 2e9  # multiplications that a simulated quantile may take: under a secon
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _JOINTLY = 1 / 3  # of that, where all values are drawn together
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
-_LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
-_SIMULATION_SHARE = Fraction(1, 10)  # of beta, spent on the simulation's own uncertainty
-_PROMISE_SHARE = Fraction(1, 20)  # of beta, for what is beside the noise, where that is no draw
-_BETWEEN_SHARE = Fraction(1, 50)  # of beta, for what is between the nodes of draws
-ALONE = Fraction(4, 5)
-"""Of beta, what noise of bins alone may exceed where their number has chosen them."""
-_SELDOM, _HARDLY, _MOST_BETA = Fraction(1, 10), Fraction(1, 20), Fraction(19, 20)  # of choices
+_SELDOM, _MOST_BETA = Fraction(1, 10), Fraction(19, 20)  # a number is low; of bins where it is
 
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
@@ -59,11 +54,11 @@ def noise_bound(
     """
     few = len(h) <= _SIMULATED_AXES
     simulated = _simulated_quantile(strategy, h, law, float(beta), beside) if few else None
-    sure = beta if simulated is None else beta * (1 - _SIMULATION_SHARE)
+    sure = beta if simulated is None else beta * SIMULATION["quantile"]
     more = 0.0
     if beside is not None:
-        more = beside[1] * _largest_draw(beside[0], 1, 2 * _PROMISE_SHARE * sure)
-        sure *= 1 - _PROMISE_SHARE
+        more = beside[1] * _largest_draw(beside[0], 1, 2 * PROMISE["number"] * sure)
+        sure *= PROMISE["values"]
     union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, sure)
     if strategy.whole is None:
         union = min(union, _tail_at_nodes(strategy, h, law, sure))
@@ -91,10 +86,10 @@ def chosen_noise(
     if among == 1:
         both = noise(beta, beside)
         return both, both
-    least = beta * ALONE
-    most = min(least + (beta - least - beta * _HARDLY) / _SELDOM, _MOST_BETA)
+    least, lower = beta * CHOICE["bins"], beta * CHOICE["lower numbers"]
+    most = min(least + beta * CHOICE["bins of a low number"] / _SELDOM, _MOST_BETA)
     alone, law = noise(least, None), beside[0]
-    s, t = (beside[1] * _largest_draw(law, among, 2 * one) for one in (_SELDOM, beta * _HARDLY))
+    s, t = (beside[1] * _largest_draw(law, among, 2 * one) for one in (_SELDOM, lower))
     return alone, max(alone + s, noise(most, None) + t)
 
 
@@ -109,9 +104,9 @@ def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fract
     sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
     """
     enclosure = enclose(strategy, h, _OVERSAMPLING)
-    reached = _reached_at(enclosure.bases, law, float(beta * (1 - _LARGEST_SHARE)))
+    reached = _reached_at(enclosure.bases, law, float(beta * NODES["values at nodes"]))
     granule = math.ldexp(1.0, law.granularity_exponent)
-    largest = _largest_draw(law, strategy.layout.size, beta * _LARGEST_SHARE)
+    largest = _largest_draw(law, strategy.layout.size, beta * NODES["largest draw"])
     return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
 
 
@@ -148,7 +143,7 @@ def _of_vectors(
         return beta, math.inf
     drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
     reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
-    return beta * (1 - _SIMULATION_SHARE), reached
+    return beta * SIMULATION["quantile"], reached
 
 
 def polynomial_noise_bound(
@@ -177,8 +172,8 @@ def _simulated_quantile(
     """An upper confidence bound on the quantile from independent draws under a public key.
 
     The r-th smallest of R draws exceeds the ``1 - 0.9 b`` quantile with probability at least ``1 -
-    0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``, b all of beta but `_BETWEEN_SHARE`, which
-    is for what is between nodes. None where that takes too many draws.
+    0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``, b the share of beta at the nodes of
+    `FIELD`. None where that takes too many draws.
     """
     maps = strategy.axis_maps if strategy.whole is None else ()
     series = [released_series(*axis) for axis in zip(strategy.lattice.k, h, maps, strict=False)]
@@ -190,8 +185,9 @@ def _simulated_quantile(
         most = int(min(enough, _WORK / _work(strategy, bases, law)))
         if most >= wanted:
             break
-    draws = _fewest_draws(most, beta * (1 - float(_BETWEEN_SHARE)))
-    rank = quantile_rank(draws, beta * (1 - float(_BETWEEN_SHARE)))
+    at_nodes = beta * float(FIELD["at nodes"])
+    draws = _fewest_draws(most, at_nodes)
+    rank = quantile_rank(draws, at_nodes)
     if most < wanted or rank is None:
         return None
     sups = noise_sups(bases, partial(family_of(law).drawn, law), draws, first=strategy.whole)
@@ -199,11 +195,11 @@ def _simulated_quantile(
         drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
         step = beside[0].granularity_exponent - law.granularity_exponent
         sups += math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
-    reached, share = float(np.sort(sups)[rank]), Fraction(beta) * _BETWEEN_SHARE
+    reached, between = float(np.sort(sups)[rank]), Fraction(beta) * FIELD["between nodes"]
     if series:
-        own = float(share * (1 - _LARGEST_SHARE)) / len(h)
+        own = float(between * NODES["values at nodes"]) / len(h)
         parts = [size * _reached_at(rows, law, own) for size, rows in bent(series, oversampling)]
-        largest = _largest_draw(law, strategy.layout.size, share * _LARGEST_SHARE)
+        largest = _largest_draw(law, strategy.layout.size, between * NODES["largest draw"])
         largest = math.ldexp(largest, -law.granularity_exponent)
         reached += sum(parts) + enclose(strategy, h, oversampling).loose * largest
     return OUTWARD * math.ldexp(reached, law.granularity_exponent)
@@ -230,7 +226,7 @@ def _fewest_draws(most: int, beta: float) -> int:
 
 def quantile_rank(draws: int, beta: float) -> int | None:
     """Rank, from 0, whose order statistic bounds the quantile; None where that takes more draws."""
-    share = float(_SIMULATION_SHARE)
+    share = float(SIMULATION["draws"])
     level = 1 - (1 - share) * beta
     ranks = np.arange(1, draws + 1)
     steps = np.log((draws + 1 - ranks) / ranks * level / (1 - level))

@@ -34,7 +34,7 @@ LAYERS = [
     {"components"},
     {"counting", "certificate"},
     {"strategies", "ledger"},
-    {"bernstein", "privacy", "data", "combination"},
+    {"bernstein", "privacy", "data", "combination", "failure"},
     {"system"},
     {"errors"},
 ]

@@ -16,7 +16,8 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies.bins import DEGREES
-from dbern.synopsis.questions.splines import AxisSplines
+from dbern.synopsis.questions.envelopes.splines import AxisSplines
+from dbern.synopsis.questions.envelopes.step import steps
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 AXES = "xy"
@@ -41,8 +42,8 @@ def cells(plan):
 @pytest.mark.parametrize("degree", DEGREES)
 def test_the_gap_of_an_edge_is_what_its_splines_leave(degree):
     splines = AxisSplines(40, degree)
-    sides = splines.steps((20 + np.arange(32) / 32) / 40)
-    gap = 40 * (sides.high - sides.low) @ splines.integrals(np.ones(1))[0]
+    sides = steps(splines, (20 + np.arange(32) / 32) / 40)
+    gap = 40 * (sides.upper - sides.lower) @ splines.integrals(np.ones(1))[0]
     assert asked.GAPS[degree] == pytest.approx(gap.mean(), abs=0.01)
 
 

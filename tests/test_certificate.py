@@ -21,6 +21,7 @@ from dbern.certificate import (
     enclose,
 )
 from dbern.combination import KINDS, Combination
+from dbern.failure import CHOICE
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
@@ -397,7 +398,7 @@ def test_each_number_that_chose_the_bins_may_fall_far(among):
     ratio = math.exp(-1 / law.scale)
     steps = math.floor(below / math.ldexp(1, law.granularity_exponent)) + 1
     each = ratio**steps / (1 + ratio)
-    assert beta / 40 < 1 - (1 - each) ** among <= beta * certificate._HARDLY
+    assert beta / 40 < 1 - (1 - each) ** among <= beta * CHOICE["lower numbers"]
 
 
 @pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])

@@ -19,6 +19,7 @@ from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
 from dbern.certificate import chosen_noise, told_error
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
+from dbern.failure import BAND, CHOICE
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tuning import _PLACES, NAME, Told, _refinement, _sup, _told_by, best_of
@@ -27,7 +28,6 @@ from dbern.releasing import publish
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis import bands, metadata
 from dbern.synopsis.arrays import smoothings
-from dbern.synopsis.bands import BIAS_SHARE
 from dbern.synopsis.writer import SynopsisWriter
 
 AXES = "xyz"
@@ -384,7 +384,7 @@ def test_a_promise_holds_whichever_bins_are_chosen(told_well):
     assert alone.bound().total < synopsis.bound().total < 1.03 * alone.bound(beta=half).total
     assert synopsis.bound().noise == pytest.approx(
         synopsis.bound(
-            str(Fraction("0.05") * Fraction(4, 5) * (1 - BIAS_SHARE)), about="any-database"
+            str(Fraction("0.05") * CHOICE["bins"] * BAND["values"]), about="any-database"
         ).noise
     )
 
@@ -405,7 +405,7 @@ def test_an_order_that_is_chosen_later_has_its_part_of_what_numbers_may_fail_wit
     for selected in (False, True):
         follows.band(planned, Fraction(1, 20), 1, selected=selected)
     count = len(smoothings(follows.array.strategy, follows.array.order))
-    assert parts == [Fraction(1, 20) * (1 - BIAS_SHARE) / one for one in (1, count)]
+    assert parts == [Fraction(1, 20) * BAND["values"] / one for one in (1, count)]
     assert count > 1
 
 

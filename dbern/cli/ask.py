@@ -366,13 +366,13 @@ def _read_boxes(region: Any, domain: Domain) -> None:
 
 
 def _read_polygons(region: Any, domain: Domain) -> None:
-    from dbern.synopsis.questions.regions import polygons_of
+    from dbern.synopsis.questions.polygons import polygons_of
 
     polygons_of(region, domain)
 
 
 def _name(shape: Mapping[str, Any]) -> str | None:
-    from dbern.synopsis.questions.regions import name_of
+    from dbern.synopsis.questions.polygons import name_of
 
     return name_of(shape)
 

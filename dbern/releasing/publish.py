@@ -61,9 +61,9 @@ def chosen(
 
     `released` returns the noised integers of a planned measurement and the name of its array.
     """
-    from dbern.synopsis.questions.functionals import best_kernels  # a release seldom asks
+    from dbern.synopsis.questions.bandwidths import best_kernels  # a release seldom asks
+    from dbern.synopsis.questions.envelopes.splines import AxisSplines
     from dbern.synopsis.questions.measure import Measure
-    from dbern.synopsis.questions.splines import AxisSplines
 
     (component,), (planned,) = spec.components, plan.components
     candidates, law = resolved(component, plan.n, spec).candidates, planned.noise.law

@@ -42,9 +42,11 @@ from dbern.reporting.pictures import (
     value_name,
 )
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.questions.functionals import least_bandwidth
+from dbern.synopsis.questions.bandwidths import least_bandwidth
+from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
+from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
 from dbern.synopsis.questions.measure import CLUMPED
-from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, density_sides, mass_sides
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -185,8 +187,9 @@ def _index_of(values: FloatArray, arrays: dict[str, int]) -> int:
     return arrays.setdefault(_packed(values), len(arrays))
 
 
-def _sides(sides: Sides, arrays: dict[str, int]) -> dict[str, int]:
-    return {end: _index_of(getattr(sides, end), arrays) for end in ("low", "near", "high")}
+def _sides(envelope: Envelope, arrays: dict[str, int]) -> dict[str, int]:
+    sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
+    return {end: _index_of(side, arrays) for end, side in sides.items()}
 
 
 def _counting(
@@ -201,7 +204,7 @@ def _counting(
     count = 2 * places ** len(splines)
     found: dict[str, Any] = {
         "ends": [one.tolist() for one in ends],
-        "steps": [_sides(one.steps(x), arrays) for one, x in zip(splines, ends, strict=True)],
+        "steps": [_sides(steps(one, x), arrays) for one, x in zip(splines, ends, strict=True)],
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": asked.rows,
@@ -271,9 +274,9 @@ def _stop(
         f"{one.bandwidth * axis.width:.3g}"
         for one, axis in zip(kernels, asked.domain.axes, strict=True)
     ]
-    masses = [mass_sides(splines, one, np.zeros_like(x), x) for splines, one, x in axes]
+    masses = [mass_envelope(splines, one, np.zeros_like(x), x) for splines, one, x in axes]
     used = axes if factor != 1.0 or _parts(asked) else []
-    values = [density_sides(splines, one, middles) for splines, one, _ in used]
+    values = [density_envelope(splines, one, middles) for splines, one, _ in used]
     return {
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),

@@ -8,8 +8,8 @@ for the database at hand, from the released numbers alone: `dbern.strategies.bin
 for the unknown c, with public e_j >= 0 for each public cell I of y. What is released of c_j is
 ``z_j = c_j + x_j + f_j``, x_j the noise and ``|f_j|`` at most the published error of a released
 value. So the right side is at most ``sum_j e_j z_j - sum_j e_j x_j + max |f| sum_j e_j``, and
-``-sum_j e_j x_j`` exceeds ``weighted_tail(x, |e|_2, |e|_inf, ..)`` of no cell but with probability
-`BIAS_SHARE` of beta; the quantile of the values' own noise is told at the rest of beta. The two
+``-sum_j e_j x_j`` exceeds ``weighted_tail(x, |e|_2, |e|_inf, ..)`` of no cell but with the share of
+beta that `BAND` has for it; the quantile of the values' own noise is told at the rest. The two
 events hold at once, at every y, however the point was chosen, for whatever database: bounds of the
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
@@ -38,7 +38,7 @@ they err together, at m_i by
   the ``sup |X_N - m_i X_D| / s_i``, s_i the root of both squared scales, the latter by m_i^2;
 - ``int (w - m_i u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m_i c^N_j)``: as ``|w -
   m u|`` is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the
-  released bins, as above, for all m_i at `BIAS_SHARE` of beta.
+  released bins, as above, for all m_i at once.
 
 Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
 """
@@ -57,7 +57,6 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import (
-    ALONE,
     Beside,
     Certificate,
     chosen_noise,
@@ -68,6 +67,7 @@ from dbern.certificate import (
 )
 from dbern.combination import Combination
 from dbern.components.component import LatticeComponent, Promise, VectorComponent
+from dbern.failure import BAND, CHOICE
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
@@ -82,9 +82,6 @@ from dbern.types import FloatArray
 
 About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
-
-BIAS_SHARE = Fraction(1, 50)
-"""Of beta, for the noise of what bounds the approximation."""
 
 _WORTH = 0.25  # of what the worst database misses: what a promise's noise may cost
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
@@ -142,9 +139,8 @@ class Promised:
         from dbern.synopsis.questions.asking import Promised as Told
 
         least = self.terms.least
-        return Told(
-            math.inf if least is None else least, Fraction(1) if self.among == 1 else ALONE, ends
-        )
+        bins = Fraction(1) if self.among == 1 else CHOICE["bins"]
+        return Told(math.inf if least is None else least, bins, ends)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -172,7 +168,7 @@ class Bracketed:
         own = array.smoothing()
         planned = (smoothing.h, smoothing.ranks) == (own.h, own.ranks)
         promise = self.promise if planned else None
-        rest = beta * (1 - BIAS_SHARE)
+        rest = beta * BAND["values"]
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
         def noise(part: Fraction, beside: Beside) -> float:  # one smoothing's of so many
@@ -186,7 +182,7 @@ class Bracketed:
             if promise.among > 1 or both - sure.noise <= _WORTH * sure.approximation:
                 sure, promised = replace(sure, noise=alone), promise.approximation + both - alone
         at_once *= count * array.approximation.choices
-        found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
+        found = self._approximation(smoothing, beta * BAND["approximation"] / at_once)
         table = np.minimum(found, min(sure.approximation, promised))
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(whole, table, array.places)
@@ -249,13 +245,16 @@ def _quotient_bands(
     )
     if one != two or numerator.counted is not below or denominator.counted is not below:
         return None
-    found = _quotient_noise(top, below, smoothing, beta * (1 - BIAS_SHARE))
+    found = _quotient_noise(top, below, smoothing, beta * BAND["values"])
     if found is None:
         return None
     brackets, unit = denominator.brackets(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
     root, largest, sums = (norms(brackets, order) for order in (2, math.inf, 1))
-    level, scales = math.log(len(_QUOTIENTS) * root.size / (beta * BIAS_SHARE)), _scales(top, below)
+    level, scales = (
+        math.log(len(_QUOTIENTS) * root.size / (beta * BAND["approximation"])),
+        _scales(top, below),
+    )
     tail = _granule(below) * family_of(below.law).weighted_tail(below.law, root, largest, level)
     bands = []
     for m, noise in zip(_QUOTIENTS.tolist(), found, strict=True):

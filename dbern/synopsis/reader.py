@@ -18,6 +18,7 @@ from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import MANIFEST, Memory, place_at
 from dbern.errors import SpecError, printable
+from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.strategies.bias import mends_of
@@ -396,6 +397,23 @@ class Synopsis:
         parts = [one.certificate for one in self._bands(level, h, about)]
         least = lower_bound_of(self._store.released, float(level))
         return combined(self.combination, parts, least)
+
+    def explain(self, beta: float | str = 0.05) -> str:
+        """Return who may fail with which share of beta, in a band and in an answer.
+
+        Arrays, groups and several candidates deal out theirs in equal parts before.
+        """
+        level = confidence(beta)
+        if self.about != "these-data":
+            return "\n".join(["band and interval", *FIELD.lines(level)])
+        budgets = {
+            "band and interval, about these data": BAND,
+            "a question of distribution()": QUOTIENT,
+            "a question of a population, of few rows": POPULATION,
+        }
+        return "\n".join(
+            line for claim, budget in budgets.items() for line in (claim, *budget.lines(level))
+        )
 
     def promises(self, largest: float | None = None) -> Promises:
         """Return the errors that `show` and reports print, at the confidence of the certificate.

@@ -24,8 +24,9 @@ from questioned import (
 from timing import BENCH
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.synopsis.questions.functionals import _cross_validation, candidates
-from dbern.synopsis.questions.splines import AxisSplines, density_sides
+from dbern.synopsis.questions.bandwidths import _cross_validation, candidates
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines
 
 RELEASES = 200 if BENCH else 2  # tests/questions looks at more, by kind of question and together
 BROAD = (  # places of a grid are ends, or noise is bounded in all directions at once
@@ -69,7 +70,7 @@ def test_a_bandwidth_chosen_from_the_release_is_near_the_best():
     truth = 30 * y * (1 - y) ** 4
     found, splines = [], AxisSplines(30, 3)
     tried = candidates([splines], (Gaussian(0.05),))
-    made = [one.peak * density_sides(splines, one, y).near for (one,) in tried]
+    made = [one.peak * density_envelope(splines, one, y).estimate for (one,) in tried]
     for draw in range(RELEASES):
         rows = np.random.default_rng(draw).beta(2, 5, size=(5000, 1))
         measure = asked(rows, draw + 1, cells=30).measures[0]

@@ -12,10 +12,11 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.privacy.accuracy import Covariance, public_stream
 from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.families import family_of
-from dbern.synopsis.questions import functionals
-from dbern.synopsis.questions.functionals import _cross_validation, best_kernels
+from dbern.synopsis.questions import bandwidths
+from dbern.synopsis.questions.bandwidths import _cross_validation, best_kernels
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.splines import AxisSplines, density_sides
 
 LAWS = {
     "laplace": LaplaceNoise(1 << 20, -28, 1 << 20),
@@ -55,7 +56,7 @@ def errors_of_choices(axes, rows, epsilon, draws=5):
     """Of uniform rows: the mean square error of what is chosen, and of cross-validation alone."""
     tried = [(Gaussian(b),) * axes for b in np.geomspace(0.03, 0.4, 11)]
     y, splines, found = np.linspace(0.025, 0.975, 20), AxisSplines(33, 2), np.zeros(2)
-    made = [one[0].peak * density_sides(splines, one[0], y).near for one in tried]
+    made = [one[0].peak * density_envelope(splines, one[0], y).estimate for one in tried]
     exact = counted(rows, 33, 2)
     for key in range(1, draws + 1):
         measure = asked(rows, key, cells=33, degree=2, epsilon=epsilon, exact=exact).measures[0]
@@ -90,5 +91,5 @@ def test_what_noise_makes_of_two_estimates_apart_is_about_what_is_told():
     noisy = [Measure(values + one.reshape(10, 10), splines, law, 0.0) for one in drawn.T]
     apart = [_cross_validation(one, wide, 900.0) - _cross_validation(one, fine, 900.0)
              for one in noisy]  # fmt: skip
-    told = np.mean([functionals._apart(one, wide, fine, 900.0) for one in noisy])
+    told = np.mean([bandwidths._difference_variance(one, wide, fine, 900.0) for one in noisy])
     assert told == pytest.approx(np.var(apart), rel=0.25)

@@ -26,11 +26,15 @@ from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import functionals as of_functionals
 from dbern.synopsis.questions import measure as module
-from dbern.synopsis.questions import regions as of_regions
-from dbern.synopsis.questions import splines as of_splines
 from dbern.synopsis.questions.asking import told
+from dbern.synopsis.questions.envelopes import kernel as of_kernel
+from dbern.synopsis.questions.envelopes import polygon as of_polygon
+from dbern.synopsis.questions.envelopes import step as of_step
+from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope, products
+from dbern.synopsis.questions.envelopes.step import intervals, steps
 from dbern.synopsis.questions.functionals import _everything, _share_band
-from dbern.synopsis.questions.splines import AxisSplines, products
+from dbern.synopsis.questions.polygons import Polygons
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -43,24 +47,24 @@ def test_a_step_lies_between_its_splines(degree):
     splines = AxisSplines(12, degree)
     t = np.linspace(0.0, 1.0, 3001)[1:]
     places = np.concatenate([[0.0, 0.25, 1.0], np.random.default_rng(degree).uniform(size=9)])
-    sides, beta = splines.steps(places), splines.values(t)
+    sides, beta = steps(splines, places), splines.values(t)
     step = (t[:, None] <= places).astype(float)
-    assert (beta @ sides.low.T <= step + 1e-12).all()
-    assert (beta @ sides.high.T >= step - 1e-12).all()
-    apart = (beta @ (sides.high - sides.low).T).mean(axis=0) * 12
+    assert (beta @ sides.lower.T <= step + 1e-12).all()
+    assert (beta @ sides.upper.T >= step - 1e-12).all()
+    apart = (beta @ (sides.upper - sides.lower).T).mean(axis=0) * 12
     assert apart.max() < 2.6  # cells; the bins that a step meets would make it degree + 1
     assert np.abs(splines.integrals(np.ones(1)) - splines.gram.sum(axis=0)).max() < 1e-15
 
 
 def test_a_step_at_either_end_is_nothing_or_everything():
-    sides = AxisSplines(cells=4, degree=2).steps(np.array([0.0, 0.5, 1.0]))
-    assert sides.low[2].tolist() == [1.0] * 6
-    assert sides.high[0].tolist() == [0.0] * 6
+    sides = steps(AxisSplines(cells=4, degree=2), np.array([0.0, 0.5, 1.0]))
+    assert sides.lower[2].tolist() == [1.0] * 6
+    assert sides.upper[0].tolist() == [0.0] * 6
 
 
 def test_a_step_that_is_not_moved_outward_is_caught(monkeypatch):
     """Majorants are of places in 32 parts of a cell: between them the next one is needed."""
-    monkeypatch.setattr(of_splines.np, "ceil", np.floor)
+    monkeypatch.setattr(of_step.np, "ceil", np.floor)
     with pytest.raises(AssertionError):
         test_a_step_lies_between_its_splines(3)
 
@@ -68,11 +72,11 @@ def test_a_step_that_is_not_moved_outward_is_caught(monkeypatch):
 def test_steps_that_are_kept_are_those_that_are_not(monkeypatch):
     """Whatever was asked before: another order, one of them twice, between the kept places."""
     places = np.random.default_rng(0).uniform(size=40)
-    of_splines._grid.cache_clear()
-    first, kept = (AxisSplines(7, 3).steps(one) for one in (places[5:9], places))
-    monkeypatch.setattr(of_splines, "_KEPT", 0)
-    fresh = AxisSplines(7, 3).steps(places)
-    for side in ("low", "near", "high"):
+    of_step._table.cache_clear()
+    first, kept = (steps(AxisSplines(7, 3), one) for one in (places[5:9], places))
+    monkeypatch.setattr(of_step, "_MAX_CACHED", 0)
+    fresh = steps(AxisSplines(7, 3), places)
+    for side in ("lower", "estimate", "upper"):
         np.testing.assert_allclose(getattr(kept, side), getattr(fresh, side), rtol=0, atol=1e-14)
         np.testing.assert_array_equal(getattr(kept, side)[5:9], getattr(first, side))
 
@@ -81,7 +85,7 @@ def test_an_axis_that_is_whole_is_summed_first():
     d = asked(databases(2, 5000)["clustered"])
     measure, share = d.measures[0], Fraction(1, 20)
     ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
-    x = [one.between(*pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
+    x = [intervals(one, *pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
     told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
     found = _share_band(view, products(x), _everything(view), share)
     numbers = told.value, told.low, told.high
@@ -90,12 +94,12 @@ def test_an_axis_that_is_whole_is_summed_first():
 
 def test_a_box_lies_between_products_of_splines():
     axes = [AxisSplines(6, 2), AxisSplines(5, 3)]
-    sides = products([one.between(np.array([0.2]), np.array([0.61])) for one in axes])
+    sides = products([intervals(one, np.array([0.2]), np.array([0.61])) for one in axes])
     t = np.linspace(0.001, 1.0, 300)
     beta = [one.values(t) for one in axes]
     inside = (t > 0.2) & (t <= 0.61)
     box = np.outer(inside, inside)
-    low, high = (np.einsum("jk,aj,bk->ab", one[0], *beta) for one in (sides.low, sides.high))
+    low, high = (np.einsum("jk,aj,bk->ab", one[0], *beta) for one in (sides.lower, sides.upper))
     assert (low <= box + 1e-12).all()
     assert (box <= high + 1e-12).all()
 
@@ -116,24 +120,24 @@ def smooth_weights(name, degree):
     t = np.sort(np.concatenate([np.linspace(0, 1, 20_011), rng.uniform(size=2000)]))
     y, beta = np.array([0.0, 0.3131, 0.5, 0.87]), splines.values(t)
     values = kernel(y[:, None] - t) / kernel.peak
-    yield of_splines.density_sides(splines, kernel, y), values, beta
+    yield of_kernel.density_envelope(splines, kernel, y), values, beta
     low, high = np.array([0.0, 0.0, 0.2]), np.array([0.4, 1.0, 0.2871])
     values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(low[:, None] - t)
-    yield of_splines.mass_sides(splines, kernel, low, high), values, beta
+    yield of_kernel.mass_envelope(splines, kernel, low, high), values, beta
 
 
 @pytest.mark.parametrize("degree", DEGREES)
 @pytest.mark.parametrize("name", KERNELS_OF)
 def test_smooth_weights_lie_between_their_splines(name, degree):
     for sides, values, beta in smooth_weights(name, degree):
-        assert (sides.low @ beta.T <= values + 1e-14).all()
-        assert (sides.high @ beta.T >= values - 1e-14).all()
+        assert (sides.lower @ beta.T <= values + 1e-14).all()
+        assert (sides.upper @ beta.T >= values - 1e-14).all()
 
 
 def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
-    monkeypatch.setattr(of_splines, "_bent", lambda *_: 0.0)
-    monkeypatch.setattr(of_splines, "_derivative", lambda *_: np.zeros(1))
-    monkeypatch.setattr(of_splines, "_FLOATS", 0.0)
+    monkeypatch.setattr(of_kernel, "_bent", lambda *_: 0.0)
+    monkeypatch.setattr(of_kernel, "_derivative", lambda *_: np.zeros(1))
+    monkeypatch.setattr(of_kernel, "_FLOATS", 0.0)
     monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
     with pytest.raises(AssertionError):
         test_smooth_weights_lie_between_their_splines("gaussian", 3)
@@ -188,13 +192,13 @@ def test_a_band_without_its_sides_is_caught(monkeypatch):
     """All rows just left of the edge: the middle of the splines misses what the sides cover."""
     d = asked(np.full((200_000, 1), 0.499))
     assert d.mass({"x": (None, 0.5)}).high == 1.0
-    steps = AxisSplines.steps
+    exact = of_step.steps
 
     def middle(splines, places):
-        sides = steps(splines, places)
-        return of_splines.Sides(sides.near, sides.near, sides.near)
+        sides = exact(splines, places)
+        return Envelope(sides.estimate, sides.estimate, sides.estimate)
 
-    monkeypatch.setattr(AxisSplines, "steps", middle)
+    monkeypatch.setattr(of_step, "steps", middle)
     assert d.mass({"x": (None, 0.5)}).high < 1.0
 
 
@@ -377,20 +381,20 @@ def test_a_polygon_lies_between_its_splines(degree):
     axes = AxisSplines(11, degree), AxisSplines(7, degree)
     for seed in range(4):
         ring, at = ring_of(seed)
-        sides = of_regions.Polygons([[ring]], [None]).sides(axes)
+        sides = polygon_envelope(Polygons([[ring]], [None]), axes)
         inside, beta = in_ring(ring, at), [one.values(x) for one, x in zip(axes, at.T, strict=True)]
         low, high = (
-            np.einsum("aj,jk,ak->a", beta[0], one[0], beta[1]) for one in (sides.low, sides.high)
+            np.einsum("aj,jk,ak->a", beta[0], one[0], beta[1]) for one in (sides.lower, sides.upper)
         )
         assert (low <= inside + 1e-12).all()
         assert (high >= inside - 1e-12).all()
-        apart = (axes[0].gram @ (sides.high - sides.low)[0] @ axes[1].gram).sum()
+        apart = (axes[0].gram @ (sides.upper - sides.lower)[0] @ axes[1].gram).sum()
         edges = (np.hypot(*(np.diff(ring, axis=0) * [11, 7]).T)).sum() / 77
         assert apart < 4.2 * edges  # cells; those that a bin's support meets would make it 11
 
 
 def test_a_polygon_whose_splines_are_not_mended_is_caught(monkeypatch):
-    monkeypatch.setattr(of_regions, "_lacking", lambda found, met, axes: np.zeros((11, 7)))
+    monkeypatch.setattr(of_polygon, "_deficit", lambda found, met, axes: np.zeros((11, 7)))
     with pytest.raises(AssertionError):
         test_a_polygon_lies_between_its_splines(3)
 
@@ -401,9 +405,9 @@ def test_a_cut_cell_that_is_taken_as_inside_is_caught(monkeypatch):
     polygon = {"type": "Polygon", "coordinates": [TRIANGLE]}
     assert not in_triangle(rows[:1])[0]
     assert d_low(rows, polygon) == 0.0
-    monkeypatch.setattr(of_regions, "_cut", lambda _rings, cells: np.zeros(cells, dtype=bool))
+    monkeypatch.setattr(of_polygon, "_cut", lambda _rings, cells: np.zeros(cells, dtype=bool))
     above = np.broadcast_to(np.arange(160) >= 16, (160, 160))
-    monkeypatch.setattr(of_regions, "_inside", lambda _rings, _cells: above)
+    monkeypatch.setattr(of_polygon, "_inside", lambda _rings, _cells: above)
     assert d_low(rows, polygon) > 0.5
 
 

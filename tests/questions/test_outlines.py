@@ -8,9 +8,11 @@ from questioned import asked, databases
 
 from dbern.bernstein.kernels import kernel_of
 from dbern.errors import SpecError
-from dbern.synopsis.questions import regions as module
-from dbern.synopsis.questions.regions import Polygons
-from dbern.synopsis.questions.splines import AxisSplines
+from dbern.synopsis.questions import polygons as module
+from dbern.synopsis.questions.envelopes import smoothed_polygon
+from dbern.synopsis.questions.envelopes.smoothed_polygon import smoothed_polygon_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines
+from dbern.synopsis.questions.polygons import Polygons
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -50,11 +52,11 @@ def beyond(rings, name="gaussian", degree=2, b=0.15):
     """By how much what rows have leaves its sides, at most, and how far these are apart."""
     rows = np.random.default_rng(0).uniform(size=(60, 2))
     axes, kernels = [AxisSplines(12, degree)] * 2, (kernel_of(name, b), kernel_of(name, 1.2 * b))
-    sides = module.smoothed_sides(Polygons([rings], [None]), axes, kernels, 1e-5)
+    sides = smoothed_polygon_envelope(Polygons([rings], [None]), axes, kernels, 1e-5)
     beta = [one.values(column) for one, column in zip(axes, rows.T, strict=True)]
     low, near, high = (
         np.einsum("na,ab,nb->n", beta[0], one[0], beta[1])
-        for one in (sides.low, sides.near, sides.high)
+        for one in (sides.lower, sides.estimate, sides.upper)
     )
     assert ((low <= near) & (near <= high)).all()
     truth = shares(rings, kernels, rows)
@@ -79,13 +81,17 @@ def test_of_any_kernel_and_degree(name, degree):
 
 def test_a_hole_that_is_not_turned_is_caught(monkeypatch):
     monkeypatch.setattr(
-        module, "_turned", lambda i, rings: np.stack([rings[i][:-1], rings[i][1:]], axis=1)
+        smoothed_polygon,
+        "_turned",
+        lambda i, rings: np.stack([rings[i][:-1], rings[i][1:]], axis=1),
     )
     assert beyond([TRIANGLE, HOLE[::-1]])[0] > 0.01
 
 
 def test_a_fit_without_what_it_misses_is_caught(monkeypatch):
-    monkeypatch.setattr(module, "_around", lambda error, axes: np.zeros_like(axes[0].gram))
+    monkeypatch.setattr(
+        smoothed_polygon, "_over_supports", lambda _excess, axes: np.zeros_like(axes[0].gram)
+    )
     assert beyond(REGIONS["triangle"], "triangle", 2, 0.3)[0] > 0
 
 
@@ -112,9 +118,9 @@ def circle(edges, center=0.5, radius=0.3):
 
 def test_edges_are_compared_with_those_that_share_an_x(monkeypatch):
     """Of a circle of n edges some, not n, for each: work grows as n, and once for all rings."""
-    looked_at, side = [], module._side
+    looked_at, side = [], module.side
     monkeypatch.setattr(
-        module, "_side", lambda a, b, c: looked_at.append(np.size(c)) or side(a, b, c)
+        module, "side", lambda a, b, c: looked_at.append(np.size(c)) or side(a, b, c)
     )
     assert not module._cross([circle(2000), circle(1000, radius=0.1)])
     assert sum(looked_at) < 50 * 3000
@@ -127,8 +133,8 @@ def test_crossings_are_those_of_all_pairs(seed):
         ring = rng.uniform(size=(5, 2)).round(rng.integers(1, 4))
         edges = list(itertools.pairwise([*ring, ring[0]]))
         crossed = any(
-            module._side(a, b, c) * module._side(a, b, d) < 0
-            and module._side(c, d, a) * module._side(c, d, b) < 0
+            module.side(a, b, c) * module.side(a, b, d) < 0
+            and module.side(c, d, a) * module.side(c, d, b) < 0
             for (a, b), (c, d) in itertools.combinations(edges, 2)
         )
         assert module._cross([np.vstack([ring, ring[:1]])]) == crossed

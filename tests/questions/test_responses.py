@@ -15,7 +15,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.synopsis.questions import responses as module
-from dbern.synopsis.questions.splines import Sides
+from dbern.synopsis.questions.envelopes.splines import Envelope
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -51,7 +51,7 @@ def test_no_database_is_outside_of_the_bounds():
     assert attacks(15) <= 1e-9
 
 
-@pytest.mark.parametrize("side", ["low", pytest.param("high", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("side", ["lower", pytest.param("upper", marks=pytest.mark.slow)])
 def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     """With the middle of the splines in place of a side, the search finds a counterexample."""
     exact = module._mean_of_parts
@@ -59,7 +59,7 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     def planted(parts, sides, count, beta):
         def middle(part):
             g = sides(part)
-            return replace(g, **{side: g.near})
+            return replace(g, **{side: g.estimate})
 
         return exact(parts, middle, count, beta)
 
@@ -322,7 +322,7 @@ def test_sides_are_asked_for_in_parts():
     def sides(part):
         seen.append(part)
         ones = np.ones((part.stop - part.start, *parts.values.shape[1:]))
-        return Sides(ones, ones, ones)
+        return Envelope(ones, ones, ones)
 
     band = module._mean_of_parts(parts, sides, 3, module.Fraction(1, 20))
     assert len(band.value) == 3

@@ -19,8 +19,9 @@ from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.pictures import INK, _channels
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.envelopes.step import intervals
 from dbern.synopsis.questions.measure import many_boxes, quotients
-from dbern.synopsis.questions.splines import density_sides
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -140,7 +141,7 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
     ends = synopsis.domain.to_unit(np.array(box).T)
     measure = asked.measures[2]
     sides = [
-        splines.between(*(end[axis : axis + 1] for end in ends))
+        intervals(splines, *(end[axis : axis + 1] for end in ends))
         for axis, splines in enumerate(measure.splines)
     ]
     near, below, above = many_boxes(measure, sides)
@@ -188,7 +189,7 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     # The band is that of as many places as there are, by the tail.
     measure, kernels = asked.measures[0], asked._kernels(bandwidth, None)
     parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
-    _, below, above = many_boxes(measure, [density_sides(*one) for one in parts])
+    _, below, above = many_boxes(measure, [density_envelope(*one) for one in parts])
     q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
     low = np.clip(below.of_one().end(q, loose, -1), 0.0, 1.0)
     high = np.clip(above.of_one().end(q, loose, 1), 0.0, 1.0)

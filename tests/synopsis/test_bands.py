@@ -774,6 +774,17 @@ def test_elsewhere_bands_are_those_of_any_database():
     assert synopsis.band() == pytest.approx(plan.certificate.total)
 
 
+@pytest.mark.parametrize("noise", ["binned-laplace", "laplace"])
+def test_a_synopsis_explains_who_may_fail_with_which_share(noise):
+    spec, plan = planned(1, 400, 0.1, noise=noise)
+    records = columns(np.full((400, 1), 0.5))
+    first, *lines = synopsis_of(spec, plan, centers(spec, plan, records)).explain("0.1").split("\n")
+    follows = noise == "binned-laplace"
+    assert first == "band and interval" + ", about these data" * follows
+    assert lines[0].split() == (["0.098", "values"] if follows else ["0.098", "at", "nodes"])
+    assert ("a question of distribution()" in lines) == follows
+
+
 def test_another_about_is_refused():
     spec, plan = planned()
     synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(np.full((400, 1), 0.5))))

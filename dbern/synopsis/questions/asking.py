@@ -13,9 +13,11 @@ import numpy as np
 from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError, printable
+from dbern.failure import POPULATION
 from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
 from dbern.synopsis.questions.functionals import Weights, least_share
-from dbern.synopsis.questions.measure import Band, Measure, drawn_from, few
+from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.population import drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 from dbern.system import format_number, html_table
 from dbern.types import FloatArray
@@ -283,11 +285,11 @@ class Asking:
         """Extend a band of the rows to their population: of means over `rows`, or of sums."""
 
         def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
-            count = self.rows if rows is None else rows(measure, share / 10)
-            ends = band(measure, share * 2 / 5)[:3]
+            count = self.rows if rows is None else rows(measure, share * POPULATION["rows"])
+            ends = band(measure, share * POPULATION["answer"])[:3]
             inside = Band.without_error(*(np.clip((end - low) / width, 0.0, 1.0) for end in ends))
             shares = rows is not None
-            wider = drawn_from(inside, count, share / 2, shares=shares)
+            wider = drawn_from(inside, count, share * POPULATION["sampling"], shares=shares)
             return wider.scaled(low, width), few(inside, count, shares=shares)
 
         return drawn

@@ -16,17 +16,11 @@ from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
 from dbern.synopsis.questions.asking import Answer, Asking, Promised, told_given
-from dbern.synopsis.questions.functionals import (
-    Weights,
-    best_kernels,
-    candidates,
-    density_band,
-    least_bandwidth,
-    weighted_band,
-)
+from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.functionals import Weights, density_band, weighted_band
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Region
-from dbern.synopsis.questions.splines import density_sides
 from dbern.types import FloatArray
 
 
@@ -161,8 +155,8 @@ class Densities(Asking):
 
         def band(measure: Measure, share: Fraction) -> Band:
             view = measure.along(index, Weights().others(measure, condition, index))
-            sides = density_sides(measure.splines[index], kernel, unit)
-            return weighted_band(view, sides, share).scaled(0.0, kernel.peak / own.width)
+            envelope = density_envelope(measure.splines[index], kernel, unit)
+            return weighted_band(view, envelope, share).scaled(0.0, kernel.peak / own.width)
 
         labels = {own.name: at[:, 0].tolist()}
         asked = f"density of {own.name}{told_given(given)}"

@@ -27,12 +27,14 @@ from dbern.synopsis.questions.asking import (
     told,
     told_given,
 )
-from dbern.synopsis.questions.functionals import box_band, regions_band, sampled
+from dbern.synopsis.questions.envelopes.splines import AxisSplines
+from dbern.synopsis.questions.functionals import box_band, regions_band
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments
-from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
+from dbern.synopsis.questions.polygons import polygons_of
+from dbern.synopsis.questions.regions import Region, boxes_of
 from dbern.synopsis.questions.responses import Responses
-from dbern.synopsis.questions.splines import AxisSplines
+from dbern.synopsis.questions.sampling import sampled_points
 from dbern.system import memory_limit
 from dbern.types import FloatArray
 
@@ -347,7 +349,7 @@ class Distribution(Moments, Responses):
         largest = memory_limit() // (_BYTES_OF_DRAW * (degree + self.domain.dimensions + 4))
         if n > largest:
             raise SpecError(f"sample: n = {largest} and less fit into memory. Draw several parts")
-        unit = sampled(self.measures[0], n, seed)
+        unit = sampled_points(self.measures[0], n, seed)
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]
         )

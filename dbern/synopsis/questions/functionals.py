@@ -6,18 +6,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_products, on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import public_stream, uniform
+from dbern.failure import QUOTIENT
+from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
+from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
+from dbern.synopsis.questions.envelopes.smoothed_polygon import smoothed_polygon_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope, products
+from dbern.synopsis.questions.envelopes.step import OFFSETS, intervals
 from dbern.synopsis.questions.measure import (
     DRAWS,
-    FIRST,
     Band,
     Functionals,
     Line,
@@ -28,15 +30,8 @@ from dbern.synopsis.questions.measure import (
     noise_deviation,
     quotients,
 )
-from dbern.synopsis.questions.regions import Boxes, Polygons, smoothed_sides
-from dbern.synopsis.questions.splines import (
-    OFFSETS,
-    AxisSplines,
-    Sides,
-    density_sides,
-    mass_sides,
-    products,
-)
+from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.regions import Boxes
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
@@ -44,7 +39,7 @@ _HARMLESS = 20  # of a bin's deviation, what integration may miss
 _LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
 _AT_ONCE = 1 << 17  # weights of many boxes at a time: they stay in a processor's cache
 _PLACES = 1024  # at which quantiles are told apart, where cells are no more
-_SHARP = 0.5  # between the sides of a step: of the rows themselves
+_SHARP = 0.5  # between both splines of a step: of the rows themselves
 _FINER, _FINEST = 8, 256  # places in a bin's deviation, of density 1; and between two of `_PLACES`
 
 
@@ -57,34 +52,35 @@ class Weights:
 
     kernels: tuple[Kernel, ...] = ()
 
-    def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Sides:
-        """Return the sides of the weights of intervals of one axis."""
+    def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Envelope:
+        """Return the envelopes of the weights of intervals of one axis."""
         splines = measure.splines[axis]
         if not self.kernels:
-            return splines.between(low, high)
-        return mass_sides(splines, self.kernels[axis], low, high)
+            return intervals(splines, low, high)
+        return mass_envelope(splines, self.kernels[axis], low, high)
 
-    def axes(self, measure: Measure, boxes: Boxes) -> list[Sides]:
-        """Return the sides of boxes, axis by axis."""
+    def axes(self, measure: Measure, boxes: Boxes) -> list[Envelope]:
+        """Return the envelopes of boxes, axis by axis."""
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def polygons(self, measure: Measure, shapes: Polygons) -> Sides:
-        """Return the sides of polygons of both axes, (m, b_1, b_2)."""
+    def polygons(self, measure: Measure, shapes: Polygons) -> Envelope:
+        """Return the envelopes of polygons of both axes, (m, b_1, b_2)."""
         if not self.kernels:
-            return shapes.sides(measure.splines)
-        return smoothed_sides(shapes, measure.splines, self.kernels, measure.deviation / _HARMLESS)
+            return polygon_envelope(shapes, measure.splines)
+        error = measure.deviation / _HARMLESS
+        return smoothed_polygon_envelope(shapes, measure.splines, self.kernels, error)
 
-    def others(self, measure: Measure, given: Boxes, *own: int) -> Sides:
-        """Return the sides of one box for the bins of all axes but some, (b_1, ..) each."""
+    def others(self, measure: Measure, given: Boxes, *own: int) -> Envelope:
+        """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
         axes = [one for i, one in enumerate(self.axes(measure, given)) if i not in own]
         if not axes:
-            return Sides(*[np.ones(1)] * 3)
+            return Envelope(*[np.ones(1)] * 3)
         return products(axes).part(0)
 
 
 class Base(NamedTuple):
-    """Divisor of shares: the integral of a weight, of its sides, and about."""
+    """Divisor of shares: the integral of a weight, from below, about and from above."""
 
     low: Functionals
     near: float
@@ -95,13 +91,13 @@ def _everything(view: View) -> Base:
     return Base(view.total, float(view.total.value[0]), view.total)
 
 
-def _share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) -> Band:
+def _share_band(view: View, inside: Envelope, base: Base | None, beta: Fraction) -> Band:
     """Return ``int g dD`` over ``int k dD`` for weights (m, b_1, ..) of g, and k those of `base`.
 
     Without `base` the divisor is the number of all rows, which is public. `view`: of one layer.
     """
-    near = view.of(_layer(inside.near))
-    below, above = view.functionals(_layer(inside.low), _layer(inside.high))
+    near = view.of(_layer(inside.estimate))
+    below, above = view.functionals(_layer(inside.lower), _layer(inside.upper))
     low = view.over(below, None if base is None else base.high)
     high = view.over(above, None if base is None else base.low)
     if base is not None:
@@ -109,7 +105,7 @@ def _share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) ->
     return quotients(near, low, high, view.measure, beta)
 
 
-def regions_band(measure: Measure, inside: Sides, beta: Fraction, *, of_total: bool) -> Band:
+def regions_band(measure: Measure, inside: Envelope, beta: Fraction, *, of_total: bool) -> Band:
     """Return shares for weights (m, b_1, ..): of the total, or of all rows."""
     view = measure.whole()
     return _share_band(view, inside, _everything(view) if of_total else None, beta)
@@ -128,8 +124,8 @@ def box_band(
     if given is not None:
         view = measure.whole()
         inside = products(weights.axes(measure, given))
-        low, high = view.functionals(_layer(inside.low), _layer(inside.high))
-        base = Base(low, float(view.of(_layer(inside.near))[0]), high)
+        low, high = view.functionals(_layer(inside.lower), _layer(inside.upper))
+        base = Base(low, float(view.of(_layer(inside.estimate))[0]), high)
         start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
         met = replace(boxes, low=start, high=np.maximum(start, stop))
         bands, rows = [], max(1, _LAID_OUT // measure.values.size)
@@ -141,7 +137,7 @@ def box_band(
     cut = ((boxes.low > 0) | (boxes.high < 1)).any(axis=0)
     kept = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
 
-    def sides(part: slice) -> list[Sides]:
+    def sides(part: slice) -> list[Envelope]:
         return weights.axes(measure, boxes.part(part))
 
     return _factored_band(measure, sides, len(boxes), beta, kept, of_total=of_total)
@@ -149,8 +145,8 @@ def box_band(
 
 def least_share(measure: Measure, box: Boxes, beta: Fraction) -> float:
     """Bound from below the share of all rows that are in a box."""
-    sides = products(Weights().axes(measure, box))
-    return float(measure.whole().line(_layer(sides.low)).at(0.0, -1, measure, beta)[0])
+    inside = products(Weights().axes(measure, box))
+    return float(measure.whole().line(_layer(inside.lower)).at(0.0, -1, measure, beta)[0])
 
 
 def _layer(weights: FloatArray) -> FloatArray:
@@ -159,7 +155,7 @@ def _layer(weights: FloatArray) -> FloatArray:
 
 def _factored_band(
     measure: Measure,
-    sides: Callable[[slice], list[Sides]],
+    sides: Callable[[slice], list[Envelope]],
     count: int,
     beta: Fraction,
     kept: tuple[int, ...] = (),
@@ -208,11 +204,10 @@ def density_band(
     rows = []
     for axis, splines in enumerate(measure.splines):
         each, back = np.unique(places[:, axis], return_inverse=True)  # few, of a grid
-        found = [density_sides(splines, one[axis], each) for one in kernels]
-        whole = ([getattr(one, side)[back] for one in found] for side in ("low", "near", "high"))
-        rows.append(Sides(*map(np.concatenate, whole)))
+        envelopes = (density_envelope(splines, product[axis], each) for product in kernels)
+        rows.append(Envelope.joined(envelope.part(back) for envelope in envelopes))
 
-    def sides(part: slice) -> list[Sides]:
+    def sides(part: slice) -> list[Envelope]:
         return [each.part(part) for each in rows]
 
     count = len(places)
@@ -243,9 +238,9 @@ def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) 
     above = _weights({high: less, low: -more})
     below = _weights({low: less, high: -more})
     # By the tail first: draws are for the places that it does not deny.
-    start, stop = _undenied(view.still(), below, above, None, 0.0, beta * FIRST)
+    start, stop = _undenied(view.still(), below, above, None, 0.0, beta * QUOTIENT["tail"])
     part = slice(start, stop + 1)
-    inner = _undenied(view, below[part], above[part], None, 0.0, beta * (1 - FIRST))
+    inner = _undenied(view, below[part], above[part], None, 0.0, beta * QUOTIENT["draws"])
     first, last = places[max(start + inner[0] - 1, 0)], places[min(start + inner[1] + 1, _PLACES)]
     value = np.clip(value, first, last)
     away = t - value
@@ -256,12 +251,14 @@ def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) 
     return Band(value, np.array([first]), np.array([last]), cells, error)
 
 
-def weighted_band(view: View, sides: Sides, beta: Fraction) -> Band:
+def weighted_band(view: View, weights: Envelope, beta: Fraction) -> Band:
     """Return means of nonnegative weights (m, bins) of an axis, over those under its condition."""
     low, near, high = _LAYERS
-    below, above = _product_sides(sides)
-    one = np.ones((1, sides.near.shape[1]))
-    value = _over(view.of(_weights({near: sides.near})), float(view.of(_weights({near: one}))[0]))
+    below, above = _product_sides(weights)
+    one = np.ones((1, weights.estimate.shape[1]))
+    value = _over(
+        view.of(_weights({near: weights.estimate})), float(view.of(_weights({near: one}))[0])
+    )
     lines = view.line(below, _weights({high: one})), view.line(above, _weights({low: one}))
     return quotients(value, *lines, view.measure, beta)
 
@@ -282,7 +279,7 @@ def _weights(layers: Mapping[int, FloatArray]) -> FloatArray:
 def quantile_band(
     view: View,
     splines: AxisSplines,
-    between: Callable[[FloatArray, FloatArray], Sides],
+    between: Callable[[FloatArray, FloatArray], Envelope],
     levels: FloatArray,
     beta: Fraction,
 ) -> Band:
@@ -292,8 +289,8 @@ def quantile_band(
     is below x_k and at least tau up to x_{k+1}: two inequalities at places that are not known but
     do not depend on the noise, each of which the released numbers deny with probability at most
     beta / 2. So the quantile is between the neighbours of the first and the last place where they
-    are not denied. First by the tail, at `FIRST` of beta, on a coarse grid; then by draws, at the
-    rest, on one that is finer where steps are smooth, if what is left of it is not too much.
+    are not denied. First by the tail, at its share of `QUOTIENT`, on a coarse grid; then by draws,
+    at the rest, on one that is finer where steps are smooth, if what is left is not too much.
     """
     within = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
     count = splines.cells * within
@@ -301,22 +298,22 @@ def quantile_band(
     steps, whole = between(np.zeros_like(places), places), between(np.zeros(1), np.ones(1))
     near = _LAYERS[1]
     lines, bases = _product_sides(steps), _product_sides(whole)
-    smooth = float((steps.high - steps.low).max()) < _SHARP
+    smooth = float((steps.upper - steps.lower).max()) < _SHARP
     apart = 1 / (count * view.measure.deviation)
     finer = 2 ** int(np.log2(np.clip(_FINER * apart, 1, _FINEST))) if smooth else 1
-    total = float(view.of(_weights({near: whole.near}))[0])
-    shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.near})), total))
+    total = float(view.of(_weights({near: whole.estimate}))[0])
+    shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.estimate})), total))
     ends = list[tuple[float, float, float]]()
     for level in map(float, levels):
         # By the tail first: draws are for the places that it does not deny.
-        start, stop = _undenied(view.still(), *lines, bases, level, beta * FIRST)
+        start, stop = _undenied(view.still(), *lines, bases, level, beta * QUOTIENT["tail"])
         low, high = max(start - 1, 0), min(stop + 1, count)
         if (high - low) * finer <= max(count, 2 * _PLACES):
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
             own = lines if finer == 1 else _product_sides(between(np.zeros_like(fine), fine))
             part = slice(low, high + 1) if finer == 1 else slice(None)
             below, above = own[0][part], own[1][part]
-            inner = _undenied(view, below, above, bases, level, beta * (1 - FIRST))
+            inner = _undenied(view, below, above, bases, level, beta * QUOTIENT["draws"])
             first, last = fine[max(inner[0] - 1, 0)], fine[min(inner[1] + 1, len(fine) - 1)]
         else:
             first, last = places[low], places[high]
@@ -367,166 +364,11 @@ def _undenied(
     return min(int(up[0]), stop) if len(up) else stop, stop
 
 
-def _product_sides(sides: Sides) -> tuple[FloatArray, FloatArray]:
-    """Weights of the layers for the sides of a weight times the condition.
+def _product_sides(weights: Envelope) -> tuple[FloatArray, FloatArray]:
+    """Weights of the layers for both splines of a weight times the condition.
 
     A minorant of the product is ``L_x U + U_x L - U_x U``.
     """
     low, _, high = _LAYERS
-    return _weights({high: sides.low - sides.high, low: sides.high}), _weights({high: sides.high})
-
-
-# --- Which kernels bins resolve, which suits the rows, and points that look like the rows
-
-_MISSED = 0.1  # of a kernel's peak, on an axis
-_LOOKED_AT = 65
-_SHARES = 40  # of a bandwidth, tried in turn
-_CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
-_UNTOLD = 2.0  # deviations of the noise
-_DAMPING = 1e-7  # of the mean square of a bin, as of sides
-
-
-def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
-    """Return 0 for a kernel that bins resolve on an axis, or the bandwidth that it needs.
-
-    They resolve it if they miss at most a tenth of the peak, or 1.5 times what they miss of the
-    released one.
-    """
-    allowed = max(_MISSED, 1.5 * _missed(splines, released))
-    if _missed(splines, kernel) <= allowed:
-        return 0.0
-    least = math.inf
-    for share in np.geomspace(8.0, 0.2, _SHARES):
-        narrow = replace(kernel, bandwidth=released.bandwidth * float(share))
-        if _missed(splines, narrow) > allowed:
-            break
-        least = narrow.bandwidth
-    return least
-
-
-@lru_cache(maxsize=256)
-def _missed(splines: AxisSplines, kernel: Kernel) -> float:
-    sides = density_sides(splines, kernel, np.linspace(0.0, 1.0, _LOOKED_AT))
-    return float(np.maximum(sides.high - sides.near, sides.near - sides.low).max())
-
-
-def candidates(
-    splines: Sequence[AxisSplines], kernels: Sequence[Kernel]
-) -> list[tuple[Kernel, ...]]:
-    """Return kernels wider and narrower than the released ones, all that bins resolve."""
-    found = []
-    for share in _CANDIDATES:
-        new = tuple(replace(one, bandwidth=one.bandwidth * float(share)) for one in kernels)
-        axes = zip(splines, new, kernels, strict=True)
-        if not any(least_bandwidth(*one) for one in axes):
-            found.append(new)
-    return found
-
-
-def best_kernels(
-    measures: Sequence[Measure], tried: Sequence[Sequence[Kernel]], rows: float
-) -> int:
-    """Return the index of the kernels, from the narrowest on, that the released bins find best.
-
-    Those of the least estimate of `_cross_validation`. On several axes, where noise misleads it,
-    the widest whose estimate is within two deviations of the noise of that: Lepski's comparison.
-    """
-    estimates = [
-        sum(_cross_validation(one, kernels, rows) for one in measures) for kernels in tried
-    ]
-    best = int(np.argmin(estimates))
-    if len(measures[0].splines) == 1:
-        return best
-    for wide in range(len(tried) - 1, best, -1):
-        spread = sum(_apart(one, tried[wide], tried[best], rows) for one in measures)
-        if estimates[wide] - estimates[best] <= _UNTOLD * math.sqrt(spread):
-            return wide
-    return best
-
-
-def _apart(measure: Measure, one: Sequence[Kernel], other: Sequence[Kernel], rows: float) -> float:
-    """Approximate the variance that independent noise gives the difference of two estimates.
-
-    For ``(c + x)'D(c + x)`` it is ``2 s^4 |D|^2 + 4 s^2 |Dc|^2``, and ``|Dc|^2`` is about ``|D(c +
-    x)|^2 - s^2 |D|^2``.
-    """
-    terms: list[tuple[float, list[FloatArray]]] = []
-    for sign, kernels in ((1.0, one), (-1.0, other)):
-        forms = [_forms(*axis) for axis in zip(measure.splines, kernels, strict=True)]
-        terms.append((sign, [square for square, _ in forms]))
-        crossed = [(cross + cross.T) / 2 for _, cross in forms]
-        terms.append((-2 * sign * rows / max(rows - 1, 1.0), crossed))
-    size = sum(
-        a * b * math.prod(float((x * y).sum()) for x, y in zip(left, right, strict=True))
-        for a, left in terms
-        for b, right in terms
-    )
-    moved = sum((a * on_axes(measure.values, each) for a, each in terms), np.zeros(()))
-    noise = measure.deviation**2
-    shift = max(0.0, float(np.square(moved).sum()) - noise * size)
-    return 2 * noise**2 * max(0.0, size) + 4 * noise * shift
-
-
-def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -> float:
-    """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
-
-    Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
-    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
-    covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
-    """
-    axes = zip(measure.splines, kernels, strict=True)
-    squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
-    norm, cross = (
-        float((measure.values * on_axes(measure.values, each)).sum()) - _of_noise(measure, each)
-        for each in (squares, crossed)
-    )
-    own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
-    return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
-
-
-def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
-    """Return ``tr FS`` for the product F of the axes' forms."""
-    noise = measure.covariance
-    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
-    return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
-
-
-@lru_cache(maxsize=64)
-def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
-    """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
-    (t, in_t), (y, in_y) = (_nodes(splines, splines.degree + more) for more in (1, 2))
-    axis = splines.cells, splines.degree
-    damped = splines.gram + _DAMPING * np.trace(splines.gram) / splines.count * np.eye(
-        splines.count
-    )
-    _, onto = bin_products(t, in_t, kernel(y[:, None] - t), *axis)
-    made = np.linalg.solve(damped, onto)
-    _, crossed = bin_products(y, in_y, made, *axis)
-    return in_y * made @ made.T, np.linalg.solve(damped, crossed)
-
-
-def _nodes(splines: AxisSplines, count: int) -> tuple[FloatArray, FloatArray]:
-    """Gauss nodes and weights of every cell."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    places = (np.arange(splines.cells)[:, None] + (nodes + 1) / 2) / splines.cells
-    return places.reshape(-1), np.tile(weights / 2 / splines.cells, splines.cells)
-
-
-def sampled(measure: Measure, count: int, seed: int) -> FloatArray:
-    """Draw places (count, l) of the unit cube by the law of `Distribution.sample`."""
-    stream = public_stream("questions, sample", seed)
-    shares = np.cumsum(np.maximum(measure.values, 0.0).ravel())
-    if not shares[-1] > 0:
-        raise SpecError(
-            "sample: no released number is above 0, so the noise hides all rows. Ask for counts, "
-            "whose intervals say how many there can be"
-        )
-    picked = np.searchsorted(shares, uniform(stream, count) * shares[-1], side="right")
-    found = []
-    for splines, index in zip(
-        measure.splines, np.unravel_index(picked, measure.values.shape), strict=True
-    ):
-        steps = uniform(stream, count * (splines.degree + 1)).reshape(count, -1).sum(axis=1)
-        place = (index - splines.degree + steps) / splines.cells
-        found.append(np.clip(1.0 - np.abs(1.0 - np.abs(place)), 0.0, 1.0))
-    return np.column_stack(found)
+    below = _weights({high: weights.lower - weights.upper, low: weights.upper})
+    return below, _weights({high: weights.upper})

@@ -11,7 +11,7 @@ the set of m that the released numbers do not deny. Docs/mathematics.md has the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -20,14 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.certificate import quantile_rank
+from dbern.failure import QUOTIENT
 from dbern.privacy.accuracy import Covariance, public_stream, uniform
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.synopsis.questions.splines import AxisSplines, Sides
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.types import BoolArray, FloatArray
-
-FIRST = Fraction(1, 50)
-"""Of beta, for the interval by tails, within which a quantile is simulated."""
 
 CLUMPED = 0.05
 """Of the cells' width, for a likely error: about what it is where the rows of each cell stand at
@@ -144,12 +142,12 @@ class Measure:
         """Return the view of the bins of some axes, summed over the others, in one layer."""
         return _onto(self, kept)
 
-    def along(self, axis: int, others: Sides) -> View:
+    def along(self, axis: int, others: Envelope) -> View:
         """Return the view of one axis under a condition on the others, a layer for each side of it.
 
         `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
         """
-        kept = np.stack([others.low, others.near, others.high]).reshape(3, -1)
+        kept = np.stack([others.lower, others.estimate, others.upper]).reshape(3, -1)
         return _along(self, axis, kept.tobytes())
 
 
@@ -356,8 +354,8 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
     told = ~(low.alike & high.alike)  # of the others the tail alone tells as much
     simulated = int(told.sum()) * high.drawn.shape[1]
     few = 0 < simulated <= _SIMULATED
-    rank = _rank(high.drawn.shape[1], float(beta * (1 - FIRST))) if few else None
-    q, loose = measure.tail(2 * len(near), beta if rank is None else beta * FIRST)
+    rank = _rank(high.drawn.shape[1], float(beta * QUOTIENT["draws"])) if few else None
+    q, loose = measure.tail(2 * len(near), beta if rank is None else beta * QUOTIENT["tail"])
     first = np.clip(low.end(q, loose, -1), 0.0, 1.0)
     last = np.clip(high.end(q, loose, 1), 0.0, 1.0)
     if rank is not None:
@@ -435,18 +433,18 @@ def normal(size: int, draws: int, stream: int) -> FloatArray:
 # --- Many boxes: everything factors over axes
 
 
-def many_boxes(measure: Measure, axes: Sequence[Sides]) -> tuple[FloatArray, Line, Line]:
+def many_boxes(measure: Measure, axes: Sequence[Envelope]) -> tuple[FloatArray, Line, Line]:
     """Return the estimates and lines of products of weights, without draws: (m,) each.
 
     They are over the total, and of these data alone. The minorant of
-    `dbern.synopsis.questions.splines` is a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2 - U_2) ..
+    `envelopes.splines` is a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2 - U_2) ..
     U_l + ..``.
     """
-    high, low = [one.high for one in axes], [one.low for one in axes]
-    gaps = [one.low - one.high for one in axes]
+    high, low = [axis.upper for axis in axes], [axis.lower for axis in axes]
+    gaps = [axis.lower - axis.upper for axis in axes]
     others = ([*high[:turn], gaps[turn], *high[turn + 1 :]] for turn in range(1, len(axes)))
     terms = [[low[0], *high[1:]], *others]
-    near = _contracted(measure.values, [one.near for one in axes])
+    near = _contracted(measure.values, [axis.estimate for axis in axes])
     return near, _factored(measure, terms), _factored(measure, [high])
 
 
@@ -480,71 +478,3 @@ def _contracted(values: FloatArray, weights: Sequence[FloatArray]) -> FloatArray
     for one in others:
         found = np.einsum("mj,mjr->mr", one, found.reshape(len(one), one.shape[1], -1))
     return np.asarray(found[:, 0])
-
-
-# --- The population behind the rows, whatever its law: Chernoff's bound in place of the normal law
-
-FEW = 10
-"""Rows of a region, or outside it, from which on the sampling error is taken as normal."""
-
-_STEPS = 64  # of bisection
-
-
-def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band:
-    """Extend a band (m,) of rows to the law that they were drawn from, all entries at once.
-
-    There are at least `rows`. `shares`: means of these rows; else sums over any number of rows, in
-    units of so many.
-    """
-    if rows <= 0:
-        return Band.without_error(band.value, np.zeros_like(band.low), np.ones_like(band.high))
-    most = math.log(2 * len(band.value) / beta) / rows
-
-    def near(x: FloatArray) -> Callable[[FloatArray], BoolArray]:
-        return lambda p: _divergence(x, p, shares=shares) <= most
-
-    away = 2 * most + np.sqrt(2 * most * band.high)
-    far = np.ones_like(band.high) if shares else band.high + away
-    low = _last(near(band.low), band.low, np.zeros_like(band.low))
-    return Band.without_error(band.value, low, _last(near(band.high), band.high, far))
-
-
-def levels_of_rows(
-    levels: FloatArray, rows: float, beta: Fraction
-) -> tuple[FloatArray, FloatArray]:
-    """Return bounds of the shares that rows have up to a population's quantiles of levels (m,)."""
-    if rows <= 0:
-        return np.zeros_like(levels), np.ones_like(levels)
-    most = math.log(2 * len(levels) / beta) / rows
-
-    def near(x: FloatArray) -> BoolArray:
-        return _divergence(x, levels, shares=True) <= most
-
-    ends = np.zeros_like(levels), np.ones_like(levels)
-    return _last(near, levels, ends[0]), _last(near, levels, ends[1])
-
-
-def few(band: Band, rows: float, *, shares: bool) -> bool:
-    """Return whether the normal law may not do: few rows inside or outside, and they are known.
-
-    Where noise or bins leave so many open, what is not normal of the sampling error hardly counts.
-    """
-    inside = np.minimum(band.low, 1.0 - band.high) if shares else band.low
-    return bool(((inside * rows < FEW) & ((band.high - band.low) * rows < 2 * FEW)).any())
-
-
-def _divergence(x: FloatArray, p: FloatArray, *, shares: bool) -> FloatArray:
-    from scipy.special import kl_div  # x ln(x / p) - x + p; takes 30 ms to import
-
-    return np.asarray(kl_div(x, p) + (kl_div(1 - x, 1 - p) if shares else 0.0))
-
-
-def _last(
-    holds: Callable[[FloatArray], BoolArray], start: FloatArray, end: FloatArray
-) -> FloatArray:
-    """Places from where it holds to `end`, beyond the last where it does."""
-    for _ in range(_STEPS):
-        middle = (start + end) / 2
-        held = holds(middle)
-        start, end = np.where(held, middle, start), np.where(held, end, middle)
-    return end

@@ -23,9 +23,12 @@ from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
 from dbern.synopsis.questions.asking import Answer, Target, told
 from dbern.synopsis.questions.densities import Densities
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
+from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.measure import Band, Measure, View, normal, quotients
-from dbern.synopsis.questions.regions import Region, boxes_of, polygons_of
-from dbern.synopsis.questions.splines import Sides, density_sides, products
+from dbern.synopsis.questions.polygons import polygons_of
+from dbern.synopsis.questions.regions import Region, boxes_of
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
@@ -77,7 +80,7 @@ class Parted(Measure):
 
 
 def _mean_of_parts(
-    parts: Parted, sides: Callable[[slice], Sides], count: int, beta: Fraction
+    parts: Parted, sides: Callable[[slice], Envelope], count: int, beta: Fraction
 ) -> Band:
     """Return the shares of P in P and Q by `count` weights g (m, b_1, ..), from 0 to 1."""
     view = parts.whole()
@@ -87,7 +90,7 @@ def _mean_of_parts(
     bands = []
     for start in range(0, count, rows):
         g = sides(slice(start, min(start + rows, count)))
-        low, near, high = (one.reshape(len(one), -1) for one in (g.low, g.near, g.high))
+        low, near, high = (side.reshape(len(side), -1) for side in (g.lower, g.estimate, g.upper))
         none = np.zeros_like(near)
         top, whole = view.of(np.stack([near, none], 1)), view.of(np.stack([near, near], 1))
         value = np.where(whole > 0, top / np.where(whole > 0, whole, 1.0), 0.5)
@@ -206,9 +209,8 @@ class Responses(Densities):
         if count != others:
             raise SpecError(f"difference: {count} less {others}. Write as many of either")
 
-        def sides(part: slice) -> Sides:
-            whole = [vars(one(slice(None))).values() for one in (first, second)]
-            return Sides(*map(np.concatenate, zip(*whole, strict=True))).part(part)
+        def sides(part: slice) -> Envelope:
+            return Envelope.joined(each(slice(None)) for each in (first, second)).part(part)
 
         labels = {label: range(count) if count > 1 else [None]}
         return self._told_of(
@@ -241,34 +243,34 @@ class Responses(Densities):
 
     def _at(
         self, points: Points, bandwidth: Any, kernel: str | None
-    ) -> tuple[Callable[[slice], Sides], int]:
-        """Sides of kernels at points, and how many there are."""
+    ) -> tuple[Callable[[slice], Envelope], int]:
+        """Envelopes of kernels at points, and how many there are."""
         kernels, places = self._kernels(bandwidth, kernel), as_points(points, self.domain)
         if not self.domain.inside(places).all():
             raise SpecError("points: some are outside the bounds. Leave them out")
         unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
         splines = self.measures[0].splines
 
-        def sides(part: slice) -> Sides:
+        def sides(part: slice) -> Envelope:
             axes = zip(splines, kernels, unit[part].T, strict=True)
-            return products([density_sides(*one) for one in axes])
+            return products([density_envelope(*axis) for axis in axes])
 
         return sides, len(places)
 
     def _inside(
         self, region: Region, target: Target
-    ) -> tuple[Callable[[slice], Sides], Sequence[Any], int, Target | None]:
-        """Sides of regions, their labels, how many there are; and the target, if it is a choice."""
+    ) -> tuple[Callable[[slice], Envelope], Sequence[Any], int, Target | None]:
+        """Envelopes of regions, labels, how many there are; and the target, if it is a choice."""
         weights, shapes = self._weights(target), polygons_of(region, self.domain)
         measure = self.measures[0]
         if shapes is not None:
             if weights.kernels:
                 raise SpecError("region: of polygons ask for the records, or write boxes")
-            whole = shapes.sides(measure.splines)
+            whole = polygon_envelope(shapes, measure.splines)
             return whole.part, shapes.labels, len(shapes), None
         boxes = boxes_of(region, self.domain)
 
-        def sides(part: slice) -> Sides:
+        def sides(part: slice) -> Envelope:
             return products(weights.axes(measure, boxes.part(part)))
 
         return sides, boxes.labels, len(boxes), target
@@ -276,7 +278,7 @@ class Responses(Densities):
     def _told_of(
         self,
         parts: Sequence[Parted],
-        sides: Callable[[slice], Sides],
+        sides: Callable[[slice], Envelope],
         count: int,
         labels: Mapping[str, Sequence[Any]],
         asked: str,

@@ -1,0 +1,62 @@
+"""Who may fail with which share of beta: one table for every bound that is made of several.
+
+A bound at ``1 - beta`` that needs several others gives each a share of beta. All hold at once with
+the probability that is promised, as the shares sum to one: the union bound, whatever depends on
+what. What arrays, groups, candidates or questions share is dealt out in equal parts before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class FailureBudget:
+    """Shares of a probability of failure, in per cent, by the name of what may fail with each.
+
+    `within` has, for some of the names, the budget by which that share is dealt out in turn.
+    """
+
+    percent: Mapping[str, int]
+    within: Mapping[str, FailureBudget] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if sum(self.percent.values()) != 100 or min(self.percent.values()) <= 0:
+            raise ValueError("shares of a probability of failure are above 0 and sum to one")
+
+    def __getitem__(self, name: str) -> Fraction:
+        return Fraction(self.percent[name], 100)
+
+    def lines(self, beta: Fraction, indent: str = "  ") -> Iterator[str]:
+        """Yield a line for each share of `beta`, and indented below it those that it is made of."""
+        for name in self.percent:
+            yield f"{indent}{float(self[name] * beta):<8.3g} {name}"
+            if name in self.within:
+                yield from self.within[name].lines(self[name] * beta, indent + "  ")
+
+
+SIMULATION = FailureBudget({"quantile": 90, "draws": 10})
+"""Of a simulated quantile: the quantile itself, and the draws that it is read off."""
+
+NODES = FailureBudget({"values at nodes": 90, "largest draw": 10})
+"""Of a tail of values: those at nodes, and the largest draw, which bounds what was cut off."""
+
+FIELD = FailureBudget({"at nodes": 98, "between nodes": 2}, {"at nodes": SIMULATION})
+"""Of a simulated sup over the domain: at the nodes of the draws, and in between, by `NODES`."""
+
+PROMISE = FailureBudget({"values": 95, "number": 5})
+"""Of noise beside that of a number that promises, where both are not drawn together."""
+
+CHOICE = FailureBudget({"bins": 80, "bins of a low number": 15, "lower numbers": 5})
+"""Of bins that numbers chose: their noise, that where a number is low, and numbers lower still."""
+
+BAND = FailureBudget({"values": 98, "approximation": 2}, {"values": FIELD})
+"""Of a band about these data: noise of the values, and of the bound on what they miss."""
+
+QUOTIENT = FailureBudget({"draws": 98, "tail": 2}, {"draws": SIMULATION})
+"""Of an interval by draws of the noise: these, and the interval by its tail that they refine."""
+
+POPULATION = FailureBudget({"rows": 10, "answer": 40, "sampling": 50}, {"answer": QUOTIENT})
+"""Of few rows that were drawn: how many they are, the answer about them, and their sampling."""

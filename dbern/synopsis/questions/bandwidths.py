@@ -1,0 +1,146 @@
+"""Kernels that released bins resolve, and which of them suits the rows: by the bins alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from dbern.bernstein.basis import bin_products, on_axes
+from dbern.bernstein.kernels import Kernel
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, damped
+from dbern.synopsis.questions.measure import Measure
+from dbern.types import FloatArray
+
+_MISSED = 0.1  # of a kernel's peak, on an axis
+_POINTS = 65  # of an axis
+_SHARES = 40  # of a bandwidth, tried in turn
+_CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
+_DEVIATIONS = 2.0  # of the noise, by which two estimates hardly differ
+_DAMPING = 1e-7  # of the mean square of a bin, as of envelopes
+
+
+def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
+    """Return 0 for a kernel that bins resolve on an axis, or the bandwidth that it needs.
+
+    They resolve it if they miss at most a tenth of the peak, or 1.5 times what they miss of the
+    released one.
+    """
+    allowed = max(_MISSED, 1.5 * _missed(splines, released))
+    if _missed(splines, kernel) <= allowed:
+        return 0.0
+    least = math.inf
+    for share in np.geomspace(8.0, 0.2, _SHARES):
+        narrow = replace(kernel, bandwidth=released.bandwidth * float(share))
+        if _missed(splines, narrow) > allowed:
+            break
+        least = narrow.bandwidth
+    return least
+
+
+@lru_cache(maxsize=256)
+def _missed(splines: AxisSplines, kernel: Kernel) -> float:
+    around = density_envelope(splines, kernel, np.linspace(0.0, 1.0, _POINTS))
+    above, below = around.upper - around.estimate, around.estimate - around.lower
+    return float(np.maximum(above, below).max())
+
+
+def candidates(
+    splines: Sequence[AxisSplines], kernels: Sequence[Kernel]
+) -> list[tuple[Kernel, ...]]:
+    """Return kernels wider and narrower than the released ones, all that bins resolve."""
+    resolved = []
+    for share in _CANDIDATES:
+        new = tuple(
+            replace(kernel, bandwidth=kernel.bandwidth * float(share)) for kernel in kernels
+        )
+        if not any(map(least_bandwidth, splines, new, kernels)):
+            resolved.append(new)
+    return resolved
+
+
+def best_kernels(
+    measures: Sequence[Measure], tried: Sequence[Sequence[Kernel]], rows: float
+) -> int:
+    """Return the index of the kernels, from the narrowest on, that the released bins find best.
+
+    Those of the least estimate of `_cross_validation`. On several axes, where noise misleads it,
+    the widest whose estimate is within two deviations of the noise of that: Lepski's comparison.
+    """
+    estimates = [
+        sum(_cross_validation(measure, kernels, rows) for measure in measures) for kernels in tried
+    ]
+    best = int(np.argmin(estimates))
+    if len(measures[0].splines) == 1:
+        return best
+    for wide in range(len(tried) - 1, best, -1):
+        variance = sum(
+            _difference_variance(measure, tried[wide], tried[best], rows) for measure in measures
+        )
+        if estimates[wide] - estimates[best] <= _DEVIATIONS * math.sqrt(variance):
+            return wide
+    return best
+
+
+def _difference_variance(
+    measure: Measure, kernels: Sequence[Kernel], others: Sequence[Kernel], rows: float
+) -> float:
+    """Approximate the variance that independent noise gives the difference of two estimates.
+
+    For ``(c + x)'D(c + x)`` it is ``2 s^4 |D|^2 + 4 s^2 |Dc|^2``, and ``|Dc|^2`` is about ``|D(c +
+    x)|^2 - s^2 |D|^2``.
+    """
+    terms: list[tuple[float, list[FloatArray]]] = []
+    for sign, product in ((1.0, kernels), (-1.0, others)):
+        forms = [_forms(*axis) for axis in zip(measure.splines, product, strict=True)]
+        terms.append((sign, [square for square, _ in forms]))
+        crossed = [(cross + cross.T) / 2 for _, cross in forms]
+        terms.append((-2 * sign * rows / max(rows - 1, 1.0), crossed))
+    size = sum(
+        a * b * math.prod(float((x * y).sum()) for x, y in zip(left, right, strict=True))
+        for a, left in terms
+        for b, right in terms
+    )
+    moved = sum((a * on_axes(measure.values, forms) for a, forms in terms), np.zeros(()))
+    noise = measure.deviation**2
+    shift = max(0.0, float(np.square(moved).sum()) - noise * size)
+    return 2 * noise**2 * max(0.0, size) + 4 * noise * shift
+
+
+def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -> float:
+    """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
+
+    Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
+    covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
+    """
+    axes = zip(measure.splines, kernels, strict=True)
+    squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
+    norm, cross = (
+        float((measure.values * on_axes(measure.values, forms)).sum()) - _noise_mean(measure, forms)
+        for forms in (squares, crossed)
+    )
+    itself = math.prod(kernel.peak for kernel in kernels) * float(measure.values.sum())
+    return norm - 2 * (rows * cross - itself) / max(rows - 1, 1.0)
+
+
+def _noise_mean(measure: Measure, forms: Sequence[FloatArray]) -> float:
+    """Return ``tr FS`` for the product F of the axes' forms."""
+    noise = measure.covariance
+    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
+    return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
+
+
+@lru_cache(maxsize=64)
+def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
+    """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
+    (t, in_t), (y, in_y) = (splines.gauss(splines.degree + more) for more in (1, 2))
+    axis, square = (splines.cells, splines.degree), damped(splines.gram, _DAMPING)
+    _, onto = bin_products(t, in_t, kernel(y[:, None] - t), *axis)
+    fitted = np.asarray(np.linalg.solve(square, onto), dtype=np.float64)
+    _, crossed = bin_products(y, in_y, fitted, *axis)
+    return in_y * fitted @ fitted.T, np.asarray(np.linalg.solve(square, crossed), dtype=np.float64)

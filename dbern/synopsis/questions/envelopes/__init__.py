@@ -1,0 +1,1 @@
+"""Splines below, near and above the weights that questions are about; a file each."""

@@ -22,6 +22,7 @@ from dbern.combination import LEAST_SQUARES, Combination
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator
+from dbern.counting.vector_sums import vector_sum
 from dbern.data.domain import Column, RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of, restored
@@ -440,7 +441,8 @@ class RidgeRegression(Learner):
         """One."""
         response = response_of(schema)
         if self._by_moments(schema):
-            return (MomentSums.of(schema.domain, response, self.degree).measurement(),)
+            sums = MomentSums.of(schema.domain, response, self.degree)
+            return (vector_sum("moments", schema.domain, sums),)
         if self.method == "objective":
             robust = Huber(_RESIDUAL * response.radius, response.radius)
             facts = self.C, self.constant, self.shards

@@ -96,8 +96,14 @@ from dbern.counting.kernel_sums import (
     WeightedRecords,
     WeightedSum,
 )
-from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.vector_sums import (
+    RecordFeatures,
+    VectorAccumulator,
+    vector_accumulator,
+    vector_sum,
+)
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.strategies.base import Bound, Entries, Lattice, LatticeStrategy, Slab
@@ -116,8 +122,8 @@ _ROUNDED = 1.001  # units that rounding and floats part two integers by
 
 
 @dataclass(frozen=True)
-class ClassSums:
-    """Each class's count, and with `moments` its sums and squares of all axes, over n.
+class ClassSums(RecordFeatures):
+    """Each class's count, and with `moments` its sums and squares of all axes.
 
     A record counts if it is valid in all axes of `box`; `label` has the classes.
     """
@@ -125,6 +131,11 @@ class ClassSums:
     box: Domain
     label: Column
     moments: bool
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes and the label."""
+        return (*self.box.columns, self.label)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -141,24 +152,8 @@ class ClassSums:
             for feature in features
         )
 
-    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """The sums as a measurement: a count moves by one; a sum by two, within its class."""
-        return Measurement(
-            "classes",
-            self.box,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=2.0 if self.moments else 1.0,
-            entries=self.entries,
-            fraction=fraction,
-            added_sensitivity=self.added_sensitivity,
-            added_function_sensitivity=1.0,
-        )
-
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def sensitivity(self, norm: int) -> Bound:
         """Bound n times the sensitivity of the class sums under replace-one (proof above)."""
-        del strategy
         axes, lists = self._dimensions
         if norm == 1:
             listed = f" + 2 x {lists}" if lists else ""
@@ -167,9 +162,8 @@ class ClassSums:
         squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
-    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def added_sensitivity(self, norm: int) -> Bound:
         """Bound n times the sensitivity of the class sums under add-or-remove-one (proof above)."""
-        del strategy
         axes, lists = self._dimensions
         if norm == 1:
             listed = f" + {lists}" if lists else ""
@@ -179,49 +173,46 @@ class ClassSums:
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     @property
+    def function_sensitivity(self) -> float:
+        """A count moves by one; a sum by two, within its class."""
+        return 2.0 if self.moments else 1.0
+
+    @property
+    def added_function_sensitivity(self) -> float:
+        """A count moves by one, and a sum too."""
+        return 1.0
+
+    @property
     def _dimensions(self) -> tuple[int, int]:
         return len(self.box.numbers) * self.moments, len(self.box.lists)
 
-    def accumulator(
-        self, strategy: Entries, n: int, tolerance: float = 0.0
-    ) -> ClassSumsAccumulator:
-        """Accumulator of as many bits as never overflow: ``n 2^s < 2^62``."""
-        del tolerance
-        return ClassSumsAccumulator(self, strategy, n, min(_MOST_BITS, 62 - n.bit_length()))
+    def bits(self, n: int) -> int:
+        """As many bits as never overflow: ``n 2^s < 2^62``."""
+        return min(_MOST_BITS, 62 - n.bit_length())
 
-    def restore(
-        self, strategy: Entries, n: int, counting: Mapping[str, Any]
-    ) -> ClassSumsAccumulator:
-        """Read the accumulator with the planned bits."""
-        return ClassSumsAccumulator(self, strategy, n, counting["bits"])
+    def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
+        """Integer sums of a batch, class by class."""
+        kept, positions = self.box.bounded(records)
+        known, codes, _ = ByCategory(self.label)(records)
+        positions, codes = positions[known[kept]], codes[kept & known]
+        listed, numbers = self.box.parted(positions)
+        unit, width = 1 << bits, 1 + 2 * numbers.shape[1] * self.moments
+        features = np.full((len(codes), width), unit, dtype=np.int64)
+        if self.moments:
+            centred = 2.0 * numbers - 1.0
+            squares = centred * centred - 0.5
+            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
+        classes = len(self.label.categories)
+        sums = np.zeros((classes, self.size // classes), dtype=np.int64)
+        for code in range(classes):
+            sums[code, :width] = features[codes == code].sum(axis=0)
+        for size, values in zip(self.box.blocks, listed.T, strict=True):
+            cells = np.bincount(codes * size + values, minlength=classes * size)
+            sums[:, width : width + size] = unit * cells.reshape(-1, size)
+            width += size
+        return sums.ravel()
 
-
-@dataclass(frozen=True)
-class ClassSumsAccumulator(RecordAccumulator):
-    """Exact integer sums of the classes, added up by workers."""
-
-    sums: ClassSums
-    strategy: Entries
-    n: int
-    bits: int
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The axes and the label."""
-        return (*self.sums.box.columns, self.sums.label)
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """The fixed-point bits."""
-        return {"bits": self.bits}
-
-    @property
-    def description(self) -> str:
-        """Exact integers."""
-        return f"{len(self.sums.entries)} exact integer sums"
-
-    @property
-    def errors(self) -> Errors:
+    def errors(self, bits: int) -> Errors:
         """Bound errors; rounding adds a unit for each sum and square of a class to the sensitivity.
 
         *Kernel*: rounding to ``2^-s``, and the floats before it: less than as much again.
@@ -229,12 +220,12 @@ class ClassSumsAccumulator(RecordAccumulator):
         a float, and a division, of at most one; in all, of the sum of all entries, each record's at
         most ``1 + 1.5 l + m``. Of counts alone less is needed.
         """
-        axes, moments = len(self.sums.box.numbers), self.sums.moments
-        rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-self.bits
+        axes, moments = len(self.box.numbers), self.moments
+        rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-bits
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.sums.box.lists))
+        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.box.lists))
         return Errors(
-            kernel=2.0**-self.bits,
+            kernel=2.0**-bits,
             kernel_norms=(OUTWARD * rounded * unit, OUTWARD * math.sqrt(rounded) * unit),
             position=OUTWARD * (16 if moments else 8) * UNIT_ROUNDOFF,
             floats=floats,
@@ -245,38 +236,7 @@ class ClassSumsAccumulator(RecordAccumulator):
     @property
     def memory(self) -> Memory:
         """Memory of positions, features and a few temporaries."""
-        return Memory(8 * (8 + 4 * self.sums.box.dimensions))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Classes, features."""
-        classes = len(self.sums.label.categories)
-        return (classes, len(self.sums.entries) // classes)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        kept, positions = self.sums.box.bounded(records)
-        known, codes, _ = ByCategory(self.sums.label)(records)
-        positions, codes = positions[known[kept]], codes[kept & known]
-        listed, numbers = self.sums.box.parted(positions)
-        unit, width = 1 << self.bits, 1 + 2 * numbers.shape[1] * self.sums.moments
-        features = np.full((len(codes), width), unit, dtype=np.int64)
-        if self.sums.moments:
-            centred = 2.0 * numbers - 1.0
-            squares = centred * centred - 0.5
-            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
-        for code in range(len(state)):
-            state[code, :width] += features[codes == code].sum(axis=0)
-        for size, own in zip(self.sums.box.blocks, listed.T, strict=True):
-            cells = np.bincount(codes * size + own, minlength=len(state) * size)
-            state[:, width : width + size] += unit * cells.reshape(-1, size)
-            width += size
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Entries of one slab over n."""
-        del output
-        part = state.reshape(-1)[slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n
+        return Memory(8 * (8 + 4 * self.box.dimensions))
 
 
 # --- Naive Bayes as one function on the lattice
@@ -349,8 +309,8 @@ class NaiveBayesProduct:
         )
         return NaiveBayesAccumulator(self, strategy, tuple(axes), self._counts(n), n)
 
-    def _counts(self, n: int) -> ClassSumsAccumulator:
-        return ClassSums(self.domain, self.label, moments=False).accumulator(Entries(2), n)
+    def _counts(self, n: int) -> VectorAccumulator:
+        return vector_accumulator(ClassSums(self.domain, self.label, moments=False), Entries(2), n)
 
     @property
     def _sums(self) -> list[WeightedSum]:
@@ -368,7 +328,7 @@ class NaiveBayesAccumulator(RecordAccumulator):
     product: NaiveBayesProduct
     strategy: LatticeStrategy
     axes: tuple[SumAccumulator, ...]
-    counts: ClassSumsAccumulator
+    counts: VectorAccumulator
     n: int
 
     @property
@@ -542,7 +502,10 @@ class NaiveBayes(Learner):
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
         counts = _COUNTS + fraction * len(domain.lists)
-        return (*sums, ClassSums(domain, label, moments=False).measurement(counts))
+        return (
+            *sums,
+            vector_sum("classes", domain, ClassSums(domain, label, moments=False), counts),
+        )
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
@@ -598,7 +561,8 @@ class GaussianNaiveBayes(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One vector."""
         self._floors(schema)
-        return (ClassSums(schema.domain, schema.classes, moments=True).measurement(),)
+        sums = ClassSums(schema.domain, schema.classes, moments=True)
+        return (vector_sum("classes", schema.domain, sums),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores."""

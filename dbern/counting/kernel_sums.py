@@ -65,15 +65,14 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.measurement import RecordSum
 from dbern.counting.moments import (
     MomentSketch,
     add_rows,
@@ -89,7 +88,14 @@ from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
 from dbern.data.domain import Column, Domain, Outside, Response
 from dbern.errors import SpecError
-from dbern.strategies.base import AxisStrategy, Bound, LatticeMapStrategy, Slab
+from dbern.strategies.base import (
+    AnyStrategy,
+    AxisStrategy,
+    Bound,
+    LatticeMapStrategy,
+    Slab,
+    Strategy,
+)
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import BinnedStrategy
 from dbern.system import LRUCache
@@ -322,11 +328,6 @@ class BinnedSumAccumulator(RecordAccumulator):
         return self.weighted_records.columns
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """The fixed-point bits."""
-        return {"bits": self.bits}
-
-    @property
     def description(self) -> str:
         """Bins and degree."""
         bins = " x ".join(map(str, self.strategy.layout.shape))
@@ -399,29 +400,30 @@ class BinnedSumAccumulator(RecordAccumulator):
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 
 
-def KernelSum(  # noqa: N802 -- the public name, of what was a class
-    name: str,
-    domain: Domain,
-    kernels: tuple[Kernel, ...],
-    record_weights: RecordWeights = ALIKE,
-    unit: float = 1.0,
-    fraction: Fraction = WHOLE,
-    box: Domain | None = None,
-    oblique: Oblique | None = None,
-    counted_in: str | None = None,
-) -> Measurement:
+@dataclass(frozen=True)
+class KernelSum(RecordSum):
     """A weighted kernel sum as a measurement (proofs in `dbern.counting.kernel_sums`).
 
     Parameters
     ----------
     domain : Domain
         The axes it is a function of.
+    kernels : tuple of Kernel
+        One an axis, in unit-cube units.
+    record_weights : RecordWeights
+        Each record's output and weight.
+    unit : float
+        A value in data units is this times its value in unit-cube units.
+    fraction : Fraction
+        Of the release's budget.
     box : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.
     oblique : Oblique, optional
         From positions in the box to those in `domain`, whose axes are then oblique.
     counted_in : str, optional
-        See `Measurement`; by default itself where no weight is negative.
+        See `Measurement`; itself where no weight is negative.
+    candidates : tuple of KernelSum
+        See `Measurement`; `choices` is how many there are, of one of them.
 
     Examples
     --------
@@ -432,53 +434,54 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
     >>> density.outputs, round(density.function_sensitivity, 3)
     (1, 15.915)
     """
-    weighted = WeightedSum(WeightedRecords(domain, record_weights, box, oblique), kernels)
-    return Measurement(
-        name,
-        domain,
-        sensitivity=weighted.sensitivity,
-        accumulator=weighted.accumulator,
-        restore=weighted.restore,
-        function_sensitivity=weighted.function_sensitivity,
-        bias=KernelMixture(kernels),  # an output is a mixture of at most n translates over n
-        kernels=kernels,
-        outputs=record_weights.outputs,
-        fraction=fraction,
-        unit=unit,
-        oblique=oblique,
-        binned=True,
-        additive=True,
-        counted_in=counted_in if record_weights.signed else name,
-        added_sensitivity=weighted.added_sensitivity,
-        added_function_sensitivity=weighted.added_function_sensitivity,
-    )
 
+    name: str
+    domain: Domain
+    kernels: tuple[Kernel, ...] = ()
+    record_weights: RecordWeights = ALIKE
+    unit: float = 1.0
+    box: Domain | None = None
+    oblique: Oblique | None = None
+    counted_in: str | None = None
+    candidates: tuple[KernelSum, ...] = ()
+    choices: int = 1
+    binned = True
+    additive = True
 
-@dataclass(frozen=True)
-class WeightedSum:
-    """A kernel sum's records, its sensitivities and its counting."""
-
-    weighted_records: WeightedRecords
-    kernels: tuple[Kernel, ...]
+    def __post_init__(self) -> None:
+        """Count the records of a sum without signs in itself."""
+        if not self.record_weights.signed:
+            object.__setattr__(self, "counted_in", self.name)
 
     @property
     def outputs(self) -> int:
         """Number of outputs of the record weights."""
-        return self.weighted_records.outputs
+        return self.record_weights.outputs
+
+    @cached_property
+    def bias(self) -> KernelMixture:
+        """Class of mixtures: an output is one of at most n translates over n."""
+        return KernelMixture(self.kernels, choices=self.choices)
+
+    @cached_property
+    def weighted_records(self) -> WeightedRecords:
+        """Positions, outputs and weights of records."""
+        return WeightedRecords(self.domain, self.record_weights, self.box, self.oblique)
 
     @property
     def _signed(self) -> bool:
-        return self.weighted_records.record_weights.signed
+        return self.record_weights.signed
 
     @property
-    def function_sensitivity(self) -> float:
+    def replaced_function_sensitivity(self) -> float:
         """``sup K``, twice that with signs."""
         return (
             2 * self.added_function_sensitivity if self._signed else self.added_function_sensitivity
         )
 
-    def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under replace-one, as proved above."""
+        strategy = cast("AxisStrategy", strategy)
         signed, multi_output = self._signed, self.outputs > 1
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
@@ -490,23 +493,24 @@ class WeightedSum:
         """``sup K``, n times what a record added can move."""
         return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
 
-    def added_sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under add-or-remove-one, as proved above."""
+        strategy = cast("AxisStrategy", strategy)
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=True).half
         return strategy.l1_sensitivity(self.kernels, signed=True).half
 
-    def accumulator(self, strategy: Any, n: int, tolerance: float) -> SumAccumulator:
-        """The bins, or the cheapest sketch whose kernel error is at most `tolerance`.
+    def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
+        """Choose bits of bins, or the cheapest sketch whose kernel error is at most `tolerance`.
 
         Or nearly: from about a billion rows on, the integers are too short for the tolerance that
         the plan asks for; the plan then shows the larger rounding part. Raises SpecError where no
         sketch of reasonable size is that accurate.
         """
-        bits = min(_MOST_BITS, 62 - n.bit_length())
+        bits = min(_MOST_BITS, 62 - rows.bit_length())
         if strategy.kind == "binned":
-            return BinnedSumAccumulator(self.weighted_records, strategy, n, bits)
-        kernels, k = self.kernels, strategy.lattice.k
+            return {"bits": bits}
+        kernels, k = self.kernels, cast("Strategy", strategy).lattice.k
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
@@ -523,15 +527,18 @@ class WeightedSum:
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
                 "axes. Write a larger bandwidth or fewer axes."
             )
-        best = min(found, key=lambda sketch: sketch_cost(sketch, strategy.lattice.shape))
-        return KernelSumAccumulator(self.weighted_records, kernels, strategy, best, n)
+        shape = strategy.lattice.shape
+        return min(found, key=lambda sketch: sketch_cost(sketch, shape)).to_dict()
 
-    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> SumAccumulator:
-        """The accumulator that a plan has chosen."""
-        if strategy.kind == "binned":
-            return BinnedSumAccumulator(self.weighted_records, strategy, n, counting["bits"])
-        sketch = MomentSketch.from_dict(dict(counting))
-        return KernelSumAccumulator(self.weighted_records, self.kernels, strategy, sketch, n)
+    def counter(
+        self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]
+    ) -> SumAccumulator:
+        """Return the bins, or the sketch."""
+        records = self.weighted_records
+        if isinstance(strategy, BinnedStrategy):
+            return BinnedSumAccumulator(records, strategy, rows, params["bits"])
+        sketch, lattice = MomentSketch.from_dict(dict(params)), cast("LatticeMapStrategy", strategy)
+        return KernelSumAccumulator(records, self.kernels, lattice, sketch, rows)
 
 
 @dataclass(frozen=True)
@@ -550,9 +557,9 @@ class KernelSumAccumulator(RecordAccumulator):
         return self.weighted_records.columns
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Parameters of the sketch."""
-        return self.sketch.to_dict()
+    def bits(self) -> int:
+        """Fixed-point bits of the sketch."""
+        return self.sketch.bits
 
     @property
     def description(self) -> str:

@@ -129,11 +129,6 @@ class Accumulator(ABC):
 
     @property
     @abstractmethod
-    def counting(self) -> dict[str, Any]:
-        """Parameters of counting, as JSON values."""
-
-    @property
-    @abstractmethod
     def description(self) -> str:
         """Way of counting records, in a few words, for plans."""
 

@@ -43,7 +43,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -56,7 +56,7 @@ from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
-from dbern.strategies.base import Bound, LatticeStrategy, Slab
+from dbern.strategies.base import AnyStrategy, Bound, LatticeStrategy, Slab
 from dbern.strategies.bias import Approximation, Linear
 from dbern.system import named_function, source_digest
 from dbern.types import FloatArray, Int64Array
@@ -201,11 +201,6 @@ class BlackBoxAccumulator(Accumulator):
     def columns(self) -> tuple[Column, ...]:
         """Columns of the function's records."""
         return self.user.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """Shards, points of a block, and the digest of the function's module."""
-        return {"shards": self.parts, "points": self.points, "digest": self.user.digest}
 
     @property
     def description(self) -> str:
@@ -464,8 +459,8 @@ _CALLS = 16  # to share out
 _TRIAL_ROWS = 1000
 
 
-@dataclass(frozen=True)
-class BlackBox(UserFunction):
+@dataclass(frozen=True, kw_only=True)
+class BlackBox(Measurement):
     """A user's function before its lattice is chosen.
 
     `smoothness` is the class of F, in values as they are and positions in the unit cube. `stated`
@@ -474,6 +469,8 @@ class BlackBox(UserFunction):
     one lattice.
     """
 
+    name: str = "oracle"
+    user: UserFunction
     smoothness: Approximation
     stated: float
     sampling: Sampling | None
@@ -481,34 +478,45 @@ class BlackBox(UserFunction):
     separable: bool = False
     sampled: tuple[float, float, float] | None = None
 
-    def measurement(self, n: int = 0) -> Measurement:
-        """The measurement for n records."""
-        one = replace(self, n=n)
-        shards = self._shards(n)
-        return Measurement(
-            "oracle",
-            self.domain,
-            extent=(shards * self.low, shards * self.high),
-            sensitivity=one.sensitivity,
-            accumulator=one.accumulator,
-            restore=one.restore,
-            function_sensitivity=one.function_sensitivity,
-            bias=self.smoothness,
-            linear=self.smoothness == Linear(),
-            for_rows=self.measurement,
-            for_lattice=one.for_lattice if self.sampling else None,
-            one_lattice=bool(self.sampling) or self.l1_sensitivity is not None,
-            random=self.sampling.guarantee if self.sampling else None,
-        )
+    @property
+    def bias(self) -> Approximation:
+        """The class of F."""
+        return self.smoothness
 
-    def for_lattice(self, strategy: LatticeStrategy) -> Measurement:
-        """The measurement with its sensitivities sampled for a lattice."""
-        return replace(self, sampled=None)._sampled(strategy).measurement(self.n)
+    @property
+    def linear(self) -> bool:
+        """Whether F is linear."""
+        return self.smoothness == Linear()
 
-    def _sampled(self, strategy: LatticeStrategy) -> BlackBox:
+    @property
+    def extent(self) -> tuple[float, float]:
+        """The bounds, once a shard."""
+        shards = self._shards(self.user.n)
+        return shards * self.user.low, shards * self.user.high
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether an estimate, or what is stated of sums, is for one lattice."""
+        return bool(self.sampling) or self.l1_sensitivity is not None
+
+    def bind(self, n: int, charge: Budget) -> BlackBox:
+        """Return the measurement for n records."""
+        del charge
+        return replace(self, user=replace(self.user, n=n))
+
+    def random_guarantee(self, charge: Budget) -> RandomPrivacy | None:
+        """Guarantee of the charge, of an estimate."""
+        return self.sampling.guarantee(charge) if self.sampling else None
+
+    def for_lattice(self, strategy: AnyStrategy) -> BlackBox:
+        """Return the measurement with its sensitivities sampled for a lattice."""
+        return replace(self, sampled=None)._sampled(strategy)
+
+    def _sampled(self, strategy: AnyStrategy) -> BlackBox:
         if self.sampled is not None or self.sampling is None:
             return self
-        accumulator = self.accumulator(strategy, self.n, 0.0)
+        params = self.params(strategy, self.user.n, 0.0)
+        accumulator = self.restore(strategy, self.user.n, params)
         return replace(self, sampled=_sampled_distances(accumulator, self.sampling))
 
     def _shards(self, n: int) -> int:
@@ -522,43 +530,42 @@ class BlackBox(UserFunction):
     def function_sensitivity(self) -> float:
         """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
         if self.sampling:
-            return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
-        return OUTWARD * self.n * self._twice * self.stated
+            return OUTWARD * self.user.n * (self.sampled[0] if self.sampled else math.nan)
+        return OUTWARD * self.user.n * self._twice * self.stated
 
-    def sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity, proved if stated, else estimated (`random_privacy`)."""
         if self.sampling:
             moved = (self._sampled(strategy).sampled or ())[norm]
             order, samples = self.sampling.order, self.sampling.samples
             text = f"distance {order} of {samples} sampled, an estimate"
-            return Bound(OUTWARD * self.n * moved, text)
+            return Bound(OUTWARD * self.user.n * moved, text)
         size, text = strategy.lattice.size, "stated S(F)"
         value = OUTWARD * size ** (1 / norm) * self.function_sensitivity
         bound = Bound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
         if self.l1_sensitivity is None:
             return bound
-        value = OUTWARD * self.n * self._twice * self.l1_sensitivity
+        value = OUTWARD * self.user.n * self._twice * self.l1_sensitivity
         text = "as stated"
         if norm == 2:
             value, text = OUTWARD * math.sqrt(value * self.function_sensitivity), "sqrt(S(F) l1)"
         return min(bound, Bound(value, text), key=lambda one: one.value)
 
-    def accumulator(
-        self, strategy: LatticeStrategy, n: int, tolerance: float
-    ) -> BlackBoxAccumulator:
-        """Resolve shards and blocks; refuse a function that fails on made-up records."""
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Choose shards and points of a block; refuse a function that fails on made-up records."""
         del tolerance
-        _try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
+        user = self.user
+        _try_out(user.function, user.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
         shards = self._shards(n)
         share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
-        return BlackBoxAccumulator(replace(self, n=n), strategy, shards, points)
+        return {"shards": shards, "points": points, "digest": user.digest}
 
     def restore(
-        self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> BlackBoxAccumulator:
-        """Read the planned accumulator; another function raises an IntegrityError."""
-        if counting["digest"] != self.digest:
+        """Return values at the lattice points; another function raises an IntegrityError."""
+        if params["digest"] != self.user.digest:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
-        one, points = replace(self, n=n), counting["points"]
-        return BlackBoxAccumulator(one, strategy, counting["shards"], points)
+        user, lattice = replace(self.user, n=n), cast("LatticeStrategy", strategy)
+        return BlackBoxAccumulator(user, lattice, params["shards"], params["points"])

@@ -38,7 +38,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
@@ -50,11 +50,11 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination, grid_polynomials
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory
-from dbern.counting.vector_sums import RecordFeatures, vector_sum
-from dbern.data.domain import Column, RecordSchema, Response
+from dbern.counting.vector_sums import VectorSum
+from dbern.data.domain import Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.strategies.base import Bound
+from dbern.strategies.base import AnyStrategy, Bound
 from dbern.targets.base import Learner, Way, response_of
 from dbern.targets.predictions import deviation_of
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -67,11 +67,13 @@ _ROWS = 1 << 11  # whose products are in memory at a time
 
 
 @dataclass(frozen=True)
-class CurveSums(RecordFeatures):
+class CurveSums(VectorSum):
     """Coefficients of a curve, in units of half the bounds."""
 
+    domain: Domain
     response: Response
     degree: int
+    name: str = field(default="curve", kw_only=True)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -84,7 +86,12 @@ class CurveSums(RecordFeatures):
         return self.degree + 1
 
     @property
-    def unit(self) -> float:
+    def features(self) -> tuple[float, ...]:
+        """One axis, no constant, and the points of the grid."""
+        return 1, 0.0, self.response.points
+
+    @property
+    def entry_unit(self) -> float:
         """Half the bounds."""
         return self.response.radius
 
@@ -120,18 +127,19 @@ class CurveSums(RecordFeatures):
         spread = math.sqrt(float(rows.max()) / self.response.points) / 2.0**_FINE
         return OUTWARD * self.response.radius * 2 * spread
 
-    def sensitivity(self, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under replace-one (proof above)."""
+        del strategy
         value = self._absolute if norm == 1 else self._euclidean
         shown = f"({value:g}) / n: a curve from one bound to the other, by the polynomials' signs"
         return Bound(value, shown if norm == 1 else f"({value:g}) / n")
 
-    def added_sensitivity(self, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of an added record: half."""
-        return self.sensitivity(norm).half
+        return self.replaced_sensitivity(strategy, norm).half
 
     @property
-    def function_sensitivity(self) -> float:
+    def replaced_function_sensitivity(self) -> float:
         """A value of F moves by less than all the coefficients' sizes."""
         return OUTWARD * self._largest_move
 
@@ -222,9 +230,7 @@ class FunctionalMean(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One; before rows are known, of degree 0."""
-        sums, domain = self._sums(schema), schema.domain
-        features = (1, 0.0, sums.response.points)
-        return (vector_sum("curve", domain, sums, features=features),)
+        return (self._sums(schema),)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> FunctionalMean:
         """Return it with a degree."""
@@ -274,7 +280,7 @@ class FunctionalMean(Learner):
                 f"target.degree: at most {most} for a grid of {response.points} points. Write "
                 f'degree = {most} or less, or "auto"'
             )
-        return CurveSums(response, degree)
+        return CurveSums(domain, response, degree)
 
 
 def _most_degree(points: int) -> int:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -30,9 +30,9 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import with_products
 from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.passes import Errors, Memory
-from dbern.counting.vector_sums import RecordFeatures
+from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response
-from dbern.strategies.base import Bound
+from dbern.strategies.base import AnyStrategy, Bound
 from dbern.strategies.moments import Moments, product_names
 from dbern.targets.predictions import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -43,13 +43,14 @@ _ROWS = 1 << 13  # whose products are in memory at a time
 
 
 @dataclass(frozen=True)
-class MomentSums(RecordFeatures):
+class MomentSums(VectorSum):
     """The moments of the axes and the response."""
 
     domain: Domain
     response: Response
     moments: Moments
     degree: int = 1
+    name: str = field(default="moments", kw_only=True)
 
     @classmethod
     def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
@@ -94,16 +95,18 @@ class MomentSums(RecordFeatures):
         equations = deviation**2 * (moments.variances[-2, -1] + slopes)
         return by_value, float(equations * np.sum(1 / directions))
 
-    def sensitivity(self, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under replace-one (`dbern.strategies.moments`)."""
+        del strategy
         return self.moments.sensitivity(norm)
 
-    def added_sensitivity(self, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of an added record (`dbern.strategies.moments`)."""
+        del strategy
         return self.moments.added_sensitivity(norm)
 
     @property
-    def function_sensitivity(self) -> float:
+    def replaced_function_sensitivity(self) -> float:
         """The response's sums move by two, times their weight."""
         return 2.0 * self.moments.largest_entry
 

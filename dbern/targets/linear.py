@@ -22,10 +22,9 @@ from dbern.combination import LEAST_SQUARES, Combination
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator
-from dbern.counting.vector_sums import vector_sum
 from dbern.data.domain import Column, RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
-from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of, restored
+from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
 from dbern.erm.risk import Huber, Logistic, Loss, Risk, Square
 from dbern.erm.spaces import (
     LEAST_ROWS,
@@ -36,6 +35,7 @@ from dbern.erm.spaces import (
 )
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
+from dbern.strategies.base import AnyStrategy, Bound
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
@@ -74,41 +74,55 @@ _LISTED = (
 
 
 @dataclass(frozen=True)
-class Classifier:
+class Classifier(Measurement):
     """Linear functions before a plan chooses the method and C.
 
     `model` is released by weights; its cost is stated, or not chosen yet, and `cost` is None where
-    the plan chooses. It is predicted for the records of `typical`. `protected` has the neighboring
-    relation and ids where rows are private.
+    the plan chooses. It is predicted for the records of `typical`.
     """
 
     model: LinearFunctions
     method: Literal["auto", "objective", "weights"]
     cost: float | None
     typical: Typical
-    protected: tuple[Protection, Column | None] | None = None
-
-    def measurement(self) -> Measurement:
-        """The measurement, which a plan resolves."""
-        return replace(
-            self._protected.measurement(),
-            for_charge=self._planned,
-            restore=self._restored,
-            protected=lambda *neighbors: replace(self, protected=neighbors).measurement(),
-        )
-
-    def _restored(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        if "weight" in counting:
-            return restored(self._protected, strategy, n, counting)
-        return self._protected.measurement().restore(strategy, n, counting)
 
     @property
-    def _protected(self) -> LinearFunctions:
-        return self.model if self.protected is None else self.model.protected(*self.protected)
+    def entries(self) -> tuple[str, ...]:
+        """Names of the weights."""
+        return self.model.entries
 
-    def _planned(self, n: int, charge: Budget) -> Measurement:
+    @property
+    def features(self) -> tuple[float, ...]:
+        """Axes and constant of the functions."""
+        return self.model.features
+
+    @property
+    def function_sensitivity(self) -> float:
+        """NaN, as that of a model without a number of rows."""
+        return self.model.function_sensitivity
+
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+        """Bound n times the sensitivity of the weights."""
+        return self.model.sensitivity(strategy, norm)
+
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Parameters of the model's solution."""
+        return self.model.params(strategy, n, tolerance)
+
+    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+        """Return the sums of the method that a plan has chosen."""
+        if "weight" in params:
+            functions = PerturbedFunctions.restored(self.model, n, params)
+            return functions.restore(strategy, n, params)
+        return self.model.restore(strategy, n, params)
+
+    def protected(self, protection: Protection, ids: Column | None) -> Classifier:
+        """Return it for other neighbours."""
+        return replace(self, model=self.model.protected(protection, ids))
+
+    def bind(self, n: int, charge: Budget) -> Measurement:
         """The method and C that predict the smaller risk, with the prediction's text."""
-        classes, domain = max(2, self.model.outputs), self.model.domain
+        classes, domain = max(2, self.model.num_models), self.model.domain
         numbers = (self.model.space.dimensions + 1) * classes
         small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
         typical = self.typical
@@ -125,15 +139,15 @@ class Classifier:
             if perturbed:
                 functions = self._perturbed(n, charge.epsilon)
                 risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
-                found.append((risk, functions.measurement()))
+                found.append((risk, functions))
         if not found or (self.method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
-            found.append((risk, model.measurement()))
+            found.append((risk, model))
         risk, best = min(found, key=lambda one: one[0])
         return replace(best, notes=typical.note(risk) if small else UNPREDICTED)
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
-        model = self._protected
+        model = self.model
         if self.cost is None:
             a_row = epsilon / model.protection.unit.max_contributions
             share = determinant_share(n, a_row, loss_of(model), self.typical)
@@ -152,7 +166,7 @@ class Classifier:
     def _by_weights(
         self, n: int, epsilon: Fraction, small: bool
     ) -> tuple[LinearFunctions, tuple[float, float]]:
-        model = self._protected
+        model = self.model
         costs = _GRID if self.cost is None and small else (model.cost,)
         found = []
         for cost in costs:
@@ -195,9 +209,8 @@ def minimizer(
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
     if isinstance(space, LinearFeatures):
-        return LinearFunctions(schema.domain, loss, space, *facts, sources=sources).measurement()
-    model = RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
-    return model.measurement()
+        return LinearFunctions(schema.domain, loss, space, *facts, sources=sources)
+    return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
 
 
 Method = Literal["auto", "objective", "weights"]
@@ -259,9 +272,9 @@ def linear_functions(
     typical: Typical = (
         TypicalResponses(numbers, domain.blocks, radius)
         if response
-        else TypicalClasses(numbers, domain.blocks, max(2, model.outputs), logistic)
+        else TypicalClasses(numbers, domain.blocks, max(2, model.num_models), logistic)
     )
-    return Classifier(model, method, stated, typical).measurement()
+    return Classifier(model, method, stated, typical, name=model.name, domain=domain)
 
 
 def _count(shards: Shards) -> int | None:
@@ -441,8 +454,7 @@ class RidgeRegression(Learner):
         """One."""
         response = response_of(schema)
         if self._by_moments(schema):
-            sums = MomentSums.of(schema.domain, response, self.degree)
-            return (vector_sum("moments", schema.domain, sums),)
+            return (MomentSums.of(schema.domain, response, self.degree),)
         if self.method == "objective":
             robust = Huber(_RESIDUAL * response.radius, response.radius)
             facts = self.C, self.constant, self.shards

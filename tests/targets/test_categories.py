@@ -16,7 +16,6 @@ from sklearn.naive_bayes import CategoricalNB
 
 import dbern
 from dbern.combination import GAUSSIAN_BAYES, Combination, _gaussian_score_error
-from dbern.counting.vector_sums import vector_accumulator
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
@@ -117,7 +116,7 @@ def records(rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def test_integers_are_the_moments_and_a_value_that_is_not_listed_is_a_missing_record():
     rng = np.random.default_rng(SEED)
     vector, columns = MomentSums.of(domain(), Response("minutes", 0.0, 60.0)), records(300, rng)
-    accumulator = vector_accumulator(vector, Entries(vector.size), 300)
+    accumulator = vector.accumulator(Entries(vector.size), 300, 0.0)
     whole, parts = np.zeros((2, *accumulator.shape), dtype=np.int64)
     accumulator.add(whole, columns)
     for i in rng.permutation(300):
@@ -147,7 +146,7 @@ def test_cells_of_naive_bayes_are_counts(moments):
     rng = np.random.default_rng(SEED)
     label = Column("label", "data.label.classes", ("no", "yes"))
     sums, columns = ClassSums(domain(), label, moments=moments), records(200, rng)
-    accumulator = vector_accumulator(sums, Entries(sums.size), 200)
+    accumulator = sums.accumulator(Entries(sums.size), 200, 0.0)
     state = np.zeros(accumulator.shape, dtype=np.int64)
     accumulator.add(state, columns)
     found = np.ldexp(state.astype(float), -accumulator.bits)
@@ -450,7 +449,7 @@ def test_products_are_moments_of_further_numbers():
     }
     columns = {"x": rng.uniform(0, 10, 100), "y": rng.uniform(-1, 1, 100)}
     columns |= {"minutes": rng.uniform(0, 60, 100), "kind": rng.integers(0, 2, 100) * 1.0}
-    accumulator = vector_accumulator(vector, Entries(vector.size), 100)
+    accumulator = vector.accumulator(Entries(vector.size), 100, 0.0)
     state = np.zeros(accumulator.shape, dtype=np.int64)
     accumulator.add(state, columns)
     z = np.column_stack([quadratic(columns), columns["minutes"] / 30 - 1])

@@ -14,8 +14,7 @@ import pytest
 import dbern
 from dbern.certificate import polynomial_noise_bound
 from dbern.combination import grid_polynomials
-from dbern.counting.vector_sums import vector_accumulator
-from dbern.data.domain import Response
+from dbern.data.domain import Axis, Domain, Response
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.strategies.base import Entries
 from dbern.targets import FunctionalMean
@@ -23,14 +22,15 @@ from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degre
 from dbern.testing import search
 
 SEED = 230900125
+DOMAIN, ENTRIES = Domain((Axis("t", 0.0, 24.0),)), Entries(1)
 
 
 def sums(degree=4, points=40, low=-2.0, high=3.0):
-    return CurveSums(Response("load", low, high, points=points), degree)
+    return CurveSums(DOMAIN, Response("load", low, high, points=points), degree)
 
 
 def accumulated(vector, n):
-    return vector_accumulator(vector, Entries(vector.size), n)
+    return vector.accumulator(Entries(vector.size), n, 0.0)
 
 
 def state_of(accumulator, curves):
@@ -51,7 +51,7 @@ def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points
     vector = sums(degree, points)
     accumulator = accumulated(vector, 1)
     unit = vector.response.radius * 2.0**-accumulator.bits
-    most = {norm: vector.sensitivity(norm).value for norm in (1, 2)}
+    most = {norm: vector.sensitivity(ENTRIES, norm).value for norm in (1, 2)}
     moved = {1: 0.0, 2: 0.0}
     tried = itertools.product((1, -1), repeat=degree + 1)
     few = np.random.default_rng(SEED).choice([1, -1], (4000, degree + 1))  # where they are many
@@ -64,7 +64,7 @@ def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points
     assert (0.9999 if degree < 12 else 0.85) * most[1] <= moved[1] <= most[1] + slack[0]
     assert 0.8 * most[2] <= moved[2] <= most[2] + slack[1]
     assert most[1] <= 2.0001 * 2.5 * math.sqrt(degree + 1)
-    added = vector.added_sensitivity(1).value
+    added = vector.added_sensitivity(ENTRIES, 1).value
     assert added == pytest.approx(most[1] / 2)
 
 
@@ -77,10 +77,10 @@ def test_no_random_curves_move_more():
     integers = np.array([state_of(accumulator, one[None]) for one in curves])
     for norm in (1, 2):
         apart = np.linalg.norm((integers[:, None] - integers) * unit, norm, axis=-1)
-        bound = vector.sensitivity(norm).value
+        bound = vector.sensitivity(ENTRIES, norm).value
         assert apart.max() <= bound + accumulator.errors.kernel_norms[norm - 1]
         alone = np.linalg.norm(integers * unit, norm, axis=-1)
-        added = vector.added_sensitivity(norm).value
+        added = vector.added_sensitivity(ENTRIES, norm).value
         assert alone.max() <= added + accumulator.errors.kernel_norms[norm - 1] / 2
 
 
@@ -100,7 +100,10 @@ def test_integers_are_the_coefficients_in_any_order_and_missing_curves_add_nothi
 
 def test_no_value_of_a_curve_makes_a_warning_however_large():
     response = Response("y", -0.1, 0.1, points=20)
-    accumulator, states = accumulated(CurveSums(response, 3), 10), np.zeros((2, 4), dtype=np.int64)
+    accumulator, states = (
+        accumulated(CurveSums(DOMAIN, response, 3), 10),
+        np.zeros((2, 4), dtype=np.int64),
+    )
     largest = np.finfo(np.float64).max
     for state, size in zip(states, (0.1, largest), strict=True):
         with np.errstate(all="raise"):

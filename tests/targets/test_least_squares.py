@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
 from dbern.counting.measurement import most_rows
-from dbern.counting.vector_sums import VectorAccumulator, vector_accumulator
+from dbern.counting.passes import Accumulator
 from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -104,8 +104,8 @@ def sums(axes: int) -> MomentSums:
     return MomentSums.of(domain, Response("y", 0.1, 0.7))
 
 
-def accumulated(vector: MomentSums, n: int) -> VectorAccumulator:
-    return vector_accumulator(vector, Entries(vector.size), n)
+def accumulated(vector: MomentSums, n: int) -> Accumulator:
+    return vector.accumulator(Entries(vector.size), n, 0.0)
 
 
 def records(rows: int, axes: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -26,6 +26,7 @@ from dbern.erm.solver import one_vs_rest
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.privacy.accuracy import public_stream
+from dbern.strategies.base import Entries
 from dbern.targets.black_boxes import Range, _uniform_records
 from dbern.targets.density import _finest_bandwidth
 from dbern.targets.functional_mean import CurveSums, _chosen_degree
@@ -134,16 +135,16 @@ def test_typical_directions_leave_half_to_the_next():
 
 def test_sums_name_their_entries_and_bound_their_moves():
     domain = Domain((Axis("x", 0.0, 1.0),))
-    curves = CurveSums(Response("y", 0.0, 9.0, points=50), 1)
+    curves = CurveSums(domain, Response("y", 0.0, 9.0, points=50), 1)
     assert curves.entries == ("coefficient of degree 0", "coefficient of degree 1")
-    assert curves.sensitivity(2).value < 9.01
+    assert curves.sensitivity(Entries(2), 2).value < 9.01
     moments = MomentSums.of(domain, Response("y", 0.0, 9.0))
     assert moments.entries[1:4] == ("sum of x", "sum of y", "square of x")
-    assert round(moments.sensitivity(1).value, 3) == 8.5
+    assert round(moments.sensitivity(Entries(6), 1).value, 3) == 8.5
     label = Column("who", "data.label.classes", ("a", "b"))
     classes = ClassSums(domain, label, moments=True)
     assert classes.entries[:3] == ("count of a", "sum of x in a", "squares of x in a")
-    assert classes.sensitivity(1).value == 5.0
+    assert classes.sensitivity(Entries(6), 1).value == 5.0
 
 
 def test_kernel_scores_are_products_of_likelihoods():

@@ -51,20 +51,18 @@ from typing import Any, Self, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, StoppedError
+from dbern.counting.passes import Errors, Memory
 from dbern.data.domain import Column
 from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
 from dbern.erm.solver import STORED_FEATURES, STORED_ROWS, DualObjective
 from dbern.erm.spaces import FeatureMap, GaussianFeatures, GramKernel, LinearFeatures
-from dbern.erm.user import imported
-from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.strategies.base import AnyStrategy, Bound, Entries, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel, GramStrategy
-from dbern.system import source_digest
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 18
@@ -223,7 +221,7 @@ class LinearFunctions(_Released):
 
 
 @dataclass(frozen=True)
-class _Solutions(Accumulator):
+class _Solutions(GatheredAccumulator):
     """A model resolved: the state is the sum over shards of solutions in fixed point.
 
     A released value, by `strategy`, is in units of `unit`.
@@ -249,10 +247,6 @@ class _Solutions(Accumulator):
     @abstractmethod
     def step(self) -> float:
         """Bound on the norm of the change of the mean of the weights by fixed point."""
-
-    @abstractmethod
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """Solution of one shard in fixed point, from its distinct records."""
 
     # How shards are gathered
 
@@ -291,29 +285,24 @@ class _Solutions(Accumulator):
         rows = 8 * _SOLVER_COPIES * (axes + 2 + 2 * self.model.num_models) * self.pass_rows
         return Memory(8 * (24 + 6 * axes), tables, rows + 8 * solving)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """Begin to gather the records that one pass solves, of bounded units its own alone.
+    @property
+    def sources(self) -> tuple[tuple[str, str, str], ...]:
+        return self.model.sources
 
-        Raises StoppedError for a kernel or loss of the user's that is not the planned one.
-        """
-        for key, name, digest in self.model.sources:
-            try:
-                imported(name, key)
-            except SpecError:
-                raise StoppedError("unlike", key) from None
-            if source_digest(name) != digest:
-                raise StoppedError("unlike", key)
-        given = self.model.ids is not None
-        return Gathering(
-            state=state,
-            rows=self.model.rows,
-            solved=self.solved,
-            salt=salt,
-            shards=self.shards,
-            passes=1 if given else self.passes,
-            index=0 if given else index,
-            names=self.model.units if given else None,
-        )
+    @property
+    def width(self) -> int:
+        """Axes and label."""
+        return self.model.domain.dimensions + 1
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        return self.model.rows(records)
+
+    def names(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Units, where these are wider than a row; their records are in one pass already."""
+        return rows if self.model.ids is None else self.model.units(records)
+
+    def split(self, index: int) -> tuple[int, int, int]:
+        return (self.passes, index, 0) if self.model.ids is None else (1, 0, 0)
 
     def mean(self, state: Int64Array) -> FloatArray:
         """Mean over the shards of a part of the state."""
@@ -441,8 +430,9 @@ class WeightsAccumulator(_Solutions):
         floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
         return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Weights of one shard in fixed point, from its distinct records."""
+        del block
         _, weights = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
@@ -495,8 +485,9 @@ class ValuesAccumulator(_Solutions):
         floats += 2 * depth * UNIT_ROUNDOFF * (space.bound * self.mean_norm + floats)
         return self.lattice_errors(OUTWARD * floats / self.unit)
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Values of one shard in fixed point, from its distinct records."""
+        del block
         problem, state = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         axes = cast("GramKernel", self.model.space).cube.axes(self.strategy.lattice)
         values = cast("DualObjective", problem).model(state).on_grid(axes)

@@ -63,8 +63,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory
+from dbern.counting.passes import Errors, Memory
 from dbern.data.domain import Column
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import (
@@ -287,7 +288,7 @@ class PerturbedFunctions(Measurement):
 
 
 @dataclass(frozen=True)
-class PerturbedAccumulator(Accumulator):
+class PerturbedAccumulator(GatheredAccumulator):
     """All records, gathered and solved for at once; the state is the solution in fixed point.
 
     `secret` of the release's key derives that of b; a plan has none and solves nothing.
@@ -298,20 +299,11 @@ class PerturbedAccumulator(Accumulator):
     secret: bytes = field(default=b"", repr=False, compare=False)
 
     keyed = True
+    solves_empty = True
 
     def with_key(self, key: bytes) -> PerturbedAccumulator:
         """The accumulator with the release's key."""
         return replace(self, secret=subkey(key, STREAM_LABEL, self.functions.model.name))
-
-    @property
-    def passes(self) -> int:
-        """One pass, over all records."""
-        return 1
-
-    @property
-    def shards(self) -> int:
-        """One shard."""
-        return 1
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -370,14 +362,18 @@ class PerturbedAccumulator(Accumulator):
         """Outputs and features."""
         return (self.functions.risk.loss.outputs, self.functions.risk.features)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """Begin to gather all records."""
-        del index
-        width = self.functions.model.domain.dimensions + 1
-        return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
+    @property
+    def width(self) -> int:
+        """Axes and label."""
+        return self.functions.model.domain.dimensions + 1
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Points and labels of the records that count."""
+        return self.functions.model.rows(records)
+
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Truncated minimizer in fixed point, from the distinct records in sorted order."""
+        del block
         if not self.secret:
             raise ValueError("a perturbed objective is solved with the release's key")
         risk = self.functions.risk
@@ -399,15 +395,3 @@ class PerturbedAccumulator(Accumulator):
         del output
         kept = np.ldexp(state.astype(np.float64), -self.functions.bits)
         return self.functions.released(kept).ravel()[slab.start : slab.stop]
-
-
-@dataclass
-class _Whole(Gathering):
-    """All records; solved for where there are none, too."""
-
-    width: int = 0
-
-    def finish(self) -> None:
-        rows = self.merged()
-        rows = np.zeros((0, self.width + 2)) if rows is None else rows
-        self.state += self.solved(rows[:, 1:-1], rows[:, -1])

@@ -48,8 +48,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, Pass, StoppedError
+from dbern.counting.passes import Errors, Memory, StoppedError
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.accuracy import public_stream, uniform
@@ -58,7 +59,7 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
 from dbern.strategies.base import AnyStrategy, Bound, LatticeStrategy, Slab
 from dbern.strategies.bias import Approximation, Linear
-from dbern.system import named_function, source_digest
+from dbern.system import named_function
 from dbern.types import FloatArray, Int64Array
 
 # --- A user's function of records and points
@@ -185,7 +186,7 @@ _MOST_BITS = 52  # of a sum, so that it is a float without error
 
 
 @dataclass(frozen=True)
-class BlackBoxAccumulator(Accumulator):
+class BlackBoxAccumulator(GatheredAccumulator):
     """A user's function resolved: state is the sum over shards of its lattice values.
 
     One pass over the files gathers one shard and asks for one block of at most `points` lattice
@@ -194,8 +195,9 @@ class BlackBoxAccumulator(Accumulator):
 
     user: UserFunction
     strategy: LatticeStrategy
-    parts: int
+    num_shards: int
     points: int
+    solves_empty = True
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -205,7 +207,7 @@ class BlackBoxAccumulator(Accumulator):
     @property
     def description(self) -> str:
         """Records, and passes over them."""
-        records = f"{self.parts} shards by content" if self.parts > 1 else "all records"
+        records = f"{self.shards} shards by content" if self.shards > 1 else "all records"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         return f"values of {self.user.function} of {records}, {passes}: a shard and block each"
 
@@ -220,7 +222,7 @@ class BlackBoxAccumulator(Accumulator):
     @property
     def bits(self) -> int:
         """b: a value is rounded to a multiple of ``2^-b``."""
-        return _MOST_BITS - math.frexp(self.parts * self._largest)[1]
+        return _MOST_BITS - math.frexp(self.shards * self._largest)[1]
 
     @property
     def _largest(self) -> float:
@@ -229,15 +231,20 @@ class BlackBoxAccumulator(Accumulator):
     @property
     def errors(self) -> Errors:
         """Half a step a shard, and values within their bounds."""
-        floats = math.ldexp(float(self.parts), -self.bits - 1)
+        floats = math.ldexp(float(self.shards), -self.bits - 1)
         l1, l2 = (OUTWARD * float(self._size ** (1 / norm)) * floats for norm in (1, 2))
-        largest = OUTWARD * self.parts * self._largest + floats
+        largest = OUTWARD * self.shards * self._largest + floats
         return Errors(0.0, (0.0, 0.0), 0.0, floats, (l1, l2), largest)
+
+    @property
+    def shards(self) -> int:
+        """Shards, of which each is called for by itself."""
+        return self.num_shards
 
     @property
     def passes(self) -> int:
         """One for each shard and block."""
-        return self.parts * self._blocks
+        return self.shards * self._blocks
 
     @property
     def memory(self) -> Memory:
@@ -254,19 +261,31 @@ class BlackBoxAccumulator(Accumulator):
         """The lattice, flat."""
         return (self._size,)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> BlackBoxPass:
-        """Gather the records of one shard, for one block.
+    @property
+    def sources(self) -> tuple[tuple[str, str, str], ...]:
+        """The function."""
+        return ((FUNCTION, self.user.function, self.user.digest),)
 
-        Raises StoppedError for a function that cannot be imported here, or is not the planned one.
-        """
-        try:
-            called = load(self.user.function)
-        except SpecError:
-            raise StoppedError("unlike", FUNCTION) from None
-        if source_digest(self.user.function) != self.user.digest:
-            raise StoppedError("unlike", FUNCTION)
-        shard, block = divmod(index, self._blocks)
-        return BlackBoxPass(self, state, called, salt, shard, block)
+    @property
+    def width(self) -> int:
+        """Columns of a record."""
+        return len(self.columns)
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Records that count, in data units."""
+        return self.user.rows(records)
+
+    def split(self, index: int) -> tuple[int, int, int]:
+        """One shard and one block for each pass."""
+        return self.shards, *divmod(index, self._blocks)
+
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
+        """Values of f at a block's points, for no records too."""
+        records = np.repeat(rows, counts.astype(np.int64), axis=0)
+        values = self.asked(load(self.user.function), records, block)
+        integers = np.zeros(self.shape, dtype=np.int64)
+        integers[self.block(block)] = np.rint(np.ldexp(values, self.bits))
+        return integers
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Exact values of one slab."""
@@ -318,46 +337,6 @@ class BlackBoxAccumulator(Accumulator):
         return np.column_stack(
             [axis.at(lattice.nodes(i)[indices[i]]) for i, axis in enumerate(axes)]
         )
-
-
-class BlackBoxPass(Pass):
-    """One shard and one block: records in, the block's integers out."""
-
-    def __init__(
-        self,
-        accumulator: BlackBoxAccumulator,
-        state: Int64Array,
-        called: Any,
-        salt: bytes,
-        shard: int,
-        block: int,
-    ) -> None:
-        self._accumulator, self._called, self._block = accumulator, called, block
-        shards, rows = accumulator.parts, accumulator.user.rows
-        self._gathering = Gathering(
-            state, rows, self._solved, salt, shards, passes=shards, index=shard
-        )
-        self._asked = False
-
-    def add(self, records: Mapping[str, FloatArray]) -> None:
-        """Keep the records of the shard."""
-        self._gathering.add(records)
-
-    def finish(self) -> None:
-        """Call the function, for no records too, and add the integers to the state."""
-        self._gathering.finish()
-        if not self._asked:
-            columns = len(self._accumulator.columns)
-            self._gathering.state += self._solved(np.empty((0, columns)), np.empty(0))
-
-    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        self._asked = True
-        accumulator = self._accumulator
-        records = np.repeat(rows, counts.astype(np.int64), axis=0)
-        values = accumulator.asked(self._called, records, self._block)
-        integers = np.zeros(accumulator.shape, dtype=np.int64)
-        integers[accumulator.block(self._block)] = np.rint(np.ldexp(values, accumulator.bits))
-        return integers
 
 
 # --- The sensitivity sampler

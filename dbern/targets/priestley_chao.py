@@ -59,7 +59,7 @@ where a kernel sum has two, so what it adds to the movement is taken three times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, cast
@@ -137,17 +137,10 @@ class Run:
 
 @dataclass
 class OrderedPass(Pass):
-    """One pass over all positions: adds the integers of its records' atoms to the state.
+    """One pass over all positions: adds the integers of its records' atoms to the state."""
 
-    `keys` encodes position and response of a batch's records that count in one number each, in that
-    order; it exceeds the response, at most `response_unit`, by `response_unit`. `atoms` adds to a
-    state the atoms of a run whose nearest position below is given, if there is one.
-    """
-
+    accumulator: GapAccumulator
     state: Int64Array = field(repr=False)
-    keys: Callable[[Mapping[str, FloatArray]], UInt64Array] = field(repr=False)
-    atoms: Callable[[Int64Array, Run, int | None], None] = field(repr=False)
-    response_unit: int
     _waiting: list[UInt64Array] = field(default_factory=list, repr=False)
     _rows: int = 0
     _run: Run | None = field(default=None, repr=False)
@@ -155,7 +148,7 @@ class OrderedPass(Pass):
 
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the batch's records that are in this pass's run."""
-        mine = self._chosen(self.keys(records))
+        mine = self._chosen(self.accumulator.keys(records))
         self._waiting.append(mine)
         self._rows += len(mine)
         if self._rows > max(_LEAST_MERGED, 0 if self._run is None else len(self._run.positions)):
@@ -166,7 +159,7 @@ class OrderedPass(Pass):
 
     def _merge(self) -> None:
         """Sort the waiting records; at least half of what is sorted is new."""
-        run = Run.of(np.concatenate(self._waiting), self.response_unit)
+        run = Run.of(np.concatenate(self._waiting), 1 << self.accumulator.gaps.response_bits)
         self._waiting.clear()
         self._rows = 0
         self._run = run if self._run is None else self._run.merged(run)
@@ -176,7 +169,7 @@ class OrderedPass(Pass):
         if self._waiting:
             self._merge()
         if self._run is not None and len(self._run.positions):
-            self.atoms(self.state, self._run, self._before)
+            self.accumulator.add_atoms(self.state, self._run, self._before)
 
 
 @dataclass
@@ -190,7 +183,7 @@ class SurveyedPass(OrderedPass):
 
     def survey(self, records: Mapping[str, FloatArray]) -> None:
         """Count the batch's records in their cells."""
-        cells = self.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
+        cells = self.accumulator.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
         self._cells += np.bincount(cells.astype(np.int64), minlength=_CELLS)
 
     @cached_property
@@ -407,10 +400,9 @@ class GapAccumulator(Accumulator):
     def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
         """Begin a pass that puts records in order."""
         del salt
-        made = state, self.keys, self.add_atoms, 1 << self.gaps.response_bits
         if self.passes == 1:
-            return OrderedPass(*made)
-        return SurveyedPass(*made, index=index, rows=PASS_ROWS)
+            return OrderedPass(self, state)
+        return SurveyedPass(self, state, index=index, rows=PASS_ROWS)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab, in unit-cube units."""
@@ -419,8 +411,9 @@ class GapAccumulator(Accumulator):
     def keys(self, records: Mapping[str, FloatArray]) -> UInt64Array:
         """Position and response of the records that count, in one number each, ordered like pairs.
 
-        The step of a position is public and no part of the error: the function is that of records
-        at the middle of their step.
+        A number exceeds the response, in units of ``2^-R``, by ``2^R``. The step of a position is
+        public and no part of the error: the function is that of records at the middle of their
+        step.
         """
         gaps = self.gaps
         kept, unit = gaps.domain.bounded(records)

@@ -11,6 +11,7 @@ import pytest
 from conformance import CASES, counted, everyone, largest_move
 
 import dbern
+from dbern.counting import gathered
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
@@ -281,15 +282,15 @@ def test_the_module_is_part_of_the_identity(project, client, tmp_path, monkeypat
     assert dbern.release(again, client=client).notes
 
 
-def gone(_name):
+def gone(*_given):
     raise dbern.SpecError("gone")
 
 
-@pytest.mark.parametrize("what", ["source_digest", "load"])
+@pytest.mark.parametrize("what", ["source_digest", "named_function"])
 def test_a_worker_with_another_module_or_none_computes_nothing(project, client, monkeypatch, what):
     spec = spec_of(project, {})
     with monkeypatch.context() as patch:
-        patch.setattr(boxes, what, gone if what == "load" else lambda _name: "other")
+        patch.setattr(gathered, what, (lambda _: "other") if what == "source_digest" else gone)
         complaint = r"^target\.function: a worker cannot import it, or has another text"
         with pytest.raises(dbern.EnvironmentRefusedError, match=complaint):
             dbern.release(spec, client=client)

@@ -270,7 +270,7 @@ def test_nothing_is_solved_for_a_linear_term_beyond_what_is_proved(monkeypatch):
         monkeypatch.setattr(type(risk), "drawn", lambda *_, b=b: (b, float(b.max())))
         monkeypatch.setattr(perturbed, "minimized", np.ones_like)
         monkeypatch.setattr(perturbed, "PerturbedObjective", lambda *given: given[-1])
-        assert part.solved(np.zeros((1, 3)), np.ones(1)).any() == kept
+        assert part.solved(np.zeros((1, 3)), np.ones(1), 0).any() == kept
 
 
 @pytest.mark.parametrize(
@@ -677,7 +677,7 @@ def test_every_database_has_a_linear_term_of_its_own(monkeypatch):
         (rows * [1, 1, 0], counts),
     ]
     for database in (*databases, databases[0]):
-        part.solved(*database)
+        part.solved(*database, 0)
     assert len({b.tobytes() for b in terms}) == len(databases)
     np.testing.assert_array_equal(terms[0], terms[-1])
 

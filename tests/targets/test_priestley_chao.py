@@ -64,7 +64,7 @@ def apart(one, other):
 class Recorder:
     """Stands for the sum over atoms, and keeps them."""
 
-    counting: dict = field(default_factory=lambda: {"bits": 40})
+    bits: int = 40
     found: dict = field(default_factory=dict)
 
     def add(self, state, records):

@@ -17,9 +17,7 @@ from dbern.combination import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.strategies.base import Entries
-from dbern.targets import FunctionalMean
 from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
-from dbern.testing import search
 
 SEED = 230900125
 DOMAIN, ENTRIES = Domain((Axis("t", 0.0, 24.0),)), Entries(1)
@@ -110,17 +108,6 @@ def test_no_value_of_a_curve_makes_a_warning_however_large():
             accumulator.add(state, {"y": size * np.array([[1.0, -1.0] * 10])})
     assert states[0].any()
     np.testing.assert_array_equal(*states)
-
-
-@pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
-def test_a_search_finds_no_counterexample(neighbors):
-    data = {
-        "bounds": {"t": [0.0, 1.0]},
-        "response": {"column": "load", "bounds": [-2.0, 3.0], "points": 30},
-    }
-    data |= {"neighbors": neighbors} if neighbors != "replace-one" else {}
-    found = search(FunctionalMean, {"data": data, "target": {"degree": 4}})
-    assert 0.7 < found.largest <= 1, found.largest
 
 
 def test_the_bound_of_the_noise_holds_between_nodes_too():

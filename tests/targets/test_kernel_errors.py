@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import CASES, RESPONSE, Case
+from conformance import CASES, CURVES, POINTS
 
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator
@@ -20,12 +20,8 @@ from dbern.planning.tuning import BiasStatistic, Finer
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 from dbern.strategies.base import Entries
 
-ROWS, POINTS = 5, 9
+ROWS = 5
 COARSE, FINE = {"bits": 9}, {"bits": 30}
-CURVES = Case(
-    {"kind": "functional-mean", "degree": 3}, {"response": {**RESPONSE, "points": POINTS}},
-    linear=True,
-)  # fmt: skip
 UNITS = Protection(unit=PrivacyUnit("user", 3))
 ADDED = Protection(Neighbors.ADD_OR_REMOVE_ONE)
 

@@ -1,8 +1,7 @@
 """Weighted kernel sums over records, counted exactly.
 
 A public rule gives each record an output and a weight, which a kernel sum adds up. Every rule
-decides by one record alone, with single IEEE operations. `WeightedRecords` hold all that is public
-about what a sum adds: the rule, and where records are.
+decides by one record alone, with single IEEE operations.
 
 Counting records into B-spline bins: integers from the record to the noise.
 
@@ -236,71 +235,6 @@ class Present:
         return np.isfinite(records[self.response.name]), None, None
 
 
-@dataclass(frozen=True)
-class WeightedRecords:
-    """Position, output and weight of each record, which a kernel sum adds up.
-
-    The axes of the sum are those of `domain`; a record counts only if it is valid in all axes of
-    `box`, by default those. `oblique` maps positions in the box to those in `domain`.
-    """
-
-    domain: Domain
-    record_weights: RecordWeights
-    box: Domain | None = None
-    oblique: Oblique | None = None
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs of the record weights."""
-        return self.record_weights.outputs
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of the axes and those of the weights."""
-        return (self.box or self.domain).columns + self.record_weights.columns
-
-    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
-        """Locate a batch: axes with their bounds, outputs and weights."""
-        axes = self.domain.axes
-        counts, output, weight = self.record_weights(records)
-        if self.box is not None:
-            kept, unit = self.box.bounded(records)
-            counts = kept if counts is None else kept & counts
-            if self.oblique is not None:
-                columns = np.zeros((len(axes), len(kept)))
-                columns[:, kept] = self.oblique.positions(unit).T
-                ends = [0.0] * len(axes), [1.0] * len(axes)
-                return Rows(list(columns), *ends, True, counts, output, weight)
-        return Rows(
-            [records[axis.name] for axis in axes],
-            [axis.low for axis in axes],
-            [axis.high for axis in axes],
-            self.domain.outside is Outside.CLAMP,
-            counts,
-            output,
-            weight,
-        )
-
-    @property
-    def shift(self) -> float:
-        """Bound the rounding of a position, as a fraction of its axis.
-
-        Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
-        the same of the points that are asked for.
-        """
-        return UNIT_ROUNDOFF * (8 if self.oblique is None else 24 + 4 * self.domain.dimensions)
-
-    @property
-    def row_bytes(self) -> int:
-        """Memory that a record of a batch takes before it is added."""
-        return WEIGHTS_BYTES + (0 if self.oblique is None else 48 * self.domain.dimensions)
-
-    @property
-    def coordinates_text(self) -> str:
-        """Kind of coordinates, for a description."""
-        return "" if self.oblique is None else ", in oblique coordinates"
-
-
 # --- Counting records into B-spline bins
 
 
@@ -311,7 +245,7 @@ class BinnedSumAccumulator(RecordAccumulator):
     `bits` is s, with ``n 2^s < 2^62`` so that no sum overflows.
     """
 
-    weighted_records: WeightedRecords
+    kernel_sum: KernelSum
     strategy: BinnedStrategy
     n: int
     bits: int
@@ -324,15 +258,15 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of the weighted records."""
-        return self.weighted_records.columns
+        """Columns of the sum."""
+        return self.kernel_sum.columns
 
     @property
     def description(self) -> str:
         """Bins and degree."""
         bins = " x ".join(map(str, self.strategy.layout.shape))
         text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
-        return text + self.weighted_records.coordinates_text
+        return text + self.kernel_sum.coordinates_text
 
     @property
     def errors(self) -> Errors:
@@ -346,7 +280,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         rho = 2.0**-self.bits
         touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
-        position = OUTWARD * self.weighted_records.shift * cells
+        position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
         return Errors(
             kernel=rho,
@@ -360,16 +294,16 @@ class BinnedSumAccumulator(RecordAccumulator):
     @property
     def memory(self) -> Memory:
         """Memory of the record weights; records are located and added block by block."""
-        return Memory(self.weighted_records.row_bytes)
+        return Memory(self.kernel_sum.row_bytes)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, bins."""
-        return (self.weighted_records.outputs, *self.strategy.layout.shape)
+        return (self.kernel_sum.outputs, *self.strategy.layout.shape)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.weighted_records.rows(records), self._terms)
+        add_rows(state, self.kernel_sum.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
@@ -380,7 +314,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         return Terms(
             indices=indices,
             places=indices @ np.array(strides(extents), dtype=np.int64),
-            outputs=self.weighted_records.outputs,
+            outputs=self.kernel_sum.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
             edges=(EQUAL,) * len(axes),
@@ -463,10 +397,51 @@ class KernelSum(RecordSum):
         """Class of mixtures: an output is one of at most n translates over n."""
         return KernelMixture(self.kernels, choices=self.choices)
 
-    @cached_property
-    def weighted_records(self) -> WeightedRecords:
-        """Positions, outputs and weights of records."""
-        return WeightedRecords(self.domain, self.record_weights, self.box, self.oblique)
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the axes and those of the weights."""
+        return (self.box or self.domain).columns + self.record_weights.columns
+
+    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
+        """Locate a batch: axes with their bounds, outputs and weights."""
+        axes = self.domain.axes
+        counts, output, weight = self.record_weights(records)
+        if self.box is not None:
+            kept, unit = self.box.bounded(records)
+            counts = kept if counts is None else kept & counts
+            if self.oblique is not None:
+                columns = np.zeros((len(axes), len(kept)))
+                columns[:, kept] = self.oblique.positions(unit).T
+                ends = [0.0] * len(axes), [1.0] * len(axes)
+                return Rows(list(columns), *ends, True, counts, output, weight)
+        return Rows(
+            [records[axis.name] for axis in axes],
+            [axis.low for axis in axes],
+            [axis.high for axis in axes],
+            self.domain.outside is Outside.CLAMP,
+            counts,
+            output,
+            weight,
+        )
+
+    @property
+    def shift(self) -> float:
+        """Bound the rounding of a position, as a fraction of its axis.
+
+        Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
+        the same of the points that are asked for.
+        """
+        return UNIT_ROUNDOFF * (8 if self.oblique is None else 24 + 4 * self.domain.dimensions)
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that a record of a batch takes before it is added."""
+        return WEIGHTS_BYTES + (0 if self.oblique is None else 48 * self.domain.dimensions)
+
+    @property
+    def coordinates_text(self) -> str:
+        """Kind of coordinates, for a description."""
+        return "" if self.oblique is None else ", in oblique coordinates"
 
     @property
     def _signed(self) -> bool:
@@ -534,27 +509,25 @@ class KernelSum(RecordSum):
         self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]
     ) -> SumAccumulator:
         """Return the bins, or the sketch."""
-        records = self.weighted_records
         if isinstance(strategy, BinnedStrategy):
-            return BinnedSumAccumulator(records, strategy, rows, params["bits"])
+            return BinnedSumAccumulator(self, strategy, rows, params["bits"])
         sketch, lattice = MomentSketch.from_dict(dict(params)), cast("LatticeMapStrategy", strategy)
-        return KernelSumAccumulator(records, self.kernels, lattice, sketch, rows)
+        return KernelSumAccumulator(self, lattice, sketch, rows)
 
 
 @dataclass(frozen=True)
 class KernelSumAccumulator(RecordAccumulator):
     """A kernel sum resolved to integers, which workers count and contract."""
 
-    weighted_records: WeightedRecords
-    kernels: tuple[Kernel, ...]
+    kernel_sum: KernelSum
     strategy: LatticeMapStrategy
     sketch: MomentSketch
     n: int
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of the weighted records."""
-        return self.weighted_records.columns
+        """Columns of the sum."""
+        return self.kernel_sum.columns
 
     @property
     def bits(self) -> int:
@@ -566,7 +539,7 @@ class KernelSumAccumulator(RecordAccumulator):
         """Cells and moments."""
         cells = " x ".join(map(str, self.sketch.cells))
         text = f"{cells} cells x {len(self.sketch.indices)} integer moments"
-        return text + self.weighted_records.coordinates_text
+        return text + self.kernel_sum.coordinates_text
 
     @cached_property
     def errors(self) -> Errors:
@@ -576,17 +549,17 @@ class KernelSumAccumulator(RecordAccumulator):
         norms are those of these. *Values*: none on the lattice exceeds ``sup K + rho``, plus
         everything floats can add.
         """
-        sketch, kernels = self.sketch, self.kernels
+        sketch, kernels = self.sketch, self.kernel_sum.kernels
         rho = truncation_error(kernels, sketch.axes, sketch.order, sketch.bits)
         peak = math.prod(kernel.peak for kernel in kernels)
         slopes = sum(peak * kernel.slope / kernel.peak for kernel in kernels)
         largest = [float(self.strategy.row_sums(axis).max()) for axis in range(len(kernels))]
-        row_error, outputs = self._row_error, self.weighted_records.outputs
+        row_error, outputs = self._row_error, self.kernel_sum.outputs
         l1, l2 = self._rows(1), self._rows(2)
         return Errors(
             kernel=rho,
             kernel_norms=(OUTWARD * 2 * rho * l1, OUTWARD * 2 * rho * l2),
-            position=OUTWARD * self.weighted_records.shift * slopes,
+            position=OUTWARD * self.kernel_sum.shift * slopes,
             floats=row_error * math.prod(largest),
             float_norms=(
                 OUTWARD * outputs * row_error * l1,
@@ -599,16 +572,16 @@ class KernelSumAccumulator(RecordAccumulator):
     def _row_error(self) -> float:
         """Bound the float error of a value whose row of the map sums to one."""
         # The division by n rounds once more, a value of at most the kernel's peak.
-        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
+        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernel_sum.kernels)
         mapped = self.strategy.matrix(0) is not None
         terms = [nodes + 2 if mapped else 0 for nodes in self.strategy.lattice.shape]
         sketch = self.sketch
-        error = contraction_error(self.kernels, sketch.axes, sketch.order, terms)
+        error = contraction_error(self.kernel_sum.kernels, sketch.axes, sketch.order, terms)
         return OUTWARD * (division + error)
 
     def _rows(self, norm: int) -> float:
         """The norm of the row sums ``|T_j|_1``, which factors over axes."""
-        axes = (self.strategy.row_sums(axis) for axis in range(len(self.kernels)))
+        axes = (self.strategy.row_sums(axis) for axis in range(len(self.kernel_sum.kernels)))
         return OUTWARD * math.prod(float((rows**norm).sum() ** (1 / norm)) for rows in axes)
 
     @property
@@ -616,26 +589,26 @@ class KernelSumAccumulator(RecordAccumulator):
         """Memory of the record weights and of the per-axis tables."""
         shape, cells = self.strategy.lattice.shape, self.sketch.cells
         entries = sum(nodes * count for nodes, count in zip(shape, cells, strict=True))
-        return Memory(self.weighted_records.row_bytes, tables=8 * (self.sketch.order + 2) * entries)
+        return Memory(self.kernel_sum.row_bytes, tables=8 * (self.sketch.order + 2) * entries)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Multi-indices, outputs, cells."""
         indices, *cells = self.sketch.shape
-        return (indices, self.weighted_records.outputs, *cells)
+        return (indices, self.kernel_sum.outputs, *cells)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.weighted_records.rows(records), self._terms)
+        add_rows(state, self.kernel_sum.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
-        return self.sketch.terms(self.weighted_records.outputs)
+        return self.sketch.terms(self.kernel_sum.outputs)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
         order, k = self.sketch.order, self.strategy.lattice.k
-        axes = zip(self.kernels, k, self.sketch.axes, strict=True)
+        axes = zip(self.kernel_sum.kernels, k, self.sketch.axes, strict=True)
         tables = [
             mapped_table(
                 _TABLES((*axis, order), partial(chebyshev_table, *axis, order)),

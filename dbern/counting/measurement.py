@@ -127,6 +127,15 @@ class Measurement(ABC):
 
     # What is released
 
+    spent = Fraction(0)
+    """Budget fraction of noise that enters before its values are computed."""
+    binned = False
+    """Whether bins may be released: of sums over records, weights in [-1, 1]."""
+    spectral = False
+    """Whether spectral coordinates may be released: of functions that a solver finds."""
+    additive = False
+    """Whether it adds up kernels over records: some attain S(F), and `lower_bound` is one."""
+
     @property
     def outputs(self) -> int:
         """Number of functions; one record moves them together as `sensitivity` says."""
@@ -168,11 +177,6 @@ class Measurement(ABC):
         return None
 
     @property
-    def spent(self) -> Fraction:
-        """Budget fraction of noise that enters before its values are computed."""
-        return Fraction(0)
-
-    @property
     def counted_in(self) -> str | None:
         """Name of the measurement that dominates a sum of kernels over records, if any.
 
@@ -195,23 +199,6 @@ class Measurement(ABC):
         """Whether there are candidates once it is bound."""
         return bool(self.candidates)
 
-    # Which strategies there are for it
-
-    @property
-    def binned(self) -> bool:
-        """Whether bins may be released: of sums over records, weights in [-1, 1]."""
-        return False
-
-    @property
-    def spectral(self) -> bool:
-        """Whether spectral coordinates may be released: of functions that a solver finds."""
-        return False
-
-    @property
-    def additive(self) -> bool:
-        """Whether F adds up over records and some attain S(F): then `lower_bound` is one."""
-        return False
-
     @property
     def linear(self) -> bool:
         """Whether its values at the corners of the cube are all there is to release."""
@@ -233,11 +220,6 @@ class Measurement(ABC):
         return False
 
     # What follows
-
-    @property
-    def kernel_sum(self) -> bool:
-        """Whether it adds up kernels over records, with weights in [-1, 1]."""
-        return self.additive and self.binned
 
     @property
     def unsigned(self) -> bool:

@@ -46,7 +46,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -79,7 +79,7 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 class _Released(RiskModel, Measurement):
     name: str = field(default="weights", kw_only=True)
 
-    def bind(self, n: int, charge: Budget) -> Self:
+    def bind(self, n: int, charge: Budget) -> Measurement:
         """Return it for n records; before, it has no sensitivities."""
         del charge
         return self.for_rows(n)
@@ -103,7 +103,7 @@ class _Released(RiskModel, Measurement):
 
     def restore(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
-    ) -> WeightsAccumulator | ValuesAccumulator:
+    ) -> GatheredAccumulator:
         """Return the sums of what is solved for."""
         model = self.restored(n, params)
         if model.risk.features:

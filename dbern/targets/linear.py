@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,10 +19,10 @@ from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
 from dbern.combination import LEAST_SQUARES, Combination
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator
-from dbern.data.domain import Column, RecordSchema
+from dbern.data.domain import RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
 from dbern.erm.risk import Huber, Logistic, Loss, Risk, Square
@@ -34,8 +34,8 @@ from dbern.erm.spaces import (
     ProjectedGaussian,
 )
 from dbern.errors import SpecError
-from dbern.privacy.budget import Budget, Protection
-from dbern.strategies.base import AnyStrategy, Bound
+from dbern.privacy.budget import Budget
+from dbern.strategies.base import AnyStrategy
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
@@ -73,74 +73,51 @@ _LISTED = (
 )
 
 
-@dataclass(frozen=True)
-class Classifier(Measurement):
+@dataclass(frozen=True, kw_only=True)
+class Classifier(LinearFunctions):
     """Linear functions before a plan chooses the method and C.
 
-    `model` is released by weights; its cost is stated, or not chosen yet, and `cost` is None where
-    the plan chooses. It is predicted for the records of `typical`.
+    Where C is `chosen`, `cost` is none yet. Functions are predicted for the records of `typical`.
     """
 
-    model: LinearFunctions
-    method: Literal["auto", "objective", "weights"]
-    cost: float | None
+    release_method: Literal["auto", "objective", "weights"]
     typical: Typical
 
     @property
-    def entries(self) -> tuple[str, ...]:
-        """Names of the weights."""
-        return self.model.entries
+    def model(self) -> LinearFunctions:
+        """The functions alone."""
+        names = [parameter.name for parameter in fields(LinearFunctions)]
+        return LinearFunctions(**{name: getattr(self, name) for name in names})
 
-    @property
-    def features(self) -> tuple[float, ...]:
-        """Axes and constant of the functions."""
-        return self.model.features
-
-    @property
-    def function_sensitivity(self) -> float:
-        """NaN, as that of a model without a number of rows."""
-        return self.model.function_sensitivity
-
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of the weights."""
-        return self.model.sensitivity(strategy, norm)
-
-    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
-        """Parameters of the model's solution."""
-        return self.model.params(strategy, n, tolerance)
-
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+    def restore(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> GatheredAccumulator:
         """Return the sums of the method that a plan has chosen."""
         if "weight" in params:
             functions = PerturbedFunctions.restored(self.model, n, params)
             return functions.restore(strategy, n, params)
         return self.model.restore(strategy, n, params)
 
-    def protected(self, protection: Protection, ids: Column | None) -> Classifier:
-        """Return it for other neighbours."""
-        return replace(self, model=self.model.protected(protection, ids))
-
     def bind(self, n: int, charge: Budget) -> Measurement:
         """The method and C that predict the smaller risk, with the prediction's text."""
-        classes, domain = max(2, self.model.num_models), self.model.domain
-        numbers = (self.model.space.dimensions + 1) * classes
+        classes, domain = max(2, self.num_models), self.domain
+        numbers = (self.space.dimensions + 1) * classes
         small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
         typical = self.typical
         able = not charge.delta
-        if (self.method == "objective" or domain.lists) and not able:
+        if (self.release_method == "objective" or domain.lists) and not able:
             raise SpecError(_LISTED if domain.lists else _WHERE)
-        stated = self.cost, self.model.space.kernel.constant, self.model.shards
-        usual = stated == (None, 1, None)
-        perturbed = self.method == "objective" or bool(domain.lists)
-        perturbed |= self.method == "auto" and able and usual and n <= MOST_ROWS
+        usual = self.chosen and (self.space.kernel.constant, self.shards) == (1, None)
+        perturbed = self.release_method == "objective" or bool(domain.lists)
+        perturbed |= self.release_method == "auto" and able and usual and n <= MOST_ROWS
         found: list[tuple[tuple[float, float], Measurement]] = []
-        optional = self.method == "auto" and not domain.lists
+        optional = self.release_method == "auto" and not domain.lists
         with suppress(SpecError) if optional else nullcontext():  # too few rows for an objective
             if perturbed:
                 functions = self._perturbed(n, charge.epsilon)
                 risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
                 found.append((risk, functions))
-        if not found or (self.method == "auto" and small and not domain.lists):
+        if not found or (self.release_method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
             found.append((risk, model))
         risk, best = min(found, key=lambda one: one[0])
@@ -148,7 +125,7 @@ class Classifier(Measurement):
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
         model = self.model
-        if self.cost is None:
+        if self.chosen:
             a_row = epsilon / model.protection.unit.max_contributions
             share = determinant_share(n, a_row, loss_of(model), self.typical)
             return PerturbedFunctions.for_budget(model, n, epsilon, share)
@@ -167,7 +144,7 @@ class Classifier(Measurement):
         self, n: int, epsilon: Fraction, small: bool
     ) -> tuple[LinearFunctions, tuple[float, float]]:
         model = self.model
-        costs = _GRID if self.cost is None and small else (model.cost,)
+        costs = _GRID if self.chosen and small else (model.cost,)
         found = []
         for cost in costs:
             one = replace(model, cost=cost).for_rows(n)
@@ -263,18 +240,19 @@ def linear_functions(
         raise SpecError(
             'target.constant, target.shards: are of method = "weights". Leave them out.'
         )
-    numbers, chosen = len(domain.numbers), cost == "auto"
+    numbers, weights = len(domain.numbers), _weighing(schema)
     space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
-    radius, stated = response.radius if response else 1.0, None if cost == "auto" else float(cost)
-    facts = (_weighing(schema), stated or 1.0, radius, _count(shards))
-    model = LinearFunctions(domain, loss, space, *facts, chosen=chosen)
-    logistic = loss == Logistic()
+    radius, logistic = response.radius if response else 1.0, loss == Logistic()
+    stated = 1.0 if cost == "auto" else float(cost)
     typical: Typical = (
         TypicalResponses(numbers, domain.blocks, radius)
         if response
-        else TypicalClasses(numbers, domain.blocks, max(2, model.num_models), logistic)
+        else TypicalClasses(numbers, domain.blocks, max(2, weights.outputs), logistic)
     )
-    return Classifier(model, method, stated, typical, name=model.name, domain=domain)
+    return Classifier(
+        domain, loss, space, weights, stated, radius, _count(shards),
+        chosen=cost == "auto", release_method=method, typical=typical,
+    )  # fmt: skip
 
 
 def _count(shards: Shards) -> int | None:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -93,7 +93,7 @@ class RiskModel:
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
-    protection: Protection = _USUAL
+    protection: Protection = field(default=_USUAL, kw_only=True)
     ids: Column | None = None
     sources: tuple[tuple[str, str, str], ...] = ()
     chosen: bool = False
@@ -127,7 +127,7 @@ class RiskModel:
         return self.space.resolved(factor, n)
 
     @property
-    def outputs(self) -> int:
+    def num_models(self) -> int:
         """Number of models."""
         return self.record_weights.outputs
 
@@ -207,7 +207,7 @@ class RiskModel:
         Of a user's loss the number of steps follows from what the user declares: whether the
         distance is reached is checked, and a SpecError that it is not can be observed.
         """
-        targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
+        targets = one_vs_rest(labels, self.num_models) if self.num_models > 1 else labels
         problem = objective(self.risk, points, targets, counts)
         solved = minimize(problem, self.bounds.tolerance)
         limit = self.bounds.tolerance + state_error(self.risk, problem.total)

@@ -58,13 +58,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory
+from dbern.counting.passes import Errors, Memory
 from dbern.data.domain import Column
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import (
@@ -80,7 +81,7 @@ from dbern.erm.spaces import LinearFeatures
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
-from dbern.strategies.base import Bound, Entries, Slab
+from dbern.strategies.base import AnyStrategy, Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 CONSTANT = 1.5
@@ -135,10 +136,10 @@ def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
 def loss_of(model: LinearFunctions) -> Softmax | Separate:
     """The loss of all outputs, responses and their units over their radius."""
     if model.loss == Logistic():
-        return Softmax(max(1, model.outputs - 1))
+        return Softmax(max(1, model.num_models - 1))
     loss: Any = model.loss  # a dataclass of lengths alone
     lengths = {name: value / model.radius for name, value in vars(loss).items()}
-    return Separate(replace(loss, **lengths), model.outputs)
+    return Separate(replace(loss, **lengths), model.num_models)
 
 
 class CubeFeatures(LinearFeatures):
@@ -150,17 +151,18 @@ class CubeFeatures(LinearFeatures):
 
 
 @dataclass(frozen=True)
-class PerturbedFunctions:
+class PerturbedFunctions(Measurement):
     """Weights of linear functions, by a perturbed objective.
 
-    b spends the fraction `spent` of the budget. Responses are in [-1, 1] here: the released weights
-    are `radius` times the solved ones.
+    b spends the fraction `spent` of the budget, and `fraction` pays for the noise that is added at
+    the end. Responses are in [-1, 1] here: the released weights are `radius` times the solved ones.
     """
 
     model: LinearFunctions
     risk: PerturbedRisk
     spent: Fraction = Fraction(0)
     radius: float = 1.0
+    fraction: Fraction = field(default=ROUNDED, kw_only=True)
 
     @classmethod
     def of(
@@ -173,7 +175,15 @@ class PerturbedFunctions:
         model = replace(model, space=space, n=n, shards=1, radius=1.0)
         lists, scale, *list_scale = model.domain.blocks, *scales
         risk = PerturbedRisk(loss, _most(model, n), radii, weight, scale, lists, *list_scale)
-        return cls(model, risk, radius=radius)
+        return cls(model, risk, radius=radius, name=model.name, domain=model.domain)
+
+    @classmethod
+    def restored(
+        cls, model: LinearFunctions, n: int, params: Mapping[str, Any]
+    ) -> PerturbedFunctions:
+        """Read the functions that a plan has resolved."""
+        scales = [params[name] for name in ("scale", "list_scale") if name in params]
+        return cls.of(model, n, params["weight"], *scales)
 
     @classmethod
     def for_budget(
@@ -202,23 +212,41 @@ class PerturbedFunctions:
         scales = [max(law.scale, _LEAST_SCALE) for law in laws]
         return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
 
-    def measurement(self) -> Measurement:
-        """The measurement, whose fraction pays for the noise that is added at the end."""
-        one = self.model.measurement()
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the weights."""
+        return self.model.entries
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """Axes and constant of the functions."""
+        return self.model.features
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Bounds of a value."""
         highest = (
             OUTWARD * self.radius * self.risk.bounds.length * self.risk.bounds.undisturbed.norm
         )
-        return replace(
-            one,
-            extent=(-highest, highest),
-            sensitivity=self.sensitivity,
-            accumulator=lambda strategy, n, tolerance: PerturbedAccumulator(self, strategy),  # noqa: ARG005
-            function_sensitivity=OUTWARD * math.sqrt(self.risk.features) * self._moved,
-            fraction=ROUNDED,
-            spent=self.spent,
-            for_rows=None,
-            protected=None,
-        )
+        return -highest, highest
+
+    @property
+    def function_sensitivity(self) -> float:
+        """n times a function's sensitivity."""
+        return OUTWARD * math.sqrt(self.risk.features) * self._moved
+
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Constants of the law and of the objective."""
+        del strategy, n, tolerance
+        listed = {"list_scale": self.risk.list_scale} if self.risk.lists else {}
+        return {"weight": self.risk.weight, "scale": self.risk.scale, **listed}
+
+    def restore(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> PerturbedAccumulator:
+        """Solve for all records at once: the constants are here already."""
+        del n, params
+        return PerturbedAccumulator(self, cast("Entries", strategy))
 
     def released(self, kept: FloatArray) -> FloatArray:
         """Weights of listed values, the unit cube's axes and the constant, by output."""
@@ -230,7 +258,7 @@ class PerturbedFunctions:
     @property
     def size(self) -> int:
         """Number of released numbers."""
-        return self.model.outputs * self.risk.features
+        return self.model.num_models * self.risk.features
 
     @property
     def gain(self) -> float:
@@ -253,7 +281,7 @@ class PerturbedFunctions:
         """n times the distance of two databases with one minimizer, in the Euclidean norm."""
         return OUTWARD * 2 * self.model.n * self.gain * (self.risk.bounds.distance + self.step)
 
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound the distance of two databases with the same minimizer (*Release* above)."""
         del strategy
         times = math.sqrt(self.size) if norm == 1 else 1.0
@@ -262,7 +290,7 @@ class PerturbedFunctions:
 
 
 @dataclass(frozen=True)
-class PerturbedAccumulator(Accumulator):
+class PerturbedAccumulator(GatheredAccumulator):
     """All records, gathered and solved for at once; the state is the solution in fixed point.
 
     `secret` of the release's key derives that of b; a plan has none and solves nothing.
@@ -273,32 +301,16 @@ class PerturbedAccumulator(Accumulator):
     secret: bytes = field(default=b"", repr=False, compare=False)
 
     keyed = True
+    solves_empty = True
 
     def with_key(self, key: bytes) -> PerturbedAccumulator:
         """The accumulator with the release's key."""
         return replace(self, secret=subkey(key, STREAM_LABEL, self.functions.model.name))
 
     @property
-    def passes(self) -> int:
-        """One pass, over all records."""
-        return 1
-
-    @property
-    def shards(self) -> int:
-        """One shard."""
-        return 1
-
-    @property
     def columns(self) -> tuple[Column, ...]:
         """The axes' columns and the label's."""
         return self.functions.model.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """Constants of the law and of the objective."""
-        risk = self.functions.risk
-        listed = {"list_scale": risk.list_scale} if risk.lists else {}
-        return {"weight": risk.weight, "scale": risk.scale, **listed}
 
     @property
     def description(self) -> str:
@@ -321,7 +333,7 @@ class PerturbedAccumulator(Accumulator):
         """
         functions, risk = self.functions, self.functions.risk
         largest = OUTWARD * functions.gain * risk.bounds.radius
-        floats = 4 * (risk.features + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
+        floats = 4 * (risk.features + functions.model.num_models + 8) * UNIT_ROUNDOFF * largest
         from scipy.special import gammainccinv  # late: it takes 0.2 s
 
         unlikely = _UNLIKELY / len(risk.laws)
@@ -357,14 +369,18 @@ class PerturbedAccumulator(Accumulator):
         """Outputs and features."""
         return (self.functions.risk.loss.outputs, self.functions.risk.features)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """Begin to gather all records."""
-        del index
-        width = self.functions.model.domain.dimensions + 1
-        return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
+    @property
+    def width(self) -> int:
+        """Axes and label."""
+        return self.functions.model.domain.dimensions + 1
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Points and labels of the records that count."""
+        return self.functions.model.rows(records)
+
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Truncated minimizer in fixed point, from the distinct records in sorted order."""
+        del block
         if not self.secret:
             raise ValueError("a perturbed objective is solved with the release's key")
         risk = self.functions.risk
@@ -387,24 +403,3 @@ class PerturbedAccumulator(Accumulator):
         del output
         kept = np.ldexp(state.astype(np.float64), -self.functions.bits)
         return self.functions.released(kept).ravel()[slab.start : slab.stop]
-
-
-@dataclass
-class _Whole(Gathering):
-    """All records; solved for where there are none, too."""
-
-    width: int = 0
-
-    def finish(self) -> None:
-        rows = self.merged()
-        rows = np.zeros((0, self.width + 2)) if rows is None else rows
-        self.state += self.solved(rows[:, 1:-1], rows[:, -1])
-
-
-def restored(
-    model: LinearFunctions, strategy: Any, n: int, counting: Mapping[str, Any]
-) -> PerturbedAccumulator:
-    """Read the accumulator that a plan has resolved."""
-    scales = [counting[name] for name in ("scale", "list_scale") if name in counting]
-    functions = PerturbedFunctions.of(model, n, counting["weight"], *scales)
-    return PerturbedAccumulator(functions, strategy)

@@ -134,11 +134,12 @@ class Problem:
     to_beat: float = math.inf
     questions: Questions | None = None
     crowd: float | None = None
+    wider_kernels: tuple[Kernel, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Kernels of the measurement."""
-        return self.measurement.kernels
+        """Kernels of the measurement, or the wider ones that are tried in their place."""
+        return self.wider_kernels or self.measurement.kernels
 
     @property
     def share(self) -> float:
@@ -204,7 +205,7 @@ class Problem:
         least = _LEAST_STEPS / self.largest_k
         own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
         kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
-        return replace(self, measurement=replace(self.measurement, kernels=kernels))
+        return replace(self, wider_kernels=kernels)
 
     @property
     def _fits(self) -> bool:

@@ -18,7 +18,7 @@ from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, w
 from dbern.combination import Combination
 from dbern.components.component import ScaledNoise, ScaledSensitivity, StoredCertificate
 from dbern.components.function_classes import FunctionClass, stored_class
-from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
+from dbern.counting.measurement import Measurement, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import OTHER_UNITS, Domain
 from dbern.data.frames import Frame, frame_of
@@ -268,9 +268,7 @@ def whole_certificate(
 
 def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement:
     """Bind a spec's measurement to n rows and, where it depends on that, the spec's charge."""
-    if measurement.for_charge is not None:
-        return measurement.for_charge(n, spec.charge)
-    return for_rows(measurement, n)
+    return measurement.bind(n, spec.charge)
 
 
 def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
@@ -368,12 +366,13 @@ def plan_measurement(
     h: tuple[int, ...],
     family: NoiseFamily,
 ) -> tuple[PlannedMeasurement, Accumulator]:
-    """Plan one measurement, made for n rows by `for_rows`, with strategy, order and noise given."""
+    """Plan one measurement, made for n rows by `bind`, with strategy, order and noise given."""
     n, charge = settings.n, settings.charge
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
-    fraction, measurement = measurement.fraction, for_lattice(measurement, strategy)
-    exact, accumulator = _accumulated(measurement, settings, strategy, family)
+    fraction, measurement = measurement.fraction, measurement.for_lattice(strategy)
+    exact, params = _counted(measurement, settings, strategy, family)
+    accumulator = measurement.restore(strategy, n, params)
     promised = exact.of_each() if family.norm == math.inf else exact
     contract = _contract_of(promised, measurement.outputs, accumulator, n, fraction)
     law = family.calibrate(contract, charge)
@@ -388,7 +387,7 @@ def plan_measurement(
         k=() if measurement.entries else strategy.lattice.k,
         h=h,
         maps=strategy.maps,
-        counting=accumulator.counting,
+        counting=params,
         description=accumulator.description,
         sensitivity=ScaledSensitivity.of(exact, law, unit),
         noise=ScaledNoise.of(family, strategy.kind, law, unit),
@@ -553,7 +552,7 @@ def _uncounted(strategy: Strategy, problem: Problem, settings: Settings) -> Spec
     if strategy.kind == "binned" or not measurement.kernels:
         return None
     try:
-        _accumulated(for_lattice(measurement, strategy), settings, strategy, problem.family)
+        _counted(measurement.for_lattice(strategy), settings, strategy, problem.family)
     except SpecError as error:
         return error
     return None
@@ -657,7 +656,7 @@ def problem_of(
     family = noise or settings.family
     k = _given_k(measurement, settings)
     if k is not None:
-        measurement = for_lattice(measurement, LatticeStrategy(Lattice(k)))
+        measurement = measurement.for_lattice(LatticeStrategy(Lattice(k)))
     many = measurement.domain.dimensions > 6
     largest = _LARGEST_OF_MANY_AXES if many else _LARGEST_AUTO_LATTICE
     return Problem(
@@ -731,9 +730,9 @@ def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
 _SHARE = 0.01  # of the noise that the effective kernel may cost
 
 
-def _accumulated(
+def _counted(
     measurement: Measurement, settings: Settings, strategy: Strategy, family: NoiseFamily
-) -> tuple[Sensitivity, Accumulator]:
+) -> tuple[Sensitivity, dict[str, Any]]:
     """Return the sensitivities of the exact function, and how records become integers."""
     n = settings.n
     exact = _exact_sensitivity(measurement, strategy, n, family)
@@ -743,7 +742,7 @@ def _accumulated(
         if family.norm == math.inf:  # over the root of the number of values, all of which move
             ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
         allowed = tolerance(exact, strategy, n, ratio)
-    return exact, measurement.accumulator(strategy, n, allowed)
+    return exact, measurement.params(strategy, n, allowed)
 
 
 def _exact_sensitivity(

@@ -555,7 +555,7 @@ def outlook_of(
     what their combination implies. `problem` returns what a measurement's choice started from;
     `promises` tell of the error for the data at hand.
     """
-    sums, own = [one for one, _ in pairs if one.kernel_sum], pairs[0][1]
+    sums, own = [one for one, _ in pairs if one.additive], pairs[0][1]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     unsigned = all(one.unsigned for one, _ in pairs)
@@ -594,7 +594,7 @@ def _asked(
 ) -> dict[str, float]:
     """Predictions of questions, which the first measurement that counts rows answers."""
     for one, planned in pairs:
-        own = problem(one) if one.kernel_sum else None
+        own = problem(one) if one.additive else None
         if own is not None and own.questions is not None:
             widths = own.widths(planned.strategy, own.questions)(density or 0.0)
             return {name: one for name, one in widths.items() if name != "density" or density}

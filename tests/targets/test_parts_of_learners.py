@@ -142,7 +142,7 @@ def test_typical_directions_leave_half_to_the_next():
 
 def test_sums_name_their_entries_and_bound_their_moves():
     domain = Domain((Axis("x", 0.0, 1.0),))
-    curves = CurveSums(Domain((Axis("t", 0.0, 1.0),)), Response("y", 0.0, 9.0, points=50), 1)
+    curves = CurveSums(domain, Response("y", 0.0, 9.0, points=50), 1)
     assert curves.entries == ("coefficient of degree 0", "coefficient of degree 1")
     assert curves.sensitivity(Entries(2), 2).value < 9.01
     moments = MomentSums.of(domain, Response("y", 0.0, 9.0))

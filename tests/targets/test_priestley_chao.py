@@ -64,7 +64,7 @@ def apart(one, other):
 class Recorder:
     """Stands for the sum over atoms, and keeps them."""
 
-    counting: dict = field(default_factory=lambda: {"bits": 40})
+    bits: int = 40
     found: dict = field(default_factory=dict)
 
     def add(self, state, records):
@@ -74,7 +74,7 @@ class Recorder:
 
 def component(max_gap, n=4):
     domain = Domain((Axis("x", 0.0, 1.0),))
-    return GapSum(domain, (), Response("r", -1.0, 1.0), int(max_gap * STEPS), n)
+    return GapSum(domain, Response("r", -1.0, 1.0), int(max_gap * STEPS), n=n)
 
 
 def measured(records, max_gap, passes=1):

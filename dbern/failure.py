@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from dbern.errors import SpecError
+
 
 @dataclass(frozen=True)
 class FailureBudget:
@@ -35,6 +37,40 @@ class FailureBudget:
             yield f"{indent}{float(self[name] * beta):<8.3g} {name}"
             if name in self.within:
                 yield from self.within[name].lines(self[name] * beta, indent + "  ")
+
+
+@dataclass
+class Account:
+    """Probability of failure that several answers share, and what is left of it."""
+
+    beta: Fraction
+    questions: int | None = None
+    count: int = 0
+    spent: Fraction = Fraction(0)
+
+    @property
+    def left(self) -> float:
+        """Probability that is not yet taken."""
+        return float(self.beta - self.spent)
+
+    def __str__(self) -> str:
+        return f"{self.count} asked, {self.left:.3g} left of beta = {float(self.beta):.3g}"
+
+    def take(self, wanted: Fraction | None) -> Fraction:
+        """Return the next question's part, or what it wants.
+
+        Raises SpecError where less is left.
+        """
+        self.count += 1
+        share = self.questions or self.count * (self.count + 1)
+        part = self.beta / share if wanted is None else wanted
+        if part > self.beta - self.spent:
+            raise SpecError(
+                f"confidence: {self}. Ask fewer questions, or write more of them in "
+                "confidence(.., questions=..)"
+            )
+        self.spent += part
+        return part
 
 
 SIMULATION = FailureBudget({"quantile": 90, "draws": 10})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dbern.data.domain import Axis, Domain
-    from dbern.synopsis.questions.asking import Answer, Target
+    from dbern.synopsis.questions.answers import Answer, Target
     from dbern.synopsis.questions.distribution import Distribution
 
 _ENDS = ("value", "low", "high")

@@ -24,8 +24,8 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
-from dbern.synopsis.questions import functionals as of_functionals
 from dbern.synopsis.questions import measure as module
+from dbern.synopsis.questions import quantiles as of_quantiles
 from dbern.synopsis.questions.asking import told
 from dbern.synopsis.questions.envelopes import kernel as of_kernel
 from dbern.synopsis.questions.envelopes import polygon as of_polygon
@@ -33,7 +33,7 @@ from dbern.synopsis.questions.envelopes import step as of_step
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals, steps
-from dbern.synopsis.questions.functionals import _everything, _share_band
+from dbern.synopsis.questions.measure import interval
 from dbern.synopsis.questions.polygons import Polygons
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
@@ -87,7 +87,7 @@ def test_an_axis_that_is_whole_is_summed_first():
     ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
     x = [intervals(one, *pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
     told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
-    found = _share_band(view, products(x), _everything(view), share)
+    found = interval(view, products(x).layered(), view.total, share)
     numbers = told.value, told.low, told.high
     np.testing.assert_allclose(numbers, np.ravel(found[:3]), rtol=0, atol=1e-12)
 
@@ -219,8 +219,8 @@ def test_many_boxes_have_the_answers_of_each(monkeypatch):
     low, high = 0.6 * draw[0], 0.6 * draw[0] + 0.05 + 0.3 * draw[1]
     boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
     few = d.mass(boxes)
-    monkeypatch.setattr("dbern.synopsis.questions.functionals._FEW", 0)
-    monkeypatch.setattr("dbern.synopsis.questions.functionals._AT_ONCE", 200)
+    monkeypatch.setattr("dbern.synopsis.questions.shares._FEW", 0)
+    monkeypatch.setattr("dbern.synopsis.questions.shares._AT_ONCE", 200)
     many = d.mass(boxes)
     counts = d.count(boxes)
     np.testing.assert_allclose(few.value, many.value, atol=1e-9)
@@ -309,15 +309,15 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 @pytest.mark.slow
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
-    undenied = of_functionals._undenied
-    monkeypatch.setattr(of_functionals, "_FINER", 0)
+    undenied = of_quantiles._undenied
+    monkeypatch.setattr(of_quantiles, "_FINER", 0)
     assert smoothed_medians(6)[0] == 6
 
     def alone(*asked):
         start, stop = undenied(*asked)
         return start + 1, stop - 1
 
-    monkeypatch.setattr(of_functionals, "_undenied", alone)
+    monkeypatch.setattr(of_quantiles, "_undenied", alone)
     assert smoothed_medians(6)[0] < 6
 
 

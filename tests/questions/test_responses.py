@@ -70,13 +70,13 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
 @pytest.mark.slow
 def test_one_side_for_both_parts_is_caught(monkeypatch):
     """What counts against needs the other side: rows near an edge may be inside or outside."""
-    line = module.View.line
+    exact = module.Divisor.of
 
-    def planted(view, number, divisor=None):
-        same = np.stack([divisor[:, 0], divisor[:, 0]], axis=1)
-        return line(view, number, same)
+    def planted(view, weights):
+        lower, upper = (side[:, [0, 0]] for side in (weights.lower, weights.upper))
+        return exact(view, replace(weights, lower=lower, upper=upper))
 
-    monkeypatch.setattr(module.View, "line", planted)
+    monkeypatch.setattr(module.Divisor, "of", planted)
     assert attacks(15) > 1e-3
 
 

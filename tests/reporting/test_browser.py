@@ -21,7 +21,8 @@ from dbern.reporting.html import synopsis_page
 from dbern.reporting.pictures import INK, _channels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.step import intervals
-from dbern.synopsis.questions.measure import many_boxes, quotients
+from dbern.synopsis.questions.factored import product_lines
+from dbern.synopsis.questions.measure import quotients
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -144,7 +145,7 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
         intervals(splines, *(end[axis : axis + 1] for end in ends))
         for axis, splines in enumerate(measure.splines)
     ]
-    near, below, above = many_boxes(measure, sides)
+    near, below, above = product_lines(measure, sides)
     beta = Fraction(1, 20) / 3
     total = measure.values.sum()
     band = quotients(near / total, below, above, measure, beta)
@@ -189,7 +190,7 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     # The band is that of as many places as there are, by the tail.
     measure, kernels = asked.measures[0], asked._kernels(bandwidth, None)
     parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
-    _, below, above = many_boxes(measure, [density_envelope(*one) for one in parts])
+    _, below, above = product_lines(measure, [density_envelope(*one) for one in parts])
     q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
     low = np.clip(below.of_one().end(q, loose, -1), 0.0, 1.0)
     high = np.clip(above.of_one().end(q, loose, 1), 0.0, 1.0)

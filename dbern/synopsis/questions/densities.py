@@ -15,12 +15,14 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
-from dbern.synopsis.questions.asking import Answer, Asking, Promised, told_given
+from dbern.synopsis.questions.answers import Answer
+from dbern.synopsis.questions.asking import Asking, Promised, told_given
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
-from dbern.synopsis.questions.functionals import Weights, density_band, weighted_band
 from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.quantiles import weighted_band
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.shares import Weights, density_band
 from dbern.types import FloatArray
 
 

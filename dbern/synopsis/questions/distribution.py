@@ -13,28 +13,20 @@ import numpy as np
 from dbern.combination import KERNEL_BAYES, Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.failure import Account
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import as_numbers, confidence, per_axis
-from dbern.synopsis.questions.asking import (
-    Account,
-    Answer,
-    Promised,
-    Response,
-    Target,
-    cells_note,
-    one_box,
-    told,
-    told_given,
-)
+from dbern.synopsis.questions.answers import Answer, Target, cells_note
+from dbern.synopsis.questions.asking import Promised, Response, one_box, told, told_given
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.functionals import box_band, regions_band
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.moments import Moments
 from dbern.synopsis.questions.polygons import polygons_of
 from dbern.synopsis.questions.regions import Region, boxes_of
 from dbern.synopsis.questions.responses import Responses
 from dbern.synopsis.questions.sampling import sampled_points
+from dbern.synopsis.questions.shares import box_band, regions_band
 from dbern.system import memory_limit
 from dbern.types import FloatArray
 

@@ -11,7 +11,7 @@ the set of m that the released numbers do not deny. Docs/mathematics.md has the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -126,6 +126,11 @@ class Measure:
         """Standard deviation of a bin's noise."""
         return self.covariance.deviation
 
+    @cached_property
+    def bin_error(self) -> float:
+        """Bound on the effect of rounding and of its other errors on a bin."""
+        return self.error + _FLOATS * float(np.abs(self.values).max(initial=0.0))
+
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """Bound so many functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
         level = math.log(count / beta)
@@ -167,11 +172,12 @@ class View:
     measure: Measure
 
     @cached_property
-    def total(self) -> Functionals:
+    def total(self) -> Divisor:
         """Sum of the first layer."""
         weights = np.zeros((1, *self.values.shape))
         weights[:, 0] = 1.0
-        return self.functionals(weights)[0]
+        (total,) = self.functionals(weights)
+        return Divisor(total, total.value, total)
 
     def still(self) -> View:
         """Return the same without draws."""
@@ -207,8 +213,7 @@ class View:
     @cached_property
     def bin_error(self) -> float:
         """Bound on the effect of rounding and of its other errors on a bin."""
-        error = self.measure.error + _FLOATS * float(np.abs(self.measure.values).max(initial=0.0))
-        return float(error * self.measure.values.size / self.values.shape[1])
+        return float(self.measure.bin_error * self.measure.values.size / self.values.shape[1])
 
     def functionals(self, *weights: FloatArray) -> list[Functionals]:
         """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
@@ -343,6 +348,50 @@ class Line(NamedTuple):
         return np.asarray((both > 0) & (both - self.mixed**2 <= _ALIKE * both))
 
 
+class Divisor(NamedTuple):
+    """Functionals that others are divided by: from below, their values about, and from above."""
+
+    lower: Functionals
+    value: FloatArray
+    upper: Functionals
+
+    @classmethod
+    def of(cls, view: View, weights: Envelope) -> Divisor:
+        """Evaluate weights (m, layers, bins), or (1, layers, bins) for all that are divided."""
+        lower, upper = view.functionals(weights.lower, weights.upper)
+        return cls(lower, view.of(weights.estimate), upper)
+
+
+def interval(view: View, number: Envelope, base: Divisor | None, beta: Fraction) -> Band:
+    """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights (m, layers, bins) of g.
+
+    All at once with probability ``1 - beta``. The number of all rows is public: without `base` it
+    is the divisor.
+    """
+    value = view.of(number.estimate)
+    below, above = view.functionals(number.lower, number.upper)
+    if base is None:
+        return quotients(value, view.over(below, None), view.over(above, None), view.measure, beta)
+    lines = view.over(below, base.upper), view.over(above, base.lower)
+    return quotients(over(value, base.value), *lines, view.measure, beta)
+
+
+def over(values: FloatArray, total: FloatArray) -> FloatArray:
+    """Return quotients, and a half where there is no divisor."""
+    return np.where(total > 0, values / np.where(total > 0, total, 1.0), 0.5)
+
+
+def in_parts(
+    count: int, rows: int, beta: Fraction, band: Callable[[slice, Fraction], Band]
+) -> Band:
+    """Return the band of so many questions, asked so many at a time, each at its part of beta."""
+    bands = []
+    for start in range(0, count, max(rows, 1)):
+        part = slice(start, min(start + max(rows, 1), count))
+        bands.append(band(part, beta * (part.stop - start) / count))
+    return Band(*map(np.concatenate, zip(*bands, strict=True)))
+
+
 _rank = lru_cache(maxsize=256)(quantile_rank)
 
 
@@ -428,53 +477,3 @@ def normal(size: int, draws: int, stream: int) -> FloatArray:
 
     uniforms = uniform(public_stream("questions, sampling", stream), size * draws)
     return np.asarray(ndtri(uniforms + 2.0**-54)).reshape(size, draws)
-
-
-# --- Many boxes: everything factors over axes
-
-
-def many_boxes(measure: Measure, axes: Sequence[Envelope]) -> tuple[FloatArray, Line, Line]:
-    """Return the estimates and lines of products of weights, without draws: (m,) each.
-
-    They are over the total, and of these data alone. The minorant of
-    `envelopes.splines` is a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2 - U_2) ..
-    U_l + ..``.
-    """
-    high, low = [axis.upper for axis in axes], [axis.lower for axis in axes]
-    gaps = [axis.lower - axis.upper for axis in axes]
-    others = ([*high[:turn], gaps[turn], *high[turn + 1 :]] for turn in range(1, len(axes)))
-    terms = [[low[0], *high[1:]], *others]
-    near = _contracted(measure.values, [axis.estimate for axis in axes])
-    return near, _factored(measure, terms), _factored(measure, [high])
-
-
-def _factored(measure: Measure, terms: Sequence[Sequence[FloatArray]]) -> Line:
-    count, size = len(terms[0][0]), measure.values.size
-    zeros = np.zeros(count)
-    top = sum((_contracted(measure.values, term) for term in terms), zeros)
-    square = sum(
-        (_product(np.einsum("mj,mj->m", x, y) for x, y in zip(one, other, strict=True))
-         for one in terms for other in terms), zeros
-    )  # fmt: skip
-    mixed = sum((_product(x.sum(axis=1) for x in one) for one in terms), zeros)
-    largest = sum((_product(np.abs(x).max(axis=1) for x in one) for one in terms), zeros)
-    sizes = sum((_product(np.abs(x).sum(axis=1) for x in one) for one in terms), zeros)
-    error = measure.error + _FLOATS * float(np.abs(measure.values).max(initial=0.0))
-    ones, none = np.ones(count), np.empty((count, 0))
-    return Line(
-        *(top, measure.values.sum() * ones, square, mixed, size * ones),
-        *(largest + 1, error * (sizes + size), none, none),
-    )
-
-
-def _product(factors: Iterable[FloatArray]) -> FloatArray:
-    return np.asarray(np.prod(np.stack([*factors]), axis=0))
-
-
-def _contracted(values: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
-    """Return ``sum_j prod_i w_i[m, j_i] values_j``, axis by axis."""
-    first, *others = weights
-    found = first @ values.reshape(len(values), -1)
-    for one in others:
-        found = np.einsum("mj,mjr->mr", one, found.reshape(len(one), one.shape[1], -1))
-    return np.asarray(found[:, 0])

@@ -15,12 +15,14 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.failure import POPULATION
-from dbern.synopsis.questions.asking import Answer, Asking, Drawn, Target, told_given
+from dbern.synopsis.questions.answers import Answer, Target
+from dbern.synopsis.questions.asking import Asking, Drawn, told_given
 from dbern.synopsis.questions.covariances import spread_band
-from dbern.synopsis.questions.functionals import Weights, mean_band, quantile_band
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.population import few, levels_of_rows
+from dbern.synopsis.questions.quantiles import mean_band, quantile_band
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.shares import Weights
 from dbern.types import FloatArray
 
 

@@ -21,12 +21,21 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.asking import Answer, Target, told
+from dbern.synopsis.questions.answers import Answer, Target
+from dbern.synopsis.questions.asking import told
 from dbern.synopsis.questions.densities import Densities
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.measure import Band, Measure, View, normal, quotients
+from dbern.synopsis.questions.measure import (
+    Band,
+    Divisor,
+    Measure,
+    View,
+    in_parts,
+    interval,
+    normal,
+)
 from dbern.synopsis.questions.polygons import polygons_of
 from dbern.synopsis.questions.regions import Region, boxes_of
 from dbern.types import FloatArray
@@ -87,19 +96,15 @@ def _mean_of_parts(
     rows = max(1, _FEW // view.values.size)
     if rows < count:
         view = view.still()
-    bands = []
-    for start in range(0, count, rows):
-        g = sides(slice(start, min(start + rows, count)))
-        low, near, high = (side.reshape(len(side), -1) for side in (g.lower, g.estimate, g.upper))
-        none = np.zeros_like(near)
-        top, whole = view.of(np.stack([near, none], 1)), view.of(np.stack([near, near], 1))
-        value = np.where(whole > 0, top / np.where(whole > 0, whole, 1.0), 0.5)
-        below, above = (
-            view.line(np.stack([one, none], 1), np.stack([one, other], 1))
-            for one, other in ((low, high), (high, low))
-        )
-        bands.append(quotients(value, below, above, parts, beta * len(near) / count))
-    return Band(*map(np.concatenate, zip(*bands, strict=True)))
+
+    def band(part: slice, share: Fraction) -> Band:
+        g = sides(part).layered()
+        for_p = (np.concatenate([side, 0.0 * side], 1) for side in (g.lower, g.estimate, g.upper))
+        pairs = (g.upper, g.lower), (g.estimate, g.estimate), (g.lower, g.upper)
+        of_both = (np.concatenate(pair, 1) for pair in pairs)
+        return interval(view, Envelope(*for_p), Divisor.of(view, Envelope(*of_both)), share)
+
+    return in_parts(count, rows, beta, band)
 
 
 class Responses(Densities):

@@ -44,6 +44,11 @@ class Envelope:
         """Return the envelopes of some of the weights."""
         return Envelope(self.lower[which], self.estimate[which], self.upper[which])
 
+    def layered(self) -> Envelope:
+        """Return weights (m, b_1, ..) as those of one layer of bins, (m, 1, bins)."""
+        sides = self.lower, self.estimate, self.upper
+        return Envelope(*(side.reshape(len(side), 1, -1) for side in sides))
+
     def minus(self, other: Envelope) -> Envelope:
         """Return the envelope of the difference."""
         estimate = self.estimate - other.estimate

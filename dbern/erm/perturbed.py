@@ -225,9 +225,8 @@ class PerturbedFunctions(Measurement):
     @property
     def extent(self) -> tuple[float, float]:
         """Bounds of a value."""
-        highest = (
-            OUTWARD * self.radius * self.risk.bounds.length * self.risk.bounds.undisturbed.norm
-        )
+        bounds = self.risk.bounds
+        highest = OUTWARD * self.radius * bounds.length * bounds.undisturbed.norm
         return -highest, highest
 
     @property

@@ -253,8 +253,8 @@ class BinnedSumAccumulator(RecordAccumulator):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
         bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return own | {"strategy": replace(self.strategy, bins=bins)}
+        values = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
+        return values | {"strategy": replace(self.strategy, bins=bins)}
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -407,11 +407,11 @@ class KernelSum(RecordSum):
         axes = self.domain.axes
         counts, output, weight = self.record_weights(records)
         if self.box is not None:
-            kept, unit = self.box.bounded(records)
-            counts = kept if counts is None else kept & counts
+            valid, unit = self.box.bounded(records)
+            counts = valid if counts is None else valid & counts
             if self.oblique is not None:
-                columns = np.zeros((len(axes), len(kept)))
-                columns[:, kept] = self.oblique.positions(unit).T
+                columns = np.zeros((len(axes), len(valid)))
+                columns[:, valid] = self.oblique.positions(unit).T
                 ends = [0.0] * len(axes), [1.0] * len(axes)
                 return Rows(list(columns), *ends, True, counts, output, weight)
         return Rows(
@@ -490,20 +490,20 @@ class KernelSum(RecordSum):
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
         sketches = (smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
-        found = [sketch for sketch in sketches if sketch is not None]
-        if not found and any(kernel.kinks for kernel in kernels):
+        fitting = [sketch for sketch in sketches if sketch is not None]
+        if not fitting and any(kernel.kinks for kernel in kernels):
             raise SpecError(
                 f'mechanism.k: too fine for exact integer sums of kernel "{kernels[0].name}" over '
                 f"{len(kernels)} axes (now {list(k)}). Write a smaller k, a larger bandwidth, "
                 'noise = "binned-laplace" or kernel = "gaussian"'
             )
-        if not found:
+        if not fitting:
             raise SpecError(
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
                 "axes. Write a larger bandwidth or fewer axes."
             )
         shape = strategy.lattice.shape
-        return min(found, key=lambda sketch: sketch_cost(sketch, shape)).to_dict()
+        return min(fitting, key=lambda sketch: sketch_cost(sketch, shape)).to_dict()
 
     def counter(
         self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]

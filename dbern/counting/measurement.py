@@ -327,12 +327,13 @@ def _rows(bound: Bound, protection: Protection) -> Bound:
 
 def require_counted(measurements: Sequence[Measurement]) -> None:
     """Refuse, by a SpecError, sums whose records are counted in nothing that is released."""
-    outputs = {one.name: one.outputs for one in measurements}
-    for one in measurements:
-        if one.counted_in is not None and outputs.get(one.counted_in) != one.outputs:
+    outputs = {measurement.name: measurement.outputs for measurement in measurements}
+    for measurement in measurements:
+        name, count = measurement.counted_in, measurement.outputs
+        if name is not None and outputs.get(name) != count:
             raise SpecError(
-                f'target.kind: the records of "{one.name}" are counted in "{one.counted_in}", '
-                f"which is no measurement of {one.outputs} outputs; in the learner, write the name "
+                f'target.kind: the records of "{measurement.name}" are counted in "{name}", '
+                f"which is no measurement of {count} outputs; in the learner, write the name "
                 "of one, or counted_in=None"
             )
 
@@ -420,15 +421,15 @@ class NormalizedAccumulator(DerivedAccumulator):
 
         Errors of one value are those for at most as many records as the normalizer: accuracy alone.
         """
-        one, rows = self.inner.errors, self.protection.unit.max_contributions
+        errors, rows = self.inner.errors, self.protection.unit.max_contributions
         scale, added = OUTWARD * most_rows(self.n) / self.n, self.protection.added
-        l1, l2 = (OUTWARD * rows * (norm / 2 if added else norm) for norm in one.kernel_norms)
-        floats_l1, floats_l2 = (OUTWARD * scale * norm for norm in one.float_norms)
+        l1, l2 = (OUTWARD * rows * (norm / 2 if added else norm) for norm in errors.kernel_norms)
+        floats_l1, floats_l2 = (OUTWARD * scale * norm for norm in errors.float_norms)
         return replace(
-            one,
+            errors,
             kernel_norms=(l1, l2),
             float_norms=(floats_l1, floats_l2),
-            value_bound=OUTWARD * scale * one.value_bound,
+            value_bound=OUTWARD * scale * errors.value_bound,
         )
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:

@@ -28,7 +28,7 @@ from dbern.data.frames import table_batches
 from dbern.data.parquet import BATCH_ROWS, UnreadableFileError, footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
-from dbern.strategies.base import Slab
+from dbern.strategies.base import AnyStrategy, Slab
 from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
 
 # --- Accumulators: a measurement as integer sums over records
@@ -103,7 +103,7 @@ class Accumulator(ABC):
         Where records meet in shards, which may be of whole units, how many; else 0.
     """
 
-    strategy: Any
+    strategy: AnyStrategy
 
     @property
     def passes(self) -> int:

@@ -230,7 +230,7 @@ class _Solutions(GatheredAccumulator):
     """
 
     model: RiskModel
-    strategy: Any
+    strategy: AnyStrategy
     unit: float
 
     # What differs
@@ -349,8 +349,8 @@ class _Solutions(GatheredAccumulator):
         which factors. *Position*: the weights' error at its largest, and the kernel's cut.
         *Values*: ``sup |phi|`` times the mean's norm, mapped, and everything that floats can add.
         """
-        axes = range(len(self.strategy.lattice.k))
-        sums = [self.strategy.row_sums(axis) for axis in axes]
+        strategy = cast("LatticeMapStrategy", self.strategy)
+        sums = [strategy.row_sums(axis) for axis in range(len(strategy.lattice.k))]
         largest = math.prod(float(one.max()) for one in sums)
         outputs, space = self.model.num_models, self.model.space
         accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)

@@ -253,13 +253,13 @@ class FunctionalMean(Learner):
         del n
         sums = self._sums(schema)
         noise, radius = math.sqrt(sums.degree + 1) * deviation_of(ways[0].law), sums.response.radius
-        said = (
+        text = (
             f"degree {sums.degree}: noise of a value {noise:.3g}, root mean square over the axis; "
             f"of a constant, the middle of the bounds, errors are up to {radius:.3g}"
         )
         if noise < radius / 4:
-            return (said,)
-        return (said, "WARNING: it hides any curve. Write a larger epsilon or a smaller degree.")
+            return (text,)
+        return (text, "WARNING: it hides any curve. Write a larger epsilon or a smaller degree.")
 
     def _sums(self, schema: RecordSchema) -> CurveSums:
         response, domain = response_of(schema), schema.domain

@@ -74,7 +74,7 @@ class MomentSums(VectorSum):
         """Names of the moments."""
         names = [axis.name for axis in self.domain.numbers]
         names += product_names(names) if self.degree == 2 else []
-        values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
+        values = [[f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.lists]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
     def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:
@@ -148,13 +148,13 @@ class MomentSums(VectorSum):
 
     def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
         """Integer sums of a batch."""
-        kept, positions = self.domain.bounded(records)
+        valid, positions = self.domain.bounded(records)
         known, _, responses = ByResponse(self.response)(records)
-        codes, axes = self.domain.parted(positions[known[kept]])
+        codes, axes = self.domain.parted(positions[known[valid]])
         axes, products = np.split(
             with_products(axes) if self.degree == 2 else axes, [axes.shape[1]], axis=1
         )
-        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[kept & known]])
+        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[valid & known]])
         sums = np.zeros(self.size, dtype=np.int64)
         for start in range(0, len(numbers), _ROWS):
             part = slice(start, start + _ROWS)

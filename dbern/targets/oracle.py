@@ -155,12 +155,12 @@ class Oracle(Learner):
 
     def identity(self) -> dict[str, Any]:
         """The digest of the function's module."""
-        found = {"function_sha256": self._digest()}
+        digests = {"function_sha256": self._digest()}
         _, estimate = self._stated
         if estimate and estimate.distribution != UNIFORM:
             load_distribution(estimate.distribution)
-            found["distribution_sha256"] = source_digest(estimate.distribution)
-        return found
+            digests["distribution_sha256"] = source_digest(estimate.distribution)
+        return digests
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
@@ -202,8 +202,8 @@ class Oracle(Learner):
     @property
     def _stated(self) -> tuple[float, SampledSensitivity | None]:
         """The sensitivity, NaN where it is estimated, and the estimate's parameters."""
-        given = self.sensitivity
-        return (math.nan, given) if isinstance(given, SampledSensitivity) else (given, None)
+        stated = self.sensitivity
+        return (math.nan, stated) if isinstance(stated, SampledSensitivity) else (stated, None)
 
     def _digest(self) -> str:
         load(self.function)

@@ -89,7 +89,8 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
     options = []
-    for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
+    for (noise, k, values), estimate in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
+        one = problem_of(measurement, settings, families[noise]).made(estimate)
         planned, _ = plan_measurement(measurement, settings, one.strategy, one.h, families[noise])
         sure, predicted = planned.certificate, one.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)

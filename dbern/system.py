@@ -1,4 +1,4 @@
-"""Memory limits, functions imported by name, progress, what is kept in memory, tables."""
+"""Memory limits, functions imported by name, progress, caches in memory, tables."""
 
 from __future__ import annotations
 

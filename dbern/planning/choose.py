@@ -114,7 +114,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is known before choosing; `k` and `h` where the spec gives them.
+    """Public facts before choosing; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values. `crowd` is `share` where

@@ -90,10 +90,8 @@ def _expected_maximum(
     chapter 11: a box's corners, edges and faces, of a deviation that varies slowly). The sup is
     taken to be where that is one half, at least the mean size of the largest.
 
-    Parameters
-    ----------
-    ends, lengths : sequence of arrays
-        By axis, of points: how many ends are there, and the angle that the noise turns by.
+    `ends` and `lengths` are arrays by axis, of points: how many ends are there, and the angle that
+    the noise turns by.
     """
     largest = float(deviations.max())
     if not largest > 0:
@@ -214,14 +212,10 @@ def _places(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Bins of one axis before their matrix is made: what they err by, on grids.
+    """Bins of one axis before their matrix is made, and their errors on grids.
 
-    Attributes
-    ----------
-    rows : array (points, bins)
-        What multiplies the bins at points of y, as of `half_rows`.
-    bump, error : float
-        The largest kernel value, and what the bins miss of it at worst.
+    `rows` (points, bins) multiply the bins at points of y, as of `half_rows`; `bump` is the largest
+    kernel value, `error` the most that the bins miss of it.
     """
 
     rows: FloatArray
@@ -241,7 +235,7 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
 
 @lru_cache(maxsize=16)
 def _fitted(kernel: Kernel, k: int, h: int, block: Middles) -> FloatArray:
-    """What bins are fitted to, at the points of `half_rows` and at `_places`."""
+    """Targets of the fit of bins, at the points of `half_rows` and at `_places`."""
     _, t, half = _places(kernel)
     if k == 0:
         y = (1 - np.cos(np.linspace(0, np.pi / 2, _NOISE_POINTS // 2 + 1))) / 2

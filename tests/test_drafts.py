@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from contextlib import contextmanager
 
 import pytest
@@ -34,8 +35,9 @@ def test_where_the_block_fails_what_was_there_stays(tmp_path):
 
 def test_drafts_whose_processes_are_gone_go_and_no_others(tmp_path):
     target = tmp_path / "a[1].txt"
-    left = [".a[1].txt.7.tmp", ".a[1].txt.0123456789abcdef.tmp"]  # also of a process's id
-    others = [".a1.txt.7.tmp", ".b.txt.7.tmp", "a[1].txt.tmp"]
+    left = [f".a[1].txt.{digits}.tmp" for digits in ("0123456789abcdef", "00" * 8)]
+    others = [f".{name}.{'00' * 8}.tmp" for name in ("a1.txt", "b.txt")]
+    others += ["a[1].txt.tmp", ".a[1].txt.notes.tmp", ".a[1].txt.7.tmp"]  # a user's own
     for name in (*left, *others):
         tmp_path.joinpath(name).touch()
     with draft_of(target) as draft:
@@ -47,9 +49,16 @@ def test_drafts_whose_processes_are_gone_go_and_no_others(tmp_path):
 
 def test_a_link_in_place_of_a_draft_is_left_alone(tmp_path):
     tmp_path.joinpath("theirs").write_text("theirs")
-    tmp_path.joinpath(".a.txt.7.tmp").symlink_to("theirs")
+    name = f".a.txt.{'00' * 8}.tmp"
+    tmp_path.joinpath(name).symlink_to("theirs")
     remove_drafts(tmp_path / "a.txt")
-    assert names(tmp_path) == [".a.txt.7.tmp", "theirs"]
+    assert names(tmp_path) == [name, "theirs"]
+
+
+def test_a_pipe_in_place_of_a_draft_stops_nothing(tmp_path):
+    os.mkfifo(tmp_path / f".a.txt.{'00' * 8}.tmp")
+    remove_drafts(tmp_path / "a.txt")
+    assert names(tmp_path) == []
 
 
 def test_a_draft_that_was_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):

@@ -110,13 +110,14 @@ def test_the_attributes_say_who_paid(project, run):
         assert (shown["dataset"], shown["ledger_id"]) == ("trips", ledger.id)
 
 
-def without(store, key):
-    """Leave an attribute of the root out, with digests that are right."""
+def changed(store, key, *value):
+    """Write another value of an attribute of the root, or none, with digests that are right."""
     from dbern.synopsis.store import Manifest, digest
 
     root = store / "zarr.json"
     content = json.loads(root.read_text())
     del content["attributes"][key]
+    content["attributes"] |= {key: only for only in value}
     root.write_text(json.dumps(content))
     path = store / "manifest.json"
     manifest = Manifest.parse(path.read_bytes(), str(store))
@@ -124,11 +125,17 @@ def without(store, key):
     path.write_text(manifest.model_copy(update={"objects": objects}).text())
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("value", [(), (None,), (7,), ("",)])
 @pytest.mark.parametrize("key", ["dataset", "ledger_id"])
-def test_a_synopsis_that_does_not_say_who_paid_reconciles_nothing(restored, run, key):
-    without(restored.output, key)
-    ran = run("ledger", "reconcile", *URL, ".")
-    assert (ran.code, "or whose budget paid for it" in ran.err) == (5, True)
+def test_a_synopsis_that_does_not_say_who_paid_reconciles_nothing(restored, run, key, value, whole):
+    changed(restored.output, key, *value)
+    if not whole:
+        (restored.output / "manifest.json").unlink()
+    named = ["--dataset", "trips"] if key == "ledger_id" else []
+    ran = run("ledger", "reconcile", *URL, ".", *named)
+    assert ran.code == 5, ran.err
+    assert f"{key}: " in ran.err if whole and value != ("",) else "whose budget paid" in ran.err
     assert account(run)["spent"] == "epsilon 0"
 
 

@@ -15,6 +15,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+_RANDOM_BYTES = 8
+_RANDOM_PART = "[0-9a-f]" * 2 * _RANDOM_BYTES
+"""Pattern of what makes a draft's name random: no file that a user named is taken for one."""
+
+_LOOKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe of that name does not stop it
+
 
 @contextmanager
 def draft_of(target: Path) -> Iterator[Path]:
@@ -40,7 +46,7 @@ def remove_drafts(target: Path) -> None:
 def remove_abandoned(drafts: Iterable[Path]) -> None:
     """Remove those that no living process has locked."""
     for draft in drafts:
-        with suppress(OSError), _handle(draft, os.O_RDONLY | os.O_NOFOLLOW) as handle:
+        with suppress(OSError), _handle(draft, _LOOKING) as handle:
             if _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 draft.unlink()
 
@@ -52,7 +58,7 @@ def lock_draft(descriptor: int) -> None:
 
 def _locked_draft(target: Path, stack: ExitStack) -> tuple[Path, int]:
     while True:
-        draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        draft = target.with_name(f".{target.name}.{secrets.token_hex(_RANDOM_BYTES)}.tmp")
         handle = stack.enter_context(_handle(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         stack.callback(draft.unlink, missing_ok=True)
         lock_draft(handle)
@@ -61,7 +67,7 @@ def _locked_draft(target: Path, stack: ExitStack) -> tuple[Path, int]:
 
 
 def _drafts(target: Path) -> Iterator[Path]:
-    return target.parent.glob(f".{glob.escape(target.name)}.*.tmp")
+    return target.parent.glob(f".{glob.escape(target.name)}.{_RANDOM_PART}.tmp")
 
 
 @contextmanager

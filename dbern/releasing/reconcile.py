@@ -107,6 +107,13 @@ def _json(place: Place, name: str) -> dict[str, Any]:
     return dict_of(content)
 
 
+def _text(value: object) -> str:
+    """Return a text that is there: another ledger's name, or nobody's, is charged to nobody."""
+    if not (isinstance(value, str) and value):
+        raise TypeError
+    return value
+
+
 def _published(store: str, dataset: str | None) -> Published:
     place = place_at(store)
     with failures_told(place, "read"):
@@ -123,8 +130,8 @@ def _published(store: str, dataset: str | None) -> Published:
             unit=facts["unit"],
             created=facts["created"],
             output=store,
-            dataset=dataset or facts["dataset"],
-            ledger_id=facts["ledger_id"],
+            dataset=dataset or _text(facts["dataset"]),
+            ledger_id=_text(facts["ledger_id"]),
             manifest_digest=None if whole is None else digest(whole.manifest).sha256,
             gamma=exact(random_dp["gamma"], "gamma") if random_dp else None,
         )

@@ -196,8 +196,8 @@ class Released(StrictModel):
     columns: _ColumnsFacts = ABSENT
     units: dict[_Column, Annotated[str, StringConstraints(max_length=LONGEST_UNITS)]] = ABSENT
     created: Text
-    dataset: Text = ABSENT
-    ledger_id: Text = ABSENT
+    dataset: Text
+    ledger_id: Text
     combine: _CombineFacts
     domain: _DomainFacts
     target: _TargetFacts

@@ -117,7 +117,7 @@ def changed(store, key, *value):
     root = store / "zarr.json"
     content = json.loads(root.read_text())
     del content["attributes"][key]
-    content["attributes"] |= {key: only for only in value}
+    content["attributes"].update(zip([key], value, strict=False))  # none: it is left out
     root.write_text(json.dumps(content))
     path = store / "manifest.json"
     manifest = Manifest.parse(path.read_bytes(), str(store))

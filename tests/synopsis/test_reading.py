@@ -576,8 +576,11 @@ def test_drafts_of_killed_processes_are_removed_and_no_others(two, files):
     asked(files[0], 100)
     dead, alive, others = (
         files[1].with_name(f".{name}.tmp")
-        for name in (f"{files[1].name}.{'0' * 16}", f"{files[1].name}.{'1' * 16}",
-                     f"else.parquet.{'0' * 16}")  # fmt: skip
+        for name in (
+            f"{files[1].name}.{'0' * 16}",
+            f"{files[1].name}.{'1' * 16}",
+            f"else.parquet.{'0' * 16}",
+        )
     )
     for draft in (dead, alive, others):
         draft.write_bytes(b"PAR1")

@@ -121,3 +121,12 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
     monkeypatch.setattr(planner, "released_component", extreme)
     with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
         density_plan((0.1,), (9,))
+
+
+def test_a_name_that_no_reader_takes_is_refused_as_a_name(monkeypatch):
+    def slashed(measurement, part):
+        return released_component(measurement, replace(part, name="a/b"))
+
+    monkeypatch.setattr(planner, "released_component", slashed)
+    with pytest.raises(SpecError, match=r"^target\.kind: a name .*cannot be stored \(arrays"):
+        density_plan((0.1,), (9,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import math
 import os
 import re
 import shlex
@@ -14,11 +15,15 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import slowest
+
+from dbern.cli.main import run
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".", "docs", "pipelines", "deploy")
@@ -175,6 +180,68 @@ def test_other_tools_share_the_ledger_as_their_page_says(reader):
     )
     assert ran.returncode == 0, ran.stderr
     assert 0.59 < float(ran.stdout) < 0.601  # the library rounds losses up to a grid of 1e-4
+
+
+@dataclass(frozen=True)
+class Event:
+    """Any event of dp_accounting: what it is called and of what it is made."""
+
+    kind: str
+    values: tuple[Any, ...]
+
+
+def library_of_events(composed: list[Any]) -> dict[str, ModuleType]:
+    """Modules for the page's block: they keep what it composes, and account for nothing."""
+
+    def event(kind: str) -> Any:
+        return lambda *values: Event(kind, values)
+
+    library, accountants = ModuleType("dp_accounting"), ModuleType("dp_accounting.pld")
+    for kind in ("RandomizedResponse", "ZC", "Unsupported"):
+        setattr(library, f"{kind}DpEvent", event(kind))
+    library.ComposedDpEvent = list
+    library.NeighboringRelation = SimpleNamespace(REPLACE_ONE="replace-one")
+    accountants.PLDAccountant = lambda _: SimpleNamespace(
+        compose=composed.extend, get_epsilon=lambda _: 0.0
+    )
+    return {"dp_accounting": library, "dp_accounting.pld": accountants}
+
+
+@pytest.mark.parametrize(
+    ("terms", "of_charge", "kind"),
+    [
+        ([], [], "RandomizedResponse"),
+        (["--neighbors", "add-or-remove-one"], ["--neighbors", "add-or-remove-one"], "ZC"),
+        (["--accountant", "zcdp", "--delta", "1e-6"], [], "ZC"),
+        (["--delta", "1e-6"], ["--delta", "1e-7"], "Unsupported"),
+    ],
+)
+def test_a_charge_s_event_promises_no_more_than_its_account(
+    tmp_path, monkeypatch, terms, of_charge, kind
+):
+    """Randomized response is of replaced records: of added ones it would halve the loss."""
+    monkeypatch.chdir(tmp_path)
+    for line in (
+        ["init"],
+        ["grant", "--dataset", "rides", "--epsilon", "1000000", *terms],
+        ["charge", "--dataset", "rides", "--epsilon", ".3", *of_charge, "--note", "a table"],
+        ["charge", "--dataset", "rides", "--epsilon", "750", *of_charge, "--note", "all rows"],
+    ):
+        assert run(["ledger", *line, "--ledger", "sqlite:///ledger.db"]) == 0, line
+    composed: list[Event] = []
+    for name, module in library_of_events(composed).items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    page = (ROOT / "docs" / "other-tools.md").read_text(encoding="utf-8")
+    (block,) = (block for block in blocks(page) if not block.language)
+    exec(block.text, {})
+    assert {event.kind for event in composed} == {kind}
+    if kind == "RandomizedResponse":
+        small, large = (event.values[0] for event in composed)
+        assert 0 < Fraction(small) < Fraction(2) / (1 + Fraction(math.exp(0.3)))
+        assert large == 0
+    elif kind == "ZC":
+        assert Fraction(composed[0].values[0]) > Fraction("0.045")
 
 
 def test_a_frame_is_a_plotted_density_in_six_lines():

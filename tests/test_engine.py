@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -358,8 +358,12 @@ def test_a_silence_is_told_with_what_may_cause_it(monkeypatch, caplog):
 def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
     lost, kept = Result(["lost", "finished"]), Result(["finished"])
     assert list(_arriving(None, Ready([lost, kept]))) == [kept, lost]
+    working = SimpleNamespace(there=nullcontext)
     with pytest.raises(ReleaseError, match="task was given up"):
-        list(_arriving(None, Ready([Result(["lost", "cancelled"])])))
+        list(_arriving(working, Ready([Result(["lost", "cancelled"])])))
+    without_scheduler = DaskWorkers(SimpleNamespace(status="closed"))
+    with pytest.raises(ReleaseError, match="scheduler is gone"):
+        list(_arriving(without_scheduler, Ready([Result(["cancelled"])])))
 
 
 def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, case, monkeypatch):

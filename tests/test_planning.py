@@ -154,6 +154,33 @@ def test_numbers_that_no_reader_takes_are_refused_before_the_charge(axes, width)
         plan_files(ReleaseSpec(**content), facts((1000,)))
 
 
+@pytest.mark.parametrize("width", [1e-50, 1e60])
+@pytest.mark.parametrize(
+    ("kind", "key"), [("naive-bayes", "bandwidth"), ("gaussian-naive-bayes", "std_floor")]
+)
+def test_a_certificate_that_no_reader_takes_is_refused_too(width, kind, key):
+    """It is of all components together: before, a plan of it could not be written down."""
+    bounds = {axis: [0.0, width] for axis in "xyz"}
+    label = {"column": "note", "classes": ["no", "yes"]}
+    content = sections(data={"n": 1000, "bounds": bounds, "label": label})
+    content["target"] = {"kind": kind, key: [width / 3] * 3}
+    content["mechanism"] = {}
+    with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
+        plan_files(ReleaseSpec(**content), facts((1000,)))
+
+
+@pytest.mark.parametrize(
+    ("place", "column"),
+    [("group", {"column": "note", "values": ["a" * 10_001]}),
+     ("filter", {"column": "note", "values": ["a" * 10_001]}),
+     ("filter", {"column": "a" * 256, "values": ["a"]}),
+     ("label", {"column": "note", "classes": ["a", "a" * 10_001]})],
+)  # fmt: skip
+def test_texts_that_no_reader_takes_are_refused_with_their_key(place, column):
+    with pytest.raises(SpecError, match=rf"^data\.{place}\.\w+: has .*Write"):
+        ReleaseSpec(**sections(data={"n": 1000, place: column}))
+
+
 @pytest.mark.parametrize("width", [1e-100, 1e-38, 1e38, 1e100])
 @pytest.mark.parametrize("axes", [1, 3, 4])
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     """Evaluate ``b_{v,k}(y) = C(k,v) y^v (1-y)^(k-v)`` for all v.
 
     Rows of the result (m, k + 1) are nonnegative and sum to one, accurate to about ``2 k``
-    roundings; degrees above 1000 are a ValueError. The recurrence over v starts at the nearer end
+    roundings; degrees above 1000 raise a ValueError. The recurrence over v starts at the nearer end
     of the interval, where ``(1-y)^k >= 2^-1000`` cannot underflow; it takes two products a value
     where powers or logarithms take many more.
     """
@@ -225,17 +225,6 @@ class Blocks:
         """Each block's layers and its values."""
         for index, place in enumerate(self.places):
             yield place, self.read(index)
-
-    def contracted(self, matrices: Sequence[FloatArray]) -> FloatArray:
-        """Apply one matrix (m, n) to each axis: shape (m_1, .., m_l), in one pass.
-
-        The first axis goes first, so m_1 layers are in memory: for few of them.
-        """
-        first, *others = matrices
-        total = np.zeros((len(first), *self.shape[1:]))
-        for place, part in self:
-            total += np.tensordot(first[:, place], part, axes=(1, 0))
-        return on_others(total, others)
 
 
 def blocks_of(values: FloatArray | Blocks) -> Blocks:

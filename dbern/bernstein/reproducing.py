@@ -122,7 +122,7 @@ class Gaussian:
     half square within half of that. The exact exponent t is at most 0, so clipping the computed
     one there brings it no further from t, and exp adds ``EXP_ULPS`` units.
 
-    A scale that is not positive and finite is a SpecError.
+    Raises SpecError for a scale that is not positive and finite.
     """
 
     scales: tuple[float, ...]
@@ -172,7 +172,7 @@ class Stationary:
     error of z moves p by less than .61 of it. exp and the polynomial add less than
     ``EXP_ULPS + 8`` units u; a product adds the factors' errors, all factors being at most 1.
 
-    An unknown profile, or a scale that is not positive and finite, is a SpecError.
+    Raises SpecError for an unknown profile, or a scale that is not positive and finite.
     """
 
     profile: str

@@ -77,7 +77,8 @@ def _run(*table: tuple[str, Callable[[], Verdict], str]) -> list[Finding]:
         except (OSError, DbernError) as error:
             verdict = "mend", f"cannot be used: {getattr(error, 'strerror', None) or error}"
         state, text, *other = verdict
-        findings.append(Finding(what, state, text, "" if state == "good" else [*other, remedy][0]))
+        mend = other[0] if other else remedy
+        findings.append(Finding(what, state, text, "" if state == "good" else mend))
     return findings
 
 
@@ -105,7 +106,7 @@ _BUILT = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
-    """Check Python, every package that ``dbern`` needs, the clock, and memory."""
+    """Show Python and memory; check every package that ``dbern`` needs, and the clock."""
     needed = [line for line in requires("dbern") or () if ";" not in line]
     packages = [match.groups() for match in map(_REQUIREMENT.match, needed) if match]
     return _run(
@@ -445,8 +446,12 @@ def _store_clock(probe: Objects) -> Verdict:
 
 
 def _folder_clock(folder: Path) -> Verdict:
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".dbern-doctor-") as file:
-        return _skew(os.fstat(file.fileno()).st_mtime - time.time(), "the file server's is")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dbern-doctor-") as file:
+            off = os.fstat(file.fileno()).st_mtime - time.time()
+    except OSError as error:  # the check of links, above, says what is to be mended
+        return "warn", f"cannot be read: {error.strerror}", "see above"
+    return _skew(off, "the file server's is")
 
 
 def _room(folder: Path) -> Verdict:

@@ -88,9 +88,10 @@ def query(
     where a coordinate is missing.
     """
     from dbern.synopsis.reader import open_synopsis
-    from dbern.synopsis.tables import answer, is_there
+    from dbern.synopsis.tables import answer, published_answers, remove_unfinished
 
-    if once and is_there(answers):
+    if once and published_answers(answers):
+        remove_unfinished(answers)
         there = {"answers": answers, "already": True, "rows": None}
         return there, f"{answers} is there already"
     synopsis = open_synopsis(synopsis_path)

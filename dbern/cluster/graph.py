@@ -388,8 +388,9 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
                 active.add(future)
                 continue
             if status != "finished":
-                with workers.there():
-                    raise _given_up(future, status)
+                with workers.there():  # tasks of a scheduler that is gone end as well: say so first
+                    failure = _given_up(future, status)
+                raise failure
             yield future
             last_seen = told_at = time.monotonic()  # whoever took it may have taken its time
             continue

@@ -183,6 +183,7 @@ def _is_of_others(record: logging.LogRecord) -> bool:
     return not any(isinstance(value, _Reading) for value in record.args or ())
 
 
+# For the life of the process: the last records of a connection come after its client has closed.
 logging.getLogger("distributed.batched").addFilter(_is_of_others)
 
 

@@ -23,14 +23,13 @@ from pydantic import (
 )
 
 from dbern.bernstein.basis import MOST_H, MOST_K
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
+from dbern.data.domain import LONGEST_TEXT, MAX_NUMBER, MIN_NUMBER, PLAIN_NAME
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 
 ABSENT: Any = None  # a key that may be left out; where it is written it is no null
 
 _MOST_ROWS = 10**15
-_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 _LONG_NUMBER = re.compile(r"\d+\.\d{20,}|\d{20,}(\.\d+)?")  # a limit of floats, as pydantic says it
 _BUILDING = Lock()
 
@@ -119,7 +118,7 @@ def listed_in(names: Collection[str]) -> AfterValidator:
 
 
 def _require_plain(name: str) -> str:
-    require(_PLAIN.fullmatch(name), "is not a plain name")
+    require(PLAIN_NAME.fullmatch(name), "is not a plain name")
     return name
 
 
@@ -141,7 +140,7 @@ def _require_positive(text: str) -> str:
     return text
 
 
-Text = Annotated[str, StringConstraints(max_length=10_000)]
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_require_plain)]
 Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_number)]
 Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_positive)]

@@ -500,8 +500,8 @@ class WeightedSum:
         """The bins, or the cheapest sketch whose kernel error is at most `tolerance`.
 
         Or nearly: from about a billion rows on, the integers are too short for the tolerance that
-        the plan asks for; the plan then shows the larger rounding part. Where no sketch of
-        reasonable size is that accurate, it is a SpecError.
+        the plan asks for; the plan then shows the larger rounding part. Raises SpecError where no
+        sketch of reasonable size is that accurate.
         """
         bits = min(_MOST_BITS, 62 - n.bit_length())
         if strategy.kind == "binned":

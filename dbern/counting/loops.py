@@ -450,7 +450,7 @@ def _gather() -> Any:
 def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to a C-contiguous `state`, in place; the interpreter's lock is not held.
 
-    Arrays of different lengths, missing outputs and a smaller state are an IndexError.
+    Raises IndexError for arrays of different lengths, missing outputs and a smaller state.
     """
     require_inside(state, rows, terms)  # the loops check nothing
     if len(rows.columns[0]) == 0:

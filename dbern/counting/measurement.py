@@ -229,7 +229,7 @@ def require_counted(measurements: Sequence[Measurement]) -> None:
 def random_privacy(measurements: Sequence[Measurement], charge: Budget) -> RandomPrivacy | None:
     """The guarantee of a charge, if the sensitivity of a measurement is an estimate.
 
-    More than one estimate is a SpecError: each fails for a gamma of its own.
+    Raises SpecError for more than one estimate: each fails for a gamma of its own.
     """
     found = [one.random(charge) for one in measurements if one.random]
     if len(found) > 1:

@@ -95,18 +95,6 @@ class Cells:
         """Half the width of the widest cell."""
         return 0.5 * float(np.diff(self._edges).max()) / self.periods
 
-    def locate(self, positions: FloatArray) -> tuple[Int64Array, FloatArray]:
-        """Cell and offset in [-1, 1] of each position, by single IEEE operations."""
-        scaled = positions * self.periods
-        period = np.minimum(scaled.astype(np.int64), self.periods - 1)
-        fraction = scaled - period  # exact
-        if not self.cuts:
-            return period, 2.0 * fraction - 1.0
-        part = np.searchsorted(self._edges[1:-1], fraction, side="right")
-        # At most one: both differences are rounded the same way.
-        share = (fraction - self._edges[part]) / np.diff(self._edges)[part]
-        return period * (len(self.cuts) + 1) + part, 2.0 * share - 1.0
-
 
 def cells_for(kernel: Kernel, k: int, density: float) -> Cells:
     """Fewest cells, `density` or more to a unit, with every ``K(v/k - .)`` smooth on each."""
@@ -219,8 +207,8 @@ def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatAr
 def _table_error(kernel: Kernel, cells: Cells, order: int) -> float:
     """Bound on the error of one entry of `chebyshev_table`: rounding and aliasing.
 
-    The aliasing bound is proved only for cells up to two bandwidths wide, wider ones are a
-    ValueError; polynomials have no aliasing.
+    Raises ValueError for cells wider than two bandwidths, for which the aliasing bound is not
+    proved; polynomials have no aliasing.
     """
     first = kernel.chebyshev_bound(2 * _NODES - order, cells.radius)
     if cells.radius > kernel.bandwidth and first > 0:

@@ -135,7 +135,7 @@ class Accumulator(ABC):
     @property
     @abstractmethod
     def description(self) -> str:
-        """Description of counting, in a few words."""
+        """Way of counting records, in a few words, for plans."""
 
     @property
     @abstractmethod

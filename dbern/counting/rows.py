@@ -101,7 +101,7 @@ def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
 def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records, in place; bit for bit, this defines a record's integers.
 
-    Arrays of different lengths, missing outputs and a smaller state are an IndexError.
+    Raises IndexError for arrays of different lengths, missing outputs and a smaller state.
     """
     require_inside(state, rows, terms)
     points = np.column_stack(rows.columns)

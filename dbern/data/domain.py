@@ -40,10 +40,13 @@ OTHER_UNITS = (
 """What is said where such numbers would be released."""
 
 _LEAST_WIDTH = 1e-100
-_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+PLAIN_NAME = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")
+"""One plain part of a path in a store."""
 _LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
 LONGEST_NAME, LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_UNITS = 255, 200, 2000, 60
 """Letters of a column's name and of the texts of a spec that are stored with a release."""
+LONGEST_TEXT = 10_000
+"""Letters of any other text that a store holds, such as a listed value."""
 
 _RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 
@@ -62,7 +65,7 @@ class Axis:
     With `categories` a value is its position in that public list, and `of_values` makes the axis.
     `units` are those that a spec states of numbers, for people.
 
-    Bounds that are not finite, reversed, or too close to tell apart are a SpecError.
+    Raises SpecError for bounds that are not finite, reversed, or too close to tell apart.
     """
 
     name: str
@@ -80,7 +83,7 @@ class Axis:
                 f'Write {self.name} = {{ values = ["a", "b"] }}.'
             )
         long = len(self.name.encode(errors="surrogatepass")) > _LONGEST
-        if long or not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
+        if long or not PLAIN_NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
                 f"{where}: this name cannot be an axis of a synopsis. Rename the column: at most "
                 f"{_LONGEST} bytes, no slash, no leading '.' or '__', and none of "
@@ -106,8 +109,8 @@ class Axis:
     def of_values(cls, name: str, values: Sequence[Category]) -> Axis:
         """Return the axis of a public list of values.
 
-        Fewer than two values, more than `MOST_VALUES`, or a value that is listed twice are a
-        SpecError.
+        Raises SpecError for fewer than two values, more than `MOST_VALUES`, or a value that is
+        listed twice.
         """
         where = f"data.bounds.{name}.values"
         if len(values) < 2:
@@ -488,7 +491,7 @@ def from_text(value: Any) -> Any:
 def moment_of(text: str) -> date:
     """Return a date or a time in ISO form.
 
-    Anything else is a ValueError.
+    Raises ValueError for anything else.
     """
     try:
         return date.fromisoformat(text)

@@ -65,8 +65,8 @@ class Frame:
 def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
     """Return the columns of a table that a spec reads; no value is looked at.
 
-    Anything but a table, and a column that is missing, there twice or of a wrong type, is a
-    SpecError.
+    Raises SpecError for anything but a table, and for a column that is missing, there twice or of a
+    wrong type.
     """
     names = {column.name for column in columns}
 
@@ -227,8 +227,8 @@ def _records(frame: Frame, only: Column | None = None) -> Iterator[dict[str, Flo
 def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
     """Write the floats of a frame as an encrypted Parquet file, and return how many rows there are.
 
-    A table that cannot be read, which may be due to a record, is a SpecError or ExhaustedError, a
-    pyarrow that cannot encrypt an EnvironmentRefusedError.
+    Raises SpecError or ExhaustedError for a table that cannot be read, which may be due to a
+    record, EnvironmentRefusedError for a pyarrow that cannot encrypt.
     """
     with needed(
         f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "

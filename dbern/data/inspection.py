@@ -66,7 +66,7 @@ class Source:
 def inspect_source(source: str) -> Source:
     """Read the schemas of a path, a folder or a glob; no value and no statistic.
 
-    No files, or one that is not Parquet, is a SpecError.
+    Raises SpecError without files, or for one that is not Parquet.
     """
     files = list(each(_read_schema, discover(source)))
     columns = []

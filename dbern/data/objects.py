@@ -64,7 +64,7 @@ def settings() -> Settings:
 def trusted(given: Settings) -> bytes | None:
     """Return certificates to trust besides the system's, as PEM; None where none are named.
 
-    A file that cannot be read is an EnvironmentRefusedError.
+    Raises EnvironmentRefusedError for a file that cannot be read.
     """
     return _content(given.authority, _AUTHORITY).encode() if given.authority else None
 
@@ -154,7 +154,7 @@ class Objects:
     def read(self, name: str, most: float = math.inf) -> bytes:
         """Return one whole object, in one request.
 
-        One of more than `most` bytes is an OSError with EFBIG, before anything is fetched.
+        Raises OSError with EFBIG for one of more than `most` bytes, before anything is fetched.
         """
         with _told():
             return bytes(self._found(name, most).bytes())
@@ -186,7 +186,7 @@ class Objects:
         Where an answer is lost, the object may be there all the same: then its bytes say whether
         it is this one. That is success, as for files.
 
-        Other bytes there are a FileExistsError.
+        Raises FileExistsError for other bytes there.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError
@@ -316,8 +316,8 @@ def creating(url: str) -> Iterator[Any]:
     appears; parts that had arrived are the store's to clear away. The store is asked beforehand
     whether the object is there: of two that write it at once the later one's stays.
 
-    An object that is there is a FileExistsError, a store that refuses or does not answer an
-    OSError.
+    Raises FileExistsError for an object that is there, OSError for a store that refuses or does not
+    answer.
     """
     import obstore
 

@@ -227,8 +227,8 @@ def each(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> Iterator[_Re
 def file_facts(path: str) -> FileFacts:
     """Read a file's footer now.
 
-    No readable footer is an UnreadableFileError, too little memory or too few open files an
-    ExhaustedError.
+    Raises UnreadableFileError without a readable footer, ExhaustedError without memory or open
+    files.
     """
     with (
         _failures_told(path),
@@ -362,7 +362,7 @@ def footer_tag(path: str, salt: bytes) -> str:
     It is taken anew whenever counting begins, so a file that was brought back since, with another
     time, is counted; the time tells files apart whose footers, without statistics, are the same.
 
-    A file that cannot be opened is an UnreadableFileError.
+    Raises UnreadableFileError for a file that cannot be opened.
     """
     with _failures_told(path):
         size, content = identity(path) if is_url(path) else _file_tag(path)
@@ -521,10 +521,10 @@ def read_batches(
 
     Values of a column with categories are their positions, NaN for any other. A column that the
     file has not has the value in its folder's name. Rows whose value of `only` is not one of its
-    categories are null in every column. Checksums of pages are compared where the file has them. A
-    file that cannot be opened or decoded, or a page with another checksum, is an
-    UnreadableFileError; an ExhaustedError where not even one row at a time fits into memory, or too
-    few files may be open.
+    categories are null in every column. Checksums of pages are compared where the file has them.
+    Raises UnreadableFileError for a file that cannot be opened or decoded, or a page with another
+    checksum, ExhaustedError where not even one row at a time fits into memory, or too few files may
+    be open.
     """
     wanted = (*columns, only) if only else tuple(columns)
     with (

@@ -150,7 +150,7 @@ class Folder:
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
         """Return one object.
 
-        More than `most` bytes, no plain file, or a link on its path is an IntegrityError.
+        Raises IntegrityError for more than `most` bytes, no plain file, or a link on its path.
         """
         return b"".join(self.parts(name, most))
 
@@ -184,7 +184,7 @@ class Folder:
     def create(self, name: str, data: bytes) -> None:
         """Create an object, whole or not at all, unless the same one is there.
 
-        Another one there is a FileExistsError.
+        Raises FileExistsError for another one there.
         """
         target, draft = self.path / name, self.path / f"{name}.{os.getpid()}.tmp"
         if target.parent != self.path:
@@ -264,7 +264,7 @@ class Memory(Folder):
 class Bucket:
     """A prefix of a bucket: no object is ever renamed, and the root metadata says whose it is.
 
-    Any URL but ``s3://bucket/name.zarr`` is a SpecError; any method raises an OSError where the
+    Raises SpecError for any URL but ``s3://bucket/name.zarr``; any method, an OSError where the
     store refuses or does not answer.
     """
 
@@ -293,7 +293,7 @@ class Bucket:
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
         """Return one object.
 
-        More than `most` bytes are an IntegrityError; none of them is fetched.
+        Raises IntegrityError for more than `most` bytes; none of them is fetched.
         """
         with self._told(name, most):
             return self._objects.read(name, most)
@@ -319,8 +319,8 @@ class Bucket:
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
         """Create the root metadata, which claims the prefix, then the other first objects.
 
-        A prefix that another release claimed is a FileExistsError; a store that creates a name
-        twice, where nothing could be published exactly once, an EnvironmentRefusedError.
+        Raises FileExistsError for a prefix that another release claimed, EnvironmentRefusedError
+        for a store that creates a name twice, where nothing could be published exactly once.
         """
         del release_id  # is in the root metadata
         self.create(ROOT, objects[ROOT])

@@ -304,7 +304,7 @@ class _Solutions(Accumulator):
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
         """Begin to gather the records that one pass solves, of bounded units its own alone.
 
-        A kernel or loss of the user's that is not the planned one is a StoppedError.
+        Raises StoppedError for a kernel or loss of the user's that is not the planned one.
         """
         for key, name, digest in self.model.sources:
             try:

@@ -83,7 +83,7 @@ class RiskModel:
     def for_rows(self, n: int) -> Self:
         """The model for n records, with fixed shards and features.
 
-        More shards than records, or features that do not suffice, are a SpecError.
+        Raises SpecError for more shards than records, or features that do not suffice.
         """
         if self.shards is not None and self.shards > n:
             raise SpecError(f"target.shards: more than the {n} records. Write shards = 1")

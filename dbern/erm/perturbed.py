@@ -109,7 +109,7 @@ def _most(model: LinearFunctions, n: int) -> int:
 
 
 def _row_weight(rows: float, most: int) -> float:
-    """Weight g of one of so many rows, which sum to `most` at most (*Private rows*)."""
+    """Weight g of one row of `rows`, so that they sum to at most `most` (*Private rows* above)."""
     return (4 * most - 1 - rows) / (4 * most - 2) if rows < 2 * most else most / rows
 
 

@@ -188,7 +188,7 @@ class Hinge(_Signs, _UnitSlope):
     Float error: l f is exact, so 1 - l f and its quotient round by 2 u of a value that is then
     clipped to [0, 1].
 
-    A width outside (0, 1] is a SpecError.
+    Raises SpecError for a width outside (0, 1].
     """
 
     width: float = 0.1
@@ -398,9 +398,9 @@ class Risk:
     replace-one. Points have l `dimensions` and Euclidean norm at most `radius`
     (`dbern.bernstein.reproducing.box_radius`). There are m `shards`. `vanishing` is K where the
     number of rows is private: in a shard of more rows a record weighs nothing; a K that is not a
-    power of two is a ValueError. `lipschitz` is a smaller M to clip the derivative at, where the
-    loss's own is larger. A cost that is not positive and finite, or fewer than one row or shard, is
-    a SpecError.
+    power of two raises a ValueError. `lipschitz` is a smaller M to clip the derivative at, where
+    the loss's own is larger. Raises SpecError for a cost that is not positive and finite, or fewer
+    than one row or shard.
     """
 
     loss: Loss
@@ -528,7 +528,7 @@ def state_error(risk: Risk, total: float) -> float:
     A convex function of the weight, zero at 0: over shards whose weights sum to at most
     `Risk.most_weight` the sum of it is largest with all weight in one.
 
-    Where the problem is too ill-conditioned for 64-bit floats it is a SpecError.
+    Raises SpecError where the problem is too ill-conditioned for 64-bit floats.
     """
     loss, condition = risk.loss, 1 + risk.smoothness(total)
     if condition > _MOST_CONDITION:

@@ -213,8 +213,8 @@ def objective(risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatA
 
     `points` (n, l) are the shard's distinct records, sorted, within the risk's radius, missing
     records left out; `labels` (n,) or (n, q) have a column for each model, signs for classification
-    (`one_vs_rest`); `counts` are the numbers of equal records. Points or labels of the wrong shape
-    are a SpecError.
+    (`one_vs_rest`); `counts` are the numbers of equal records. Raises SpecError for points or
+    labels of the wrong shape.
     """
     labels = labels[:, None] if labels.ndim == 1 else labels
     if points.ndim != 2 or points.shape[1] != risk.dimensions or len(labels) != len(points):
@@ -279,8 +279,8 @@ class Certified:
 
     `tolerance`, chosen by `for_sensitivity`, is the distance allowed to the iteration; floats add
     theirs. If it is `observed` the last state is checked too, by a SpecError from `run`: where the
-    number of steps rests on constants that a user declares, it need not be enough. A tolerance that
-    is not positive is a ValueError.
+    number of steps rests on constants that a user declares, it need not be enough. Raises
+    ValueError for a tolerance that is not positive.
     """
 
     tolerance: float

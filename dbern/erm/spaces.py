@@ -339,7 +339,7 @@ class GaussianFeatures(FeatureMap):
 
     @property
     def volume(self) -> float:
-        """c: a kernel translate is ``prod b sqrt(2 pi)`` times a product density."""
+        """Constant c of the proof: a translate is ``prod b sqrt(2 pi)`` times a density."""
         return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.kernel.scales)
 
     @property
@@ -360,7 +360,7 @@ class GaussianFeatures(FeatureMap):
     def resolved(self, risk_factor: float, n: int) -> GaussianFeatures:
         """Cut the kernel for a tenth of the sensitivity, or to as many features as there may be.
 
-        A kernel too narrow for any number of features that is allowed is a SpecError.
+        Raises SpecError for a kernel too narrow for any number of features that is allowed.
         """
         scales = self.kernel.scales
         projected = _projection(scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
@@ -505,7 +505,7 @@ class GramKernel(Space):
 
     @property
     def volume(self) -> float:
-        """c: a kernel translate is ``1 / prod K'(0)`` times a product density."""
+        """Constant c of the proof: a translate is ``1 / prod K'(0)`` times a density."""
         return 1 / math.prod(one.peak for one in self.kernels)
 
     def approximation(self, norm: float) -> Approximation:

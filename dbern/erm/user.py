@@ -28,7 +28,7 @@ _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error,
 def imported(name: str, key: str) -> Pairs:
     """Import the function that a spec names as "module:name".
 
-    A name that cannot be imported is a SpecError.
+    Raises SpecError for a name that cannot be imported.
     """
     return named_function(name, key, "of two arrays")
 
@@ -68,7 +68,7 @@ class UserKernel:
 
         Steps and bends of features are averages of their first and second derivatives.
 
-        A constant that they exceed, by more than what floats make of them, is a SpecError.
+        Raises SpecError for a constant that they exceed, by more than what floats make of them.
         """
         loose = 32 * self.error(len(low), math.inf)
         middle = np.asarray(low) + np.asarray(width) / 2

@@ -66,8 +66,7 @@ class ReleaseSecrets:
         It is there before its row, or with it: a crash leaves an orphan key at most, never a
         charge without one. The write lock held here keeps `sweep` from taking it for an orphan.
 
-        Where there is no place for key or staging it is an EnvironmentRefusedError, and nothing is
-        charged.
+        Raises EnvironmentRefusedError where key or staging cannot be kept; then nothing is charged.
         """
         self._staging_root()
         self._backend.keys(connection).create(release_id)
@@ -75,7 +74,8 @@ class ReleaseSecrets:
     def key(self, reservation: Reservation) -> bytes:
         """Return the release key, which never leaves the releasing process.
 
-        A key that is missing or damaged is an IntegrityError: the release can only be abandoned.
+        Raises IntegrityError for a key that is missing or damaged: the release can only be
+        abandoned.
         """
         with self._backend.read() as connection:
             key = self._backend.keys(connection).read(reservation.release_id)
@@ -86,8 +86,8 @@ class ReleaseSecrets:
     def staging(self, reservation: Reservation) -> Staging:
         """Return the staging of the exact center.
 
-        A missing key is an IntegrityError, a directory that cannot be made a ReleaseError, and no
-        known place for it an EnvironmentRefusedError.
+        Raises IntegrityError for a missing key, ReleaseError for a directory that cannot be made,
+        and EnvironmentRefusedError where no place for it is known.
         """
         return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
 
@@ -123,7 +123,7 @@ class ReleaseSecrets:
     def left_over(self) -> int:
         """Count staging folders that belong to no release under way; the next sweep removes them.
 
-        A folder that cannot be read is an EnvironmentRefusedError.
+        Raises EnvironmentRefusedError for a folder that cannot be read.
         """
         root = self._backend.staging(self._ledger_id)
         with self._backend.read() as connection:
@@ -185,7 +185,8 @@ class ReleaseSecrets:
 def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> Backend:
     """Return the backend that a ledger URL names; nothing is opened yet.
 
-    A URL that holds a password, or names a database that this version cannot use, is a SpecError.
+    Raises SpecError for a URL that holds a password, or names a database that this version cannot
+    use.
     """
     if is_postgres(url):
         return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)

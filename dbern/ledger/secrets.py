@@ -398,7 +398,7 @@ def destroy_staging(directory: Path) -> None:
 
     It is renamed first: a process that still counts for it can then add nothing to it.
 
-    It is an OSError when it cannot be removed.
+    Raises OSError when it cannot be removed.
     """
     dead = directory.with_name(f"{directory.name.split('.')[0]}.dead-{secrets.token_hex(4)}")
     try:
@@ -445,7 +445,7 @@ class Spool:
     def written(self) -> Iterator[BinaryIO]:
         """Write the file anew: after the block it is there, durably; where that fails, nothing is.
 
-        A file that cannot be written is a ReleaseError.
+        Raises ReleaseError for a file that cannot be written.
         """
         with _reported(self.directory, "spool"):
             private_directory(self.directory.parent)
@@ -553,7 +553,7 @@ class HighWaterMark:
     def latest(self) -> Point | None:
         """Return the latest point; None where there is no mark of this ledger.
 
-        A file that cannot be read is an EnvironmentRefusedError.
+        Raises EnvironmentRefusedError for a file that cannot be read.
         """
         noted = self._noted()
         return None if noted is None else noted.point

@@ -383,7 +383,7 @@ def now() -> str:
 def json_text(value: Mapping[str, object]) -> str:
     """Return the text that the ledger stores: ASCII, as file names need no Unicode; keys in order.
 
-    A value that is not JSON (NaN included) is a TypeError or ValueError.
+    Raises TypeError or ValueError for a value that is not JSON (NaN included).
     """
     return json.dumps(value, allow_nan=False)
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, with_silence
 from dbern.combination import Combination
-from dbern.components.component import ScaledNoise, ScaledSensitivity
+from dbern.components.component import ScaledNoise, ScaledSensitivity, StoredCertificate
 from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
@@ -61,6 +61,7 @@ _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the secon
 _LARGEST_LATTICE = 1_000_000_000
 _OBJECTS_OF_ARRAY, _OBJECTS_OF_AXIS = 6, 6  # groups, metadata and matrices, at most
 _BYTES_OF_OBJECT, _BYTES_OF_TEXT = 200, 16  # in a manifest; beside a text in a list
+_NAMES = ("arrays", "axes", "entries", "counted_in")  # keys of a component that hold texts
 
 
 def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
@@ -144,7 +145,6 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     planned = tuple(one for one, _ in found)
     _refuse_unreadable(spec, planned)
     others = [[one] for one in planned[len(functions) :] if not one.promise]
-    certificates = [whole_certificate(spec.combination, one) for one in (functions, *others)]
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     ways = [
         Way(one, *chosen_ways[one.name][:2], plan.noise.law)
@@ -158,7 +158,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
-        certificate=max(certificates, key=lambda one: one.total),
+        certificate=_largest_certificate(spec.combination, [functions, *others]),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *_notes(spec, n, ways),
@@ -177,13 +177,31 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     )
 
 
+def _largest_certificate(
+    combination: Combination, choices: Sequence[Sequence[PlannedMeasurement]]
+) -> Certificate:
+    """Return that of the whole function, with whichever of the bins that may be chosen."""
+    certificates = [whole_certificate(combination, functions) for functions in choices]
+    largest = max(certificates, key=lambda certificate: certificate.total)
+    with _unreadable_refused():
+        StoredCertificate.of(largest)
+    return largest
+
+
 @contextmanager
-def _extreme_numbers_refused() -> Iterator[None]:
-    """Refuse what no component may say, as its reader does."""
+def _unreadable_refused() -> Iterator[None]:
+    """Refuse what no reader takes of a component or a certificate: numbers, or names."""
     try:
         yield
-    except ValidationError:
-        raise SpecError(OTHER_UNITS) from None
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        if where.partition(".")[0] not in _NAMES:
+            raise SpecError(OTHER_UNITS) from None
+        raise SpecError(
+            f"target.kind: a name that is released cannot be stored ({where}: {problem['msg']}). "
+            "Write a plain name, or a shorter one"
+        ) from None
 
 
 def _refuse_unreadable(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
@@ -333,7 +351,7 @@ class Settings:
         return None if values is None else tuple(values[name] for name in domain.names)
 
 
-@_extreme_numbers_refused()
+@_unreadable_refused()
 def plan_measurement(
     measurement: Measurement,
     settings: Settings,

@@ -38,10 +38,16 @@ from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
-from dbern.strategies.approximation import AxisMap
+from dbern.strategies.approximation import TRANSLATES_TOGETHER, AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
 from dbern.strategies.bias import mends_of
-from dbern.strategies.bins import MOST_AXES, AxisBins, brackets_of, telescoped
+from dbern.strategies.bins import (
+    MOST_AXES,
+    NUMBERS_TOGETHER,
+    AxisBins,
+    brackets_of,
+    telescoped,
+)
 from dbern.system import counted, html_table
 
 # --- What a release takes, as planned
@@ -639,15 +645,16 @@ _PROCESS_BYTES = 420 << 20
 """Measured: modules, compiled loops, threads, and what planning leaves."""
 
 _MODULES_BYTES = 100 << 20
-_LATTICE_TABLES, _BIN_TABLES, _MATRICES, _STRIPS = 25, 22, 12, 96
-"""Measured, where bins are released: a process before it plans, and how many tables it makes, some
-of which it keeps: of all pairs of an axis's nodes, of its bins, of nodes by bins, and of bins again
-for polynomials, of which there are no more than `_MOST_NUMBERS` at a time. They are more than
-`_PROCESS_BYTES` where there are many hundreds of either."""
-_MOST_NUMBERS = 3 << 22
-_TRANSLATES_A_BIN, _MOST_TRANSLATES = 8, 1 << 12
-_POINTS, _TRANSLATES = 16 * 210, 5
-"""Of each translate that bins are fitted to: at points of y, and of lattice values."""
+"""Measured, where bins are released: a process before it plans. With the tables that planning
+makes, some of which it keeps, it is more than `_PROCESS_BYTES` where there are many hundreds of
+nodes or bins."""
+_NODE_TABLES = 25  # of all pairs of an axis's nodes
+_BIN_TABLES = 22  # of all pairs of its bins
+_MATRICES = 12  # of nodes by bins
+_STRIPS, _STRIPS_TOGETHER = 96, 3  # of bins by bins, for polynomials; how many whole ones at a time
+_TRANSLATES_A_BIN = 8  # that bins are fitted to
+_POINTS = 16 * 210  # of y, for each translate
+_NODE_ROWS = 5  # of lattice values, for each translate
 
 _FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
 """Measured: of a file and of a row group as listed, and of each of its columns in a footer."""
@@ -702,9 +709,10 @@ def _planning_bytes(strategy: Strategy | Entries) -> int:
     bins = [axis.rank for axis in strategy.maps if isinstance(axis, AxisBins)]
     if not bins:
         return 0
-    numbers = sum(_LATTICE_TABLES * nodes**2 for nodes in set(strategy.lattice.shape))
+    numbers = sum(_NODE_TABLES * nodes**2 for nodes in set(strategy.lattice.shape))
     for nodes, rank in zip(strategy.lattice.shape, bins, strict=True):
-        translates = min(_MOST_TRANSLATES, _TRANSLATES_A_BIN * rank)
-        numbers += _BIN_TABLES * rank**2 + min(_MOST_NUMBERS, _STRIPS * rank**2)
-        numbers += _MATRICES * nodes * rank + (_POINTS + _TRANSLATES * nodes) * translates
+        translates = min(TRANSLATES_TOGETHER, _TRANSLATES_A_BIN * rank)
+        polynomials = min(_STRIPS_TOGETHER * NUMBERS_TOGETHER, _STRIPS * rank**2)
+        numbers += _BIN_TABLES * rank**2 + polynomials
+        numbers += _MATRICES * nodes * rank + (_POINTS + _NODE_ROWS * nodes) * translates
     return _MODULES_BYTES + 8 * numbers

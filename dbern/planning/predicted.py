@@ -18,7 +18,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
-from dbern.strategies.bins import Middles, bin_fit, bump_places, lattice_bumps
+from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
 from dbern.types import FloatArray
 
 _RISES = 0.5
@@ -227,14 +227,14 @@ class Fit:
 def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
-    rows = bin_fit(bump_places(kernel), partial(_fitted, kernel, k, h), cells, degree)
+    rows = bin_fit(bump_blocks(kernel), partial(_fitted, kernel, k, h), cells, degree)
     half = _NOISE_POINTS // 2 + 1
     own = rows[half:] @ bin_matrix(t, cells, degree).T
     return Fit(rows[:half], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 
 @lru_cache(maxsize=16)
-def _fitted(kernel: Kernel, k: int, h: int, block: Middles) -> FloatArray:
+def _fitted(kernel: Kernel, k: int, h: int, block: MirroredBlock) -> FloatArray:
     """Targets of the fit of bins, at the points of `half_rows` and at `_places`."""
     _, t, half = _places(kernel)
     if k == 0:

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from dbern.data.domain import (
     LONGEST_DESCRIPTION,
     LONGEST_NAME,
+    LONGEST_TEXT,
     LONGEST_TITLE,
     LONGEST_UNITS,
     from_text,
@@ -64,7 +65,7 @@ class UnitTable(Section):
     max_contributions: int = Field(description=_UNIT)
 
 
-_Category = bool | int | str
+_Category = bool | int | Annotated[str, Field(max_length=LONGEST_TEXT)]
 _Bound = Annotated[float | datetime | date, BeforeValidator(from_text)]
 _Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
 
@@ -104,7 +105,7 @@ class GroupSection(Section):
 class FilterSection(Section):
     """``[data.filter]``: rows whose value is not in the public list count as missing records."""
 
-    column: str = Field(description='column = "status"')
+    column: _Column = Field(description='column = "status"')
     values: list[_Category] = Field(min_length=1, description='values = ["done"]')
 
 
@@ -167,9 +168,9 @@ class MechanismSection(Section):
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
     noise: str = Field("auto", pattern=f"^(auto|{'|'.join(WITH_DELTA)})$", description=(
-        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace", "binned-laplace" or '
-        '"binned-k-norm", with a delta "discrete-gaussian", "spectral-gaussian", '
-        '"binned-gaussian" or "laplace-advanced"'
+        'noise = "auto"; with delta = "0" "laplace", "binned-laplace", "binned-k-norm" or '
+        '"spectral-laplace" (of solved functions), with a delta "discrete-gaussian", '
+        '"binned-gaussian", "spectral-gaussian" (of solved functions) or "laplace-advanced"'
     ))  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'

@@ -20,7 +20,7 @@ MOST_CONTRIBUTIONS = 1 << 20
 def exact(text: object, key: str, example: str = "1.0") -> Fraction:
     """Read a privacy parameter exactly; binary floats are refused (``0.1`` is not one tenth).
 
-    Anything but a string with a decimal or a fraction is a SpecError.
+    Raises SpecError for anything but a string with a decimal or a fraction.
     """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
         raise SpecError(

@@ -65,7 +65,7 @@ class LaplaceNoise(_OnGrid):
 
     `scale` is in granules, from 1 to ``2**61``; one granule is ``g = 2**granularity_exponent`` of
     the target's unit. `l1_sensitivity_granules` bounds the l1 distance of the integer centers of
-    neighbouring databases. A number out of range is a SpecError.
+    neighbouring databases. Raises SpecError for a number out of range.
     """
 
     scale: int
@@ -123,8 +123,8 @@ class GaussianNoise(_OnGrid):
 
     `sigma` is in granules, from 1 to ``2**61``; one granule is ``g = 2**granularity_exponent`` of
     the target's unit. `l2_sensitivity_granules_squared` bounds the squared l2 distance of the
-    integer centers of neighbouring databases: an integer, as that distance is. A number out of
-    range is a SpecError.
+    integer centers of neighbouring databases: an integer, as that distance is. Raises SpecError for
+    a number out of range.
     """
 
     sigma: int
@@ -167,7 +167,8 @@ def calibrate_laplace(
 
     Delta1 (rounded outward), eta and `bound`, which bounds every exact ``|v_i|`` over all
     databases, are in the target's unit; cN counts all outputs together. g is chosen by the rule of
-    this module. An argument out of range, or no granularity that fits the sampler, is a SpecError.
+    this module. Raises SpecError for an argument out of range, or where no granularity fits the
+    sampler.
     """
     _check(l1_sensitivity, eta, coefficients, epsilon, bound)
     exponent = floor_log2(l1_sensitivity / (GRANULES_PER_SENSITIVITY * coefficients))

@@ -31,7 +31,7 @@ Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], No
 def _exact_bound(value: float | Fraction) -> Fraction:
     """Read a bound as the fraction it is: the one place where a float becomes part of a guarantee.
 
-    NaN, an infinity and numbers below 0 bound nothing: a SpecError.
+    Raises SpecError for NaN, an infinity and numbers below 0, which bound nothing.
     """
     if not 0 <= value < math.inf:
         raise SpecError(

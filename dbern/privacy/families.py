@@ -185,7 +185,7 @@ def named(
 ) -> tuple[NoiseFamily, ...]:
     """Families that a spec's noise, "auto" or a name, stands for; first that of vectors.
 
-    `kinds` as in `NoiseFamily.names`; an unknown name is a SpecError.
+    `kinds` as in `NoiseFamily.names`; an unknown name raises a SpecError.
     """
     found = []
     for one in FAMILIES:

@@ -116,7 +116,7 @@ def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
     has two and the negative one is dropped. The samples are the first `count` entries of this
     sequence of independent draws: nothing is skipped inside it.
 
-    `scale` is in granules, from 1 to ``2**61``, else it is a ValueError. The stream is fresh; the
+    Raises ValueError unless `scale`, in granules, is from 1 to ``2**61``. The stream is fresh; the
     module states the order in which its words are consumed.
     """
     if not 1 <= scale <= MAX_SCALE:

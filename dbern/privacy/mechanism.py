@@ -35,9 +35,9 @@ def privatize(
     (`SignedNoise.added_to`); ``-2**63`` never occurs.
 
     `center` is a flat slice of the component's coefficients in C order, in granules, and `start`
-    the canonical position of its first one (`place_of`). Centers that are not one flat ``int64``
-    array below ``2**62`` in magnitude, or beyond the law's values, and a key of the wrong length
-    are an IntegrityError.
+    the canonical position of its first one (`place_of`). Raises IntegrityError for centers that are
+    not one flat ``int64`` array below ``2**62`` in magnitude, or beyond the law's values, and for a
+    key of the wrong length.
     """
     if len(key) != KEY_BYTES:
         raise IntegrityError(f"noise: a release key has {KEY_BYTES} bytes")
@@ -85,7 +85,7 @@ def to_grid(values: FloatArray, noise: Noise) -> Int64Array:
     below ``2**62 g``, and what underflows rounds to 0 either way), and so is rounding a float to
     the nearest integer: each result is within g/2 of its value, as the calibration's proof needs.
 
-    A value that is not finite or reaches ``2**62`` granules is an IntegrityError.
+    Raises IntegrityError for a value that is not finite or reaches ``2**62`` granules.
     """
     with np.errstate(over="ignore", under="ignore"):
         granules = values * math.ldexp(1.0, -noise.granularity_exponent)  # normal: `EXPONENTS`

@@ -113,7 +113,7 @@ def order_statistic(samples: int, gamma: Fraction) -> int:
 def fewest_samples(gamma: Fraction) -> int:
     """The least m whose order statistic exists.
 
-    A gamma that is not between 0 and 1, or needs more than 10^7 samples, is a SpecError.
+    Raises SpecError for a gamma that is not between 0 and 1, or needs more than 10^7 samples.
     """
     if not 0 < gamma < 1 or order_statistic(MOST_SAMPLES, gamma) > MOST_SAMPLES:
         raise SpecError(

@@ -39,8 +39,8 @@ def reconcile(
     Folders of unfinished releases count too: there may be noisy coefficients in them. `places` are
     synopses, or folders or prefixes of buckets that are searched whole; `dataset` pays for what the
     ledger does not know, whatever a synopsis says; with `more` to reconcile spending stays stopped.
-    A damaged synopsis, or one that does not say what it cost and whose budget paid, is an
-    IntegrityError, and a release that cannot be charged to its dataset a BudgetError.
+    Raises IntegrityError for a damaged synopsis, or one that does not say what it cost and whose
+    budget paid, and BudgetError for a release that cannot be charged to its dataset.
     """
     stores = sorted({store for place in places for store in _stores(place)})
     return ledger.reconcile([_published(store, dataset) for store in stores], more=more)

@@ -103,7 +103,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "answered": [_packed(one.answered) if one.silenced else "" for one in functions],
         "shows": shows,
         "counting": counting,
-        "matrices": [_place(one, arrays) for one in whose],
+        "matrices": [_index_of(one, arrays) for one in whose],
         "arrays": list(arrays),
         "ends": _packed(_ends_of_band(synopsis, places), "<f4") if flat or response else "",
         "bands": [] if flat or response else _half_widths(synopsis),
@@ -180,13 +180,13 @@ def _counts_rows(synopsis: Synopsis, functions: Sequence[ReleasedArray]) -> bool
     return bool(functions) and counted and "random_dp" not in synopsis.metadata
 
 
-def _place(values: FloatArray, arrays: dict[str, int]) -> int:
+def _index_of(values: FloatArray, arrays: dict[str, int]) -> int:
     """Index among the page's arrays, each of which is written once."""
     return arrays.setdefault(_packed(values), len(arrays))
 
 
 def _sides(sides: Sides, arrays: dict[str, int]) -> dict[str, int]:
-    return {end: _place(getattr(sides, end), arrays) for end in ("low", "near", "high")}
+    return {end: _index_of(getattr(sides, end), arrays) for end in ("low", "near", "high")}
 
 
 def _counting(

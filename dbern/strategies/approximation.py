@@ -161,7 +161,8 @@ class LinearMap(AxisMap):
         return translate_error(kernel, k, h, self)
 
 
-_TRANSLATES_TOGETHER = 1 << 12  # 64 MiB of lattice values or bins where there are two thousand
+TRANSLATES_TOGETHER = 1 << 12
+"""64 MiB of lattice values or bins where there are two thousand."""
 
 
 def _lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
@@ -173,8 +174,8 @@ def released_translates(
 ) -> FloatArray:
     """Noiseless release (n, m) of translates at t (m,), by rows of the iterated basis."""
     made = []
-    for first in range(0, len(t), _TRANSLATES_TOGETHER):
-        block = t[first : first + _TRANSLATES_TOGETHER]
+    for first in range(0, len(t), TRANSLATES_TOGETHER):
+        block = t[first : first + TRANSLATES_TOGETHER]
         if axis is None:
             made.append(rows @ _lattice_values(kernel, rows.shape[1] - 1, block))
         else:

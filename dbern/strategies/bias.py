@@ -421,7 +421,7 @@ class Linear(Approximation):
 class Holder(Approximation):
     """``|f(x) - f(y)| <= constant |x - y|^exponent`` in the largest coordinate, unit-cube units.
 
-    An exponent outside (0, 1] or a constant that is not positive is a SpecError.
+    Raises SpecError for an exponent outside (0, 1] or a constant that is not positive.
     """
 
     constant: float
@@ -451,7 +451,7 @@ class Holder(Approximation):
 class Smooth(Approximation):
     """Derivatives along each axis, of orders one to `order`, at most `bound`; unit-cube units.
 
-    An order below one or a bound that is not positive is a SpecError.
+    Raises SpecError for an order below one or a bound that is not positive.
     """
 
     order: int

@@ -188,10 +188,10 @@ def axis_bins(
     (`lattice_bumps`), without that of lattice values. Bins without noise need no `damping`.
     """
 
-    def values(block: Middles) -> FloatArray:
+    def values(block: MirroredBlock) -> FloatArray:
         return lattice_bumps(kernel, k, h, block)[: k // 2 + 1]
 
-    half = bin_fit(bump_places(kernel), values, cells, degree, damping)
+    half = bin_fit(bump_blocks(kernel), values, cells, degree, damping)
     if k % 2 == 0:
         half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
     matrix = with_mirrored(half, k + 1)
@@ -199,7 +199,7 @@ def axis_bins(
 
 
 @dataclass(frozen=True)
-class Middles:
+class MirroredBlock:
     """Middles of some of `count` equal parts of the unit interval, with those mirrored to them.
 
     They are the parts of the first half from `first` to the one before `last`.
@@ -229,8 +229,8 @@ class Middles:
 
 
 def bin_fit(
-    blocks: Sequence[Middles],
-    values: Callable[[Middles], FloatArray],
+    blocks: Sequence[MirroredBlock],
+    values: Callable[[MirroredBlock], FloatArray],
     cells: int,
     degree: int,
     damping: float = _DAMPING,
@@ -248,17 +248,17 @@ def bin_fit(
     return of_parities(*fitted).T
 
 
-def bump_places(kernel: Kernel) -> list[Middles]:
+def bump_blocks(kernel: Kernel) -> list[MirroredBlock]:
     """Places of the translates that bins are fitted to, fine for the bandwidth, in blocks."""
     fine = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
     count = min(fine, _MOST_NODES)
     half = (count + 1) // 2
     starts = range(0, half, _NODES_TOGETHER)
-    return [Middles(count, first, min(first + _NODES_TOGETHER, half)) for first in starts]
+    return [MirroredBlock(count, first, min(first + _NODES_TOGETHER, half)) for first in starts]
 
 
 @lru_cache(maxsize=4)
-def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: Middles) -> FloatArray:
+def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: MirroredBlock) -> FloatArray:
     """Lattice values (k + 1, q) whose polynomials are near the bumps at some places.
 
     Of order h, by least squares over Chebyshev nodes in y that begin at the bumps' own values: k
@@ -270,15 +270,17 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: Middles) -> Floa
     return with_mirrored(half.T, len(t)).T
 
 
-# --- Brackets: see the top of the module
+# --- Brackets
 
 MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""
 
+NUMBERS_TOGETHER = 1 << 22
+"""Of polynomials: 32 MiB, and as many while they are made."""
+
 _TRUNCATION, _SHARE = 1e-9, 1 / 64  # of the peak; of the largest error seen, to add in between
 _COARSE, _MOST_LOCAL, _MOST_STEPS = 4, 32, 64  # steps where it is looked for; nodes; steps; a cell
 _BOXES, _ROWS = 512, 64  # at a time
-_NUMBERS_TOGETHER = 1 << 22  # of polynomials: 32 MiB, and as many while they are made
 _MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
 _Pairs: TypeAlias = tuple[Int64Array, Int64Array]  # cells of y, and of the bins
@@ -369,7 +371,7 @@ class _Boxes:
     ``r_y(t)``, as kernels, bins and the iterated basis are symmetric.
     """
 
-    local: _Local
+    expansion: _Expansion
     floats: float
 
     @classmethod
@@ -377,22 +379,22 @@ class _Boxes:
     def of(cls, kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int) -> _Boxes:
         (coefficients,) = BinnedStrategy(Lattice((k,)), (bins,)).matrices((h,))
         floats = _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
-        return cls(_Local.of(kernel, k, coefficients, bins, cells), floats)
+        return cls(_Expansion.of(kernel, k, coefficients, bins, cells), floats)
 
     @cached_property
     def _whole_pieces(self) -> _Pieces:
-        return self.local.pieces(range(self.local.rows))
+        return self.expansion.pieces(range(self.expansion.rows))
 
     @property
     def strips(self) -> Iterator[_Pieces]:
         """Some cells of y after others: the polynomials of all may be more than memory holds."""
-        local, rows = self.local, self.local.rows
-        together = max(1, _NUMBERS_TOGETHER // (local.count * local.bins.rank))
+        expansion, rows = self.expansion, self.expansion.rows
+        together = max(1, NUMBERS_TOGETHER // (expansion.count * expansion.bins.rank))
         if rows <= together:
             yield self._whole_pieces
             return
         for first in range(0, rows, together):
-            yield local.pieces(range(first, min(first + together, rows)))
+            yield expansion.pieces(range(first, min(first + together, rows)))
 
     @cached_property
     def seen(self) -> float:
@@ -402,7 +404,7 @@ class _Boxes:
     @cached_property
     def whole(self) -> FloatArray:
         """Bounds on ``|r|`` itself."""
-        return self.missed(np.zeros((self.local.rows, self.local.bins.rank)))
+        return self.missed(np.zeros((self.expansion.rows, self.expansion.bins.rank)))
 
     def highest(self) -> FloatArray:
         """Bound the largest ``a_j`` in each cell of y, (rows, bins)."""
@@ -413,7 +415,7 @@ class _Boxes:
 
         On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
         """
-        allowed = max(_SHARE * self.seen, _TRUNCATION * self.local.kernel.peak) / 2
+        allowed = max(_SHARE * self.seen, _TRUNCATION * self.expansion.kernel.peak) / 2
         excesses = (pieces.missed(about[pieces.rows], allowed) for pieces in self.strips)
         bounds = [OUTWARD * np.maximum(excess, 0.0) + self.floats for excess in excesses]
         return np.concatenate(bounds)
@@ -435,7 +437,7 @@ def _blocks(chosen: BoolArray, count: int) -> Iterator[_Pairs]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Local:
+class _Expansion:
     """Chebyshev polynomials of `count` terms in place of all a_j on a cell of y.
 
     They miss any a_j by at most `cut`; `tail` is what polynomials of their degree miss of K on a
@@ -454,7 +456,7 @@ class _Local:
     @classmethod
     def of(
         cls, kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
-    ) -> _Local:
+    ) -> _Expansion:
         """Choose the fewest nodes that miss next to nothing, `_MOST_LOCAL` at most.
 
         In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
@@ -495,7 +497,7 @@ class _Pieces:
     Rows of their coefficients, `terms` (rows, nodes, bins), count from the cell `first`.
     """
 
-    local: _Local
+    expansion: _Expansion
     first: int
     terms: FloatArray
 
@@ -506,10 +508,10 @@ class _Pieces:
 
     def missed(self, about: FloatArray, allowed: float) -> FloatArray:
         """Bound by how much ``|r|`` exceeds splines, but for roundings: see `_Boxes`."""
-        kernel, bins = self.local.kernel, self.local.bins
+        kernel, bins = self.expansion.kernel, self.expansion.bins
         ends = np.arange(bins.cells + 1) / bins.cells
-        nearest, farthest = _distances(self.local.cells, ends[:-1], ends[1:], self.rows)
-        mixed = OUTWARD * _on_cells(np.maximum, self.sizes + self.local.cut, bins.degree)
+        nearest, farthest = _distances(self.expansion.cells, ends[:-1], ends[1:], self.rows)
+        mixed = OUTWARD * _on_cells(np.maximum, self.sizes + self.expansion.cut, bins.degree)
         excess = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
         kinked = np.any([np.zeros(excess.shape, bool), *touched], axis=0)
@@ -517,7 +519,7 @@ class _Pieces:
         excess = np.repeat(excess[:, :, None], 2, axis=2)
         excess -= _on_cells(np.minimum, about, bins.degree)[:, :, None]
         for bound, chosen in ((self.enclosed, near & ~kinked), (self.sampled, near & kinked)):
-            for boxes in _blocks(chosen, self.local.rows):
+            for boxes in _blocks(chosen, self.expansion.rows):
                 excess[boxes] = np.minimum(excess[boxes], bound(boxes, allowed, about))
         return excess
 
@@ -529,8 +531,8 @@ class _Pieces:
     def highest(self) -> FloatArray:
         """The largest ``a_j`` in each cell of y, (rows, bins), or little more."""
         count, found = self.terms.shape[1], self.sizes.copy()
-        steps, local = _COARSE * count, self.local
-        least = _FLOATS * local.kernel.peak if local.bins.rank > MANY else -1
+        steps, expansion = _COARSE * count, self.expansion
+        least = _FLOATS * expansion.kernel.peak if expansion.bins.rank > MANY else -1
         places = cosines(np.linspace(0, np.pi, steps + 1), count)
         for first in range(0, len(found), _ROWS):
             rows = slice(first, first + _ROWS)
@@ -540,21 +542,21 @@ class _Pieces:
             bends = np.tensordot(np.arange(count) ** 2, np.abs(terms), axes=(0, 1))
             largest = np.stack([(places @ row).max(axis=0) for row in terms])
             found[rows, own] = largest + _between([np.pi], [bends], [steps])
-        return np.asarray(found + self.local.cut)
+        return np.asarray(found + self.expansion.cut)
 
     @cached_property
     def seen(self) -> float:
         """Largest ``|r|`` at some points, in the middle of each cell of y."""
         places = np.linspace(-1.0, 1.0, _COARSE + 1)
         middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
-        y = (np.arange(self.rows.start, self.rows.stop)[:, None] + 0.5) / self.local.cells
+        y = (np.arange(self.rows.start, self.rows.stop)[:, None] + 0.5) / self.expansion.cells
         largest = 0.0
-        of_places = np.transpose(local_weights(places, self.local.bins.degree))
+        of_places = np.transpose(local_weights(places, self.expansion.bins.degree))
         for place, weights in zip(places, of_places, strict=True):
-            t = (np.arange(self.local.bins.cells) + (1 + place) / 2) / self.local.bins.cells
-            error = self.local.kernel(y - t)
+            t = (np.arange(self.expansion.bins.cells) + (1 + place) / 2) / self.expansion.bins.cells
+            error = self.expansion.kernel(y - t)
             for r, weight in enumerate(weights):
-                error -= weight * middle[:, r : r + self.local.bins.cells]
+                error -= weight * middle[:, r : r + self.expansion.bins.cells]
             largest = max(largest, float(np.abs(error).max()))
         return largest
 
@@ -576,19 +578,20 @@ class _Pieces:
         found = (np.abs(_at(of_t, of_y, terms)) - (of_t @ less)[:, None]).max(axis=1)
         found = _halves(found)[:, ::-1] + _between((np.pi, np.pi), bends, steps)[:, None]
         lebesgue = 1 + 2 / np.pi * math.log(count)
-        return np.asarray(found + self.local.cut + (1 + lebesgue**2) * self.local.tail)
+        return np.asarray(found + self.expansion.cut + (1 + lebesgue**2) * self.expansion.tail)
 
     def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
         """K on boxes (m,), which depends on how far they are apart: coefficients as `_splines`."""
-        apart = (self.first + rows) * self.local.bins.cells - columns * self.local.cells
+        apart = (self.first + rows) * self.expansion.bins.cells - columns * self.expansion.cells
         _, first, same = np.unique(apart, return_index=True, return_inverse=True)
         offsets, analysis = chebyshev(self.terms.shape[1])
         y, t = self._places(rows[first], columns[first], *[offsets[:, None]] * 2)
-        return _at(analysis, analysis, self.local.kernel(y - t[:, None]))[:, :, same]
+        return _at(analysis, analysis, self.expansion.kernel(y - t[:, None]))[:, :, same]
 
     def sampled(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
         """Bound ``|r|`` less splines on boxes (m,), by a grid and by points on their kinks."""
-        count, widths = self.terms.shape[1], (1 / self.local.cells, 1 / self.local.bins.cells)
+        expansion, count = self.expansion, self.terms.shape[1]
+        widths = 1 / expansion.cells, 1 / expansion.bins.cells
         terms = self._splines(self.terms, *boxes)
         less = self._splines(about[:, None], *boxes)[:, 0]
         one, first = np.ones(count), np.square(np.arange(1.0 * count))
@@ -597,37 +600,37 @@ class _Pieces:
         in_y, in_t, both = _weighed(terms, (one, second), (second, one), (first, first))
         in_y, in_t = of_y**2 * in_y, of_t**2 * (in_t + second @ np.abs(less))
         along = in_y + 2 * of_y * of_t * both + in_t
-        smooth = self.local.kernel.curvature
+        smooth = self.expansion.kernel.curvature
         bends = smooth + in_y, np.maximum(smooth + in_t, along)
         steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
         on_y, on_t = (np.linspace(-1.0, 1.0, one + 1)[:, None] for one in steps)
         y, t = self._places(*boxes, on_y, on_t)
         at_y, at_t = (cosines(np.arccos(one[:, 0]), count) for one in (on_y, on_t))
-        misses = np.abs(self.local.kernel(y - t[:, None]) - _at(at_t, at_y, terms))
+        misses = np.abs(self.expansion.kernel(y - t[:, None]) - _at(at_t, at_y, terms))
         found = _halves((misses - (at_t @ less)[:, None]).max(axis=1))
-        for apart in (side * kink for kink in self.local.kernel.kinks for side in (-1, 1)):
+        for apart in (side * kink for kink in self.expansion.kernel.kinks for side in (-1, 1)):
             for line in ((t + apart, t), (y, y - apart)):
                 own = self._on_kink(boxes, terms, less, line)
                 found = np.maximum(found, own[:, None])
-        return np.asarray(found + _between(widths, bends, steps)[:, None] + self.local.cut)
+        return np.asarray(found + _between(widths, bends, steps)[:, None] + self.expansion.cut)
 
     def _on_kink(self, boxes: _Pairs, terms: FloatArray, less: FloatArray, line: Any) -> FloatArray:
         """Largest value at points (q, m), or at those of the boxes (m,) next to them."""
         (rows, columns), (y, t) = boxes, line
-        in_y = np.clip(2 * (y * self.local.cells - self.first - rows) - 1, -1.0, 1.0)
-        in_t = np.clip(2 * (t * self.local.bins.cells - columns) - 1, -1.0, 1.0)
+        in_y = np.clip(2 * (y * self.expansion.cells - self.first - rows) - 1, -1.0, 1.0)
+        in_t = np.clip(2 * (t * self.expansion.bins.cells - columns) - 1, -1.0, 1.0)
         y, t = self._places(rows, columns, in_y, in_t)
         of_y, of_t = (cosines(np.arccos(one.T), terms.shape[1]) for one in (in_y, in_t))
         made = (of_y @ np.moveaxis(terms, 2, 0).swapaxes(1, 2) * of_t).sum(axis=2)
         less = (of_t @ less.T[:, :, None])[:, :, 0]
-        return np.asarray((np.abs(self.local.kernel(y - t).T - made) - less).max(axis=1))
+        return np.asarray((np.abs(self.expansion.kernel(y - t).T - made) - less).max(axis=1))
 
     def _places(
         self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Positions in y and t of offsets in [-1, 1] from the middle of cells, (q, m) or (q, 1)."""
-        y = (self.first + rows + (1 + in_y) / 2) / self.local.cells
-        return y, (columns + (1 + in_t) / 2) / self.local.bins.cells
+        y = (self.first + rows + (1 + in_y) / 2) / self.expansion.cells
+        return y, (columns + (1 + in_t) / 2) / self.expansion.bins.cells
 
     def _splines(self, terms: FloatArray, rows: Int64Array, columns: Int64Array) -> FloatArray:
         """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_b T_a``, b of t: (nodes, .., m).
@@ -635,9 +638,9 @@ class _Pieces:
         `terms` (cells, .., bins) are those of the a_j in y.
         """
         offsets, analysis = chebyshev(self.terms.shape[1])
-        weights = analysis @ np.transpose(local_weights(offsets, self.local.bins.degree))
+        weights = analysis @ np.transpose(local_weights(offsets, self.expansion.bins.degree))
         turned = terms.transpose(1, 0, 2)
-        own = [turned[:, rows, columns + r] for r in range(self.local.bins.degree + 1)]
+        own = [turned[:, rows, columns + r] for r in range(self.expansion.bins.degree + 1)]
         return np.asarray(np.tensordot(weights, np.stack(own), axes=1))
 
 

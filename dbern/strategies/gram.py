@@ -154,7 +154,7 @@ def lattice_spectrum(
 ) -> LatticeSpectrum:
     """The leading eigenvectors of the lattice's Gram matrix, at most `rank` and 512 of them.
 
-    A lattice of more than 4096 points is a SpecError.
+    Raises SpecError for a lattice of more than 4096 points.
     """
     if lattice.size > MOST_POINTS:
         each = math.floor(MOST_POINTS ** (1 / cube.dimensions)) - 1
@@ -225,8 +225,8 @@ def rkhs_sensitivity(
 ) -> Bound:
     """Bound the l1 or l2 norm of the released values of a function of norm one.
 
-    Without a spectrum these are the lattice values; more than a Gram matrix is computed for are a
-    SpecError.
+    Without a spectrum these are the lattice values. Raises SpecError for more of them than a Gram
+    matrix is computed for.
     """
     if spectrum is None:
         return _plain_bound(cube, lattice, norm)

@@ -19,6 +19,7 @@ from dbern.combination import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file
+from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
 from dbern.synopsis.points import Order
@@ -26,7 +27,6 @@ from dbern.synopsis.reader import Synopsis
 from dbern.system import Progress, is_url, one_thread, silent
 from dbern.types import FloatArray
 
-_BATCH_ROWS = 1 << 16
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
 
 
@@ -66,30 +66,33 @@ def answer(
             return done
 
 
-def is_there(answers: str | Path) -> bool:
+def published_answers(answers: str | Path) -> bool:
     """Return whether there are answers at a path or URL: they are whole, for they appear at once.
 
-    Then drafts beside them, of processes that are gone, are of no more use, and are removed. Raises
-    ReleaseError where the store does not tell.
+    Raises ReleaseError where the store does not tell.
     """
     try:
         if is_url(answers):
             identity(check_url(answers, "--out"))
             return True
-        there = Path(answers).exists()
+        return Path(answers).exists()
     except FileNotFoundError:
         return False
     except OSError as error:
         raise _unwritable(answers, error) from None
-    if there:
+
+
+def remove_unfinished(answers: str | Path) -> None:
+    """Remove drafts beside published answers, of processes that are gone; a store keeps none."""
+    if not is_url(answers):
         remove_drafts(Path(answers))
-    return there
 
 
 @contextmanager
 def _written(answers: str | Path) -> Iterator[Any]:
     """Open the answers for writing; they appear after the block, unless it fails."""
-    if is_there(answers):
+    if published_answers(answers):
+        remove_unfinished(answers)
         raise SpecError(f"--out: {answers} already exists. Remove it or write another path")
     target = Path(answers)
     if not (is_url(answers) or target.parent.is_dir()):
@@ -190,7 +193,7 @@ def _check_columns(
 
 def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     try:
-        yield from file.iter_batches(_BATCH_ROWS)
+        yield from file.iter_batches(BATCH_ROWS)
     except (OSError, pa.ArrowException) as error:
         _refuse_unanswered(path, error)
         raise SpecError(

@@ -156,7 +156,7 @@ def _uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> F
 def _try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> None:
     """Call a function once, with made-up records and a few points.
 
-    A function that raises, or does not return one number a point, is a SpecError.
+    Raises SpecError for a function that raises, or does not return one number a point.
     """
     records = _uniform_records(ranges, rows, public_stream("trial of a function", 0))
     share = np.linspace(0, 1, _POINTS)[:, None]
@@ -262,7 +262,7 @@ class BlackBoxAccumulator(Accumulator):
     def begin(self, state: Int64Array, salt: bytes, index: int) -> BlackBoxPass:
         """Gather the records of one shard, for one block.
 
-        A function that cannot be imported here, or is not the planned one, is a StoppedError.
+        Raises StoppedError for a function that cannot be imported here, or is not the planned one.
         """
         try:
             called = load(self.user.function)
@@ -282,8 +282,8 @@ class BlackBoxAccumulator(Accumulator):
     def asked(self, called: Any, records: FloatArray, block: int) -> FloatArray:
         """Values of f at a block's points, cut to the bounds, or their replacement where f fails.
 
-        Errors of f go no further: they may hold values. Where nothing replaces them it is a
-        StoppedError.
+        Errors of f go no further: they may hold values. Raises StoppedError where nothing replaces
+        them.
         """
         points = self.block_points(block)
         values = np.full(len(points), np.nan)
@@ -409,7 +409,7 @@ def _sampled_distances(
 ) -> tuple[float, float, float]:
     """Order statistics of the sup, l1 and l2 distances of neighbours' lattice values, each alone.
 
-    Where the distribution or the function fails it is a SpecError.
+    Raises SpecError where the distribution or the function fails.
     """
     user = accumulator.user
     called = load(user.function)
@@ -557,7 +557,7 @@ class BlackBox(UserFunction):
     def restore(
         self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
     ) -> BlackBoxAccumulator:
-        """Read the planned accumulator; another function is an IntegrityError."""
+        """Read the planned accumulator; another function raises an IntegrityError."""
         if counting["digest"] != self.digest:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
         one, points = replace(self, n=n), counting["points"]

@@ -175,7 +175,7 @@ class Smoother(Learner):
 
         `counted_in` is that of `KernelSum`.
 
-        A bandwidth or a covariance that does not fit the axes is a SpecError.
+        Raises SpecError for a bandwidth or a covariance that does not fit the axes.
         """
         if self.bandwidth == "auto":
             raise SpecError(
@@ -206,7 +206,7 @@ class Smoother(Learner):
         Bins count rows whatever the kernel, so nothing is inferred from them before the release:
         candidates follow from the public n, epsilon and axes (`_finest_bandwidth`).
 
-        More than three axes are a SpecError.
+        Raises SpecError for more than three axes.
         """
         axes = domain.dimensions
         if axes not in _FINEST:
@@ -243,8 +243,8 @@ def _oblique_kernels(
 ) -> tuple[Oblique, tuple[Kernel, ...]]:
     """Oblique coordinates of a covariance in data units, and the axis kernels over their box.
 
-    A covariance of another size, not symmetric, not positive definite, too narrow or too wide is a
-    SpecError.
+    Raises SpecError for a covariance of another size, not symmetric, not positive definite, too
+    narrow or too wide.
     """
     axes = domain.dimensions
     if len(covariance) != axes or any(len(row) != axes for row in covariance):

@@ -240,7 +240,7 @@ def linear_functions(
 ) -> Measurement:
     """Linear functions by objective or weights, as the plan chooses.
 
-    Parameters that the method, or an axis of categories, has no use for are a SpecError.
+    Raises SpecError for parameters that the method, or an axis of categories, has no use for.
     """
     domain, response = schema.domain, schema.response
     if domain.lists and method == "weights":

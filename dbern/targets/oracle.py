@@ -65,8 +65,8 @@ class SampledSensitivity(Section):
     def sampling(self) -> Sampling:
         """Parameters of the sampler.
 
-        A gamma out of range, too few samples, or a distribution that cannot be imported is a
-        SpecError.
+        Raises SpecError for a gamma out of range, too few samples, or a distribution that cannot be
+        imported.
         """
         gamma = exact(self.gamma, "target.sensitivity.gamma")
         fewest = fewest_samples(gamma)

@@ -217,7 +217,7 @@ PASS_ROWS = 1 << 20
 """Distinct positions that a pass is to hold."""
 
 _MOST_BITS = 30
-_TIMES = 3  # as many atoms as one of a kernel sum: see the top of the module
+_TIMES = 3  # as many atoms as one of a kernel sum: *Sensitivity under replace-one*, above
 
 
 @dataclass(frozen=True)

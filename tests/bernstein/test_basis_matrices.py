@@ -71,12 +71,11 @@ def test_matrices_apply_to_their_axes():
     assert turned.tolist() == [[3.0, -1.0]]
 
 
-def test_blocks_are_read_in_order_and_contract_like_the_whole():
+def test_blocks_are_read_in_order():
     whole = np.arange(6.0).reshape(3, 2)
     blocks = Blocks((3, 2), 2, lambda index: whole[2 * index : 2 * index + 2])
     read = [(layers, part.tolist()) for layers, part in blocks]
     assert read == [(slice(0, 2), [[0.0, 1.0], [2.0, 3.0]]), (slice(2, 3), [[4.0, 5.0]])]
-    assert blocks.contracted([np.ones((1, 3)), np.eye(2)]).tolist() == [[6.0, 9.0]]
 
 
 def test_enclosing_nodes_are_eight_a_degree():

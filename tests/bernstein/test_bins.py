@@ -21,7 +21,7 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.strategies import approximation
 from dbern.strategies import bins as module
 from dbern.strategies.approximation import lattice_miss, released_translates
-from dbern.strategies.bins import AxisBins, axis_bins, bump_places, lattice_bumps
+from dbern.strategies.bins import AxisBins, axis_bins, bump_blocks, lattice_bumps
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:
@@ -87,7 +87,7 @@ def test_the_matrix_has_the_least_squared_error_unshrunk():
     """Any other does worse on point masses, the ends half a cell heavier; nothing shrinks it."""
     kernel, k, cells, degree = Gaussian(0.1), 20, 8, 5
     bins = axis_bins(kernel, k, cells, degree)
-    (block,) = bump_places(kernel)
+    (block,) = bump_blocks(kernel)
     t, bumps = block.t, lattice_bumps(kernel, k, None, block)
     beta = bin_matrix(t, cells, degree).T
 
@@ -116,7 +116,7 @@ def test_records_at_the_ends_are_met_better_than_others(degree, cells):
 @pytest.mark.parametrize(("bandwidth", "k"), [(0.1, 40), (0.06, 80)])
 def test_fitted_lattice_values_need_a_coarser_lattice(bandwidth, k):
     kernel, h = Gaussian(bandwidth), 48
-    (block,) = bump_places(kernel)
+    (block,) = bump_blocks(kernel)
     t, fitted = block.t, lattice_bumps(kernel, k, h, block)
     plain = kernel(np.arange(k + 1)[:, None] / k - t)
     y = np.linspace(0, 1, 301)
@@ -141,11 +141,11 @@ def test_bins_and_their_errors_in_blocks_are_the_same(bandwidth, monkeypatch):
         return [axis.synthesis, *released, lattice_miss(kernel, k, h)]
 
     whole = made()
-    assert len(bump_places(kernel)) == 1
+    assert len(bump_blocks(kernel)) == 1
     monkeypatch.setattr(module, "_NODES_TOGETHER", 7)
     monkeypatch.setattr(approximation, "_BUMPS_TOGETHER", 7)
-    monkeypatch.setattr(approximation, "_TRANSLATES_TOGETHER", 7)
-    blocks = bump_places(kernel)
+    monkeypatch.setattr(approximation, "TRANSLATES_TOGETHER", 7)
+    blocks = bump_blocks(kernel)
     assert len(blocks) > 4
     every = np.sort(np.concatenate([block.index for block in blocks]))
     assert every.tolist() == list(range(blocks[0].count))

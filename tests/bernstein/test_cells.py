@@ -63,21 +63,6 @@ def test_every_kink_is_an_edge_up_to_half_a_unit_of_a_float(name, bandwidth, k, 
     assert cells.radius == pytest.approx(widths.max() / 2, rel=1e-9)
 
 
-@given(st.sampled_from(NAMES), bandwidths, st.integers(1, 12), st.data())
-def test_a_position_is_where_its_cell_and_offset_say(name, bandwidth, k, data):
-    cells = cells_for(kernel_of(name, bandwidth), k, data.draw(st.floats(0.0, 40.0)))
-    edges = [float(edge) for edge in edges_of(cells)]
-    x = data.draw(st.one_of(st.floats(0, 1), st.sampled_from(edges)))
-    x = min(
-        1.0, max(0.0, data.draw(st.sampled_from([x, math.nextafter(x, 0), math.nextafter(x, 1)])))
-    )
-    (cell,), (offset,) = cells.locate(np.array([x]))
-    assert 0 <= cell < cells.count
-    assert -1 <= offset <= 1
-    place = cells.centers[cell] + offset / cells.inverse_radii[cell]
-    assert place == pytest.approx(x, abs=2e-15)
-
-
 def test_slivers_between_kinks_keep_their_order():
     bandwidth = 0.25 + 2**-40  # kinks of neighbouring lattice points a hair apart
     cells = cells_for(kernel_of("epanechnikov", bandwidth), 2, 0.0)

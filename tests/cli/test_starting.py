@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -342,6 +343,15 @@ def test_locks_and_links_that_exclude_no_one_are_found(project, run, monkeypatch
     found = states(ran)
     assert (ran.code, found["file locks"], found["create-if-absent"]) == (4, "mend", "mend")
     assert found["ledger locks"] == "good"  # SQLite's own
+
+
+def test_a_clock_that_cannot_be_read_is_a_warning(project, run, monkeypatch):
+    def refuse(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dbern.cli.diagnosis.tempfile.NamedTemporaryFile", refuse)
+    ran = run("doctor", "--output", "o.zarr", "--json")
+    assert (ran.code, states(ran)["output's clock"]) == (0, "warn")
 
 
 def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_clock):

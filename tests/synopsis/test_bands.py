@@ -131,7 +131,7 @@ def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch):
     y, t, size = worst_places(kernel, 60, 12, bins, 31, 40)
     brackets = []
     for numbers in (1 << 22, 1 << 10):
-        monkeypatch.setattr(module, "_NUMBERS_TOGETHER", numbers)
+        monkeypatch.setattr(module, "NUMBERS_TOGETHER", numbers)
         axis_bracket.cache_clear()
         module._Boxes.of.cache_clear()
         brackets.append(axis_bracket(kernel, 60, 12, bins, (16, 3), 31))
@@ -189,7 +189,7 @@ def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch):
     axis_bracket.cache_clear()
 
 
-def of_polynomials_alone(*given, found=module._Local.of):
+def of_polynomials_alone(*given, found=module._Expansion.of):
     return replace(found(*given), cut=0.0, tail=0.0)
 
 
@@ -220,7 +220,7 @@ def test_what_a_bracket_leaves_out_is_covered(
         return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
 
     assert (size <= bounds()).all()
-    owners = {"_between": module, "of": module._Local}
+    owners = {"_between": module, "of": module._Expansion}
     monkeypatch.setattr(owners.get(planted, module._Pieces), planted, wrong)
     assert (size > bounds()).any()
     axis_bracket.cache_clear()
@@ -231,7 +231,7 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
     monkeypatch.setattr(module, "_TRUNCATION", 0.001)
     kernel, cells, own = kernel_of("gaussian", 0.15), 10, 16
     bins = axis_bins(kernel, 60, own, 1, 12)
-    local = module._Local.of(kernel, 60, iterated_matrix(60, 12) @ bins.synthesis, bins, cells)
+    local = module._Expansion.of(kernel, 60, iterated_matrix(60, 12) @ bins.synthesis, bins, cells)
     pieces, count = local.pieces(range(cells)), local.count
     assert count == 5
     rows, columns = np.divmod(np.arange(cells * own), own)

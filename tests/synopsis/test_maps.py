@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,6 +197,21 @@ def test_what_leaves_is_the_same_after_a_file(land, degrees, sides, days, tmp_pa
         assert bool(located) == ("spatial_ref" in one.coords)
     decoded = xarray.open_dataset(tmp_path / "marginal.nc", engine="scipy")
     assert decoded.when.dtype.kind == "M"
+
+
+def test_the_page_s_bands_of_a_map_are_its_value_and_interval(degrees, monkeypatch):
+    """The lines that need no rioxarray, which is no dependency."""
+    page = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
+    block = page.partition("import rioxarray")[2].partition("```")[0]
+    lines = [line for line in block.splitlines()[1:] if ".rio." not in line]
+    monkeypatch.setattr(dbern, "open", lambda url: degrees)
+    names = {"dbern": dbern}
+    exec("\n".join(lines), names)
+    bands = names["bands"]
+    assert list(bands.data_vars) == ["value", "low", "high"]
+    assert (bands.low <= bands.value).all()
+    assert (bands.value <= bands.high).all()
+    assert bands.latitude.values[0] > bands.latitude.values[-1]
 
 
 def test_degrees_are_said_as_the_conventions_say(land, degrees):

@@ -442,7 +442,7 @@ def asked(path, rows, **options):
 
 @pytest.mark.parametrize(("rows", "batch"), [(0, 10), (1, 10), (1000, 37), (1000, 1 << 16)])
 def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.tables._BATCH_ROWS", batch)
+    monkeypatch.setattr("dbern.synopsis.tables.BATCH_ROWS", batch)
     table = asked(files[0], rows, row_group_size=300)
     told = []
     count = answer(two, *files, h=2, progress=lambda *told_: told.append(told_))
@@ -464,7 +464,7 @@ def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkey
     [("_GROUP_ROWS", 120, [150, 150, 50]), ("_GROUP_BYTES", 1, [50] * 7)],
 )
 def test_row_groups_are_gathered_up_to_a_limit(two, files, limit, value, groups, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.tables._BATCH_ROWS", 50)
+    monkeypatch.setattr("dbern.synopsis.tables.BATCH_ROWS", 50)
     monkeypatch.setattr(f"dbern.synopsis.tables.{limit}", value)
     asked(files[0], 350)
     assert answer(two, *files) == 350
@@ -485,7 +485,7 @@ def test_many_queries_are_answered_as_one_large_request(two, files, h):
     points = np.random.default_rng(3).uniform(low, high, (count, 2))
     pq.write_table(pa.table({"x": points[:, 0], "y": points[:, 1]}), files[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.tables._BATCH_ROWS", 999)
+        patch.setattr("dbern.synopsis.tables.BATCH_ROWS", 999)
         answer(two, *files, h=h)
     values = pq.read_table(files[1])["value"].to_numpy()
     np.testing.assert_array_equal(values, two(points, h=h))
@@ -530,7 +530,7 @@ def test_queries_that_are_not_parquet_are_refused(two, files, content):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()])
 def test_a_failure_removes_the_draft(two, files, error, monkeypatch):
     asked(files[0], 100)
-    monkeypatch.setattr("dbern.synopsis.tables._BATCH_ROWS", 10)
+    monkeypatch.setattr("dbern.synopsis.tables.BATCH_ROWS", 10)
     monkeypatch.setattr("dbern.synopsis.tables._GROUP_ROWS", 20)
     original, calls = pq.ParquetWriter.write_table, []
 

@@ -371,6 +371,7 @@ _NEAR = 1.3  # times the least estimate without it: where a public density is lo
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, this one to 216
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
+_ALIKE = 0.02  # of the error: bins that err so much more are told apart by what they promise
 _MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
@@ -632,8 +633,27 @@ def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
 
 
 def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
-    """Return the candidate of least predicted error; None where there are none."""
-    found = (one for family in sorted(families, key=list(CANDIDATES).index)
-             for one in candidates(family, problem))  # fmt: skip
-    best = min(found, key=lambda one: one.error, default=None)
-    return best and problem.made(best)
+    """Return the candidate that a plan takes; None where there are none."""
+    found = [
+        candidate
+        for family in sorted(families, key=list(CANDIDATES).index)
+        for candidate in candidates(family, problem)
+    ]
+    return problem.made(preferred(found, problem)) if found else None
+
+
+def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
+    """Return the candidate of least predicted error, or of bins that err alike the surest.
+
+    Of bins whose errors are within `_ALIKE` of the least those are taken that promise any database
+    most, where neither questions nor a given crowd tell them apart.
+    """
+    best = min(found, key=lambda candidate: candidate.error)
+    if problem.questions is not None or problem.crowd is not None or best.strategy.kind != "binned":
+        return best
+    alike = (
+        candidate
+        for candidate in found
+        if candidate.strategy.kind == "binned" and candidate.error <= (1 + _ALIKE) * best.error
+    )
+    return min(alike, key=lambda candidate: candidate.noise + candidate.worst)

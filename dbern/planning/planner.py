@@ -499,7 +499,7 @@ def choose(
         problem = replace(problem_of(measurement, settings, one), k=k, h=h)
         kinds = [""] if plain_only else released_kinds(one, measurement, settings)
         candidate, refusal = _countable(kinds, problem, settings)
-        if candidate and (best is None or (1 + _WORTH) * candidate.error < best.error):
+        if candidate and errs_less(candidate, best):
             best, family = candidate, one
         uncounted = uncounted or refusal
     if best is None and uncounted is not None:
@@ -510,6 +510,11 @@ def choose(
             f'Write noise = "{family.plain}" or "auto"'
         )
     return best.strategy, best.h, family
+
+
+def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:
+    """Return whether a later law's candidate errs less than an earlier one's, if there is one."""
+    return usual is None or (1 + _WORTH) * candidate.error < usual.error
 
 
 def _countable(
@@ -606,7 +611,7 @@ def _without_delta(
         found, _ = _countable(released_kinds(noise, one, pure), problem, pure)
         if found is not None:
             candidate = problem.candidate(found.strategy, found.h)
-            best = candidate if (1 + _WORTH) * candidate.error < best.error else best
+            best = candidate if errs_less(candidate, best) else best
     if best is ours:
         return ()
     return (

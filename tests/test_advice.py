@@ -8,8 +8,12 @@ from fractions import Fraction
 
 import pytest
 from projects import records
+from strategies import sections
 
 from dbern.certificate import printed_sum
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import ReleaseSpec
+from dbern.planning.tradeoffs import tradeoff
 
 
 @pytest.fixture
@@ -52,6 +56,31 @@ def test_the_first_row_of_the_table_is_the_plan(planned, run):
     for rank in component["ranks"] or [k + 1 for k in component["k"]]:
         values *= rank
     assert first["values"] == values
+
+
+def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
+    """The least error is that of other bins; where a number is released too it decides alone."""
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
+
+    def density(**mechanism):
+        data = {"n": 200_000, "bounds": {"x": [0.0, 1.0]}}
+        mechanism = {"noise": "binned-laplace", "k": None, "h": None, **mechanism}
+        target = {"bandwidth": [0.05]}
+        return ReleaseSpec(**sections(data=data, target=target, mechanism=mechanism))
+
+    first, *others = tradeoff(density())
+    (component,) = plan_files(density(), ()).components
+    assert [axis.cells for axis in component.maps] == [40]
+    assert (first.values, first.error) == (45, component.certificate.total)
+    assert others == sorted(others, key=lambda option: option.predicted)
+    assert others[0].predicted < first.predicted < 1.02 * others[0].predicted
+    assert 2 * first.error < others[0].error
+    for mechanism in ({"tune": "0.02"}, {"objective": "certified"}):
+        options = tradeoff(density(**mechanism))
+        assert options == sorted(options, key=lambda option: option.predicted)
+        (axis,) = plan_files(density(**mechanism), ()).components[0].maps
+        assert options[0].values == axis.cells + axis.degree
+        assert (axis.cells == 30) == ("tune" in mechanism)
 
 
 def test_a_plan_adds_up_as_it_is_printed(planned, run):

@@ -431,7 +431,7 @@ def test_a_run_that_would_choose_other_bins_publishes_those_chosen_first(
     """Two choices of what was charged for once would tell twice of the records."""
     mechanism = {"k": 24, "h": 16, "noise": "binned-laplace", "tune": "0.5"}
     spec = project.spec(
-        mechanism=mechanism, target={"bandwidth": [150.0]},
+        mechanism=mechanism, target={"bandwidth": [200.0]},
         data__bounds={"x": [-1000.0, 1000.0], "y": None},
     )  # fmt: skip
 

@@ -646,10 +646,12 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Of bins whose errors are within `_ALIKE` of the least those are taken that promise any database
-    most, where neither questions nor a given crowd tell them apart.
+    most, where they are all that is released. Beside other numbers another promise is read: what
+    these data make bins miss, or what a quotient or a product is at a point.
     """
     best = min(found, key=lambda candidate: candidate.error)
-    if problem.questions is not None or problem.crowd is not None or best.strategy.kind != "binned":
+    shared = problem.measurement.fraction != 1
+    if shared or problem.questions is not None or best.strategy.kind != "binned":
         return best
     alike = (
         candidate

@@ -262,10 +262,9 @@ class Asking:
 
     def _within(self, given: Region | None, *indices: int) -> Callable[[Measure, Fraction], float]:
         """Return a lower bound on the rows that a condition holds, by measure and beta."""
-        box = self._of_others(given, *indices)
 
         def rows(measure: Measure, share: Fraction) -> float:
-            return self.rows * least_share(measure, box, share)
+            return self.rows * least_share(measure, self._of_others(given, *indices), share)
 
         return rows
 
@@ -325,7 +324,7 @@ class Asking:
             law = "any" if any(rare for _, rare in wider) else "normal"
         if law != "any":
             found = [band(one.population(self.rows) if population else one, share) for one in each]
-        bands = Band(*(np.stack(each, axis=-1) for each in zip(*found, strict=True)))
+        bands = Band(*np.array(found).transpose(1, 2, 0))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
         attributes = {"long_name": question} | attributes

@@ -101,8 +101,9 @@ def _share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) ->
     Without `base` the divisor is the number of all rows, which is public. `view`: of one layer.
     """
     near = view.of(_layer(inside.near))
-    low = view.over(_layer(inside.low), None if base is None else base.high)
-    high = view.over(_layer(inside.high), None if base is None else base.low)
+    below, above = view.functionals(_layer(inside.low), _layer(inside.high))
+    low = view.over(below, None if base is None else base.high)
+    high = view.over(above, None if base is None else base.low)
     if base is not None:
         near = _over(near, base.near)
     return quotients(near, low, high, view.measure, beta)
@@ -127,7 +128,7 @@ def box_band(
     if given is not None:
         view = measure.whole()
         inside = products(weights.axes(measure, given))
-        low, high = (view.functionals(_layer(one)) for one in (inside.low, inside.high))
+        low, high = view.functionals(_layer(inside.low), _layer(inside.high))
         base = Base(low, float(view.of(_layer(inside.near))[0]), high)
         start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
         met = replace(boxes, low=start, high=np.maximum(start, stop))
@@ -338,8 +339,8 @@ def _quantile_errors(
 ) -> tuple[FloatArray, FloatArray]:
     """Return widths of cells and likely errors along the axis, by those of shares up to places."""
     below, above = sides
-    low = np.maximum.accumulate(np.nan_to_num(below.quotient, nan=0.0))
-    high = np.maximum.accumulate(np.nan_to_num(above.quotient, nan=1.0))
+    low = np.maximum.accumulate(below.quotient(0.0))
+    high = np.maximum.accumulate(above.quotient(1.0))
     first, last = np.interp(levels, high, places), np.interp(levels, low, places)
     of_shares = likely_error(
         noise_deviation(shares, sides, measure), np.maximum(high - low, 0.0), np.inf

@@ -40,7 +40,8 @@ _MOST_DRAWS, DRAWS, _FEWEST_DRAWS = 4096, 1000, 200
 _DRAWN = 1 << 22  # numbers of noise that are kept: 32 MiB; of more draws than `DRAWS` 8 MiB
 _USED = 1 << 18  # functionals times draws, of more draws than `DRAWS`
 _SIMULATED = 1 << 21  # quotients times draws
-_FEW = 6  # functionals
+_FEW = 12  # functionals, for which noise is read a block at a time
+_BLOCK = 1 << 17  # numbers of noise: they stay in a processor's cache
 _ALIKE = 1e-9  # of products of norms
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
@@ -122,7 +123,7 @@ class Measure:
         """Covariance of the bins' noise, which one law may draw jointly."""
         return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
 
-    @property
+    @cached_property
     def deviation(self) -> float:
         """Standard deviation of a bin's noise."""
         return self.covariance.deviation
@@ -172,7 +173,7 @@ class View:
         """Sum of the first layer."""
         weights = np.zeros((1, *self.values.shape))
         weights[:, 0] = 1.0
-        return self.functionals(weights)
+        return self.functionals(weights)[0]
 
     def still(self) -> View:
         """Return the same without draws."""
@@ -182,64 +183,75 @@ class View:
         """Return the functionals of the released bins."""
         return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
 
-    def drawn(self, weights: FloatArray) -> FloatArray:
-        """Return the functionals of each draw of their noise, (m, draws)."""
-        rows = weights.reshape(len(weights), -1)
-        used = max(DRAWS, _USED // max(len(rows), 1))
+    def drawn(self, *weights: FloatArray) -> list[FloatArray]:
+        """Return the functionals of each draw of their noise, (m, draws), for each of weights.
+
+        Noise does not fit into a processor's cache, and to read it takes longer than to multiply:
+        it is read once for all of them.
+        """
+        counts = [len(rows) for rows in weights]
+        rows = np.concatenate(weights).reshape(sum(counts), -1)
+        used = max(DRAWS, _USED // max(*counts, 1))
         noise = self.noise.reshape(rows.shape[1], -1)[:, :used]
-        if len(rows) <= _FEW:  # one at a time: products of two matrices copy the larger one
-            return np.stack([row @ noise for row in rows])
-        return np.asarray(rows @ noise)
+        if len(rows) > _FEW:
+            drawn = rows @ noise
+        else:  # of few rows a product of two matrices would copy all noise first
+            drawn = np.zeros((len(rows), noise.shape[1]))
+            step = max(1, _BLOCK // max(noise.shape[1], 1))
+            for start in range(0, len(noise), step):
+                drawn += rows[:, start : start + step] @ noise[start : start + step]
+        return np.split(drawn, np.cumsum(counts)[:-1])
 
     def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """Return products of weights as those of the released bins."""
         return np.asarray(np.einsum("mlb,lkb,mkb->m", one, self.gram, other))
 
-    def bounds(self, weights: FloatArray) -> FloatArray:
-        """Bound weights of the released bins."""
-        return np.asarray((np.abs(weights) * self.largest[:, None]).sum(axis=1).max(axis=1))
-
-    def floats(self, weights: FloatArray) -> FloatArray:
-        """Bound the effect of rounding and of the bins' other errors on functionals."""
-        sizes = np.abs(weights) * self.largest[:, None]
+    @cached_property
+    def bin_error(self) -> float:
+        """Bound on the effect of rounding and of its other errors on a bin."""
         error = self.measure.error + _FLOATS * float(np.abs(self.measure.values).max(initial=0.0))
-        return np.asarray(error * sizes.sum(axis=(1, 2)) * self.measure.values.size
-                          / self.values.shape[1])  # fmt: skip
+        return float(error * self.measure.values.size / self.values.shape[1])
 
-    def functionals(self, weights: FloatArray) -> Functionals:
-        """Evaluate the functionals that weights (m, layers, bins) make."""
-        facts = self.of(weights), self.bounds(weights), self.floats(weights), self.drawn(weights)
-        return Functionals(weights, *facts)
+    def functionals(self, *weights: FloatArray) -> list[Functionals]:
+        """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
+        return [self._evaluated(*pair) for pair in zip(weights, self.drawn(*weights), strict=True)]
+
+    def _evaluated(self, weights: FloatArray, drawn: FloatArray) -> Functionals:
+        sizes = (np.abs(weights) * self.largest[:, None]).sum(axis=1)
+        error = self.bin_error * sizes.sum(axis=1)
+        square = self.product(weights, weights)
+        return Functionals(weights, self.of(weights), square, sizes.max(axis=1), error, drawn)
 
     def line(self, number: FloatArray, divisor: FloatArray | None = None) -> Line:
         """Return the functionals ``number - m divisor`` of every m; no divisor is the number 1."""
-        return self.over(number, None if divisor is None else self.functionals(divisor))
+        (top,) = self.functionals(number)
+        return self.over(top, None if divisor is None else self.functionals(divisor)[0])
 
-    def over(self, number: FloatArray, divisor: Functionals | None) -> Line:
-        """Return the functionals ``number - m divisor`` of a divisor that is evaluated already."""
-        own, size, none = self.functionals(number), self.product(number, number), np.zeros(1)
+    def over(self, number: Functionals, divisor: Functionals | None) -> Line:
+        """Return the functionals ``number - m divisor`` of what is evaluated already."""
         if divisor is None:
-            divisor = Functionals(none, none + 1, none, none, np.zeros((1, own.drawn.shape[1])))
-            mixed, square = none, none
+            none = mixed = np.zeros(1)
+            divisor = Functionals(none, none + 1, none, none, none, np.zeros_like(number.drawn[:1]))
         else:
-            mixed = self.product(number, divisor.weights)
-            square = self.product(divisor.weights, divisor.weights)
-        draws = min(own.drawn.shape[1], divisor.drawn.shape[1])
+            mixed = self.product(number.weights, divisor.weights)
+        draws = min(number.drawn.shape[1], divisor.drawn.shape[1])
         return Line(
-            *(own.value, divisor.value, size, mixed, square),
-            *(own.largest + divisor.largest, own.error + divisor.error),
-            *(own.drawn[:, :draws], divisor.drawn[:, :draws]),
+            *(number.value, divisor.value, number.square, mixed, divisor.square),
+            *(number.largest + divisor.largest, number.error + divisor.error),
+            *(number.drawn[:, :draws], divisor.drawn[:, :draws]),
         )
 
 
 class Functionals(NamedTuple):
     """Functionals of a view's bins, (m,) each: weights (m, layers, bins), values, draws.
 
-    `largest` bounds a weight, and `error` the effect of rounding; `drawn` is (m, draws).
+    `square` is the square of the weights' norm. `largest` bounds a weight, and `error` the effect
+    of rounding; `drawn` is (m, draws).
     """
 
     weights: FloatArray
     value: FloatArray
+    square: FloatArray
     largest: FloatArray
     error: FloatArray
     drawn: FloatArray
@@ -278,16 +290,18 @@ class Line(NamedTuple):
 
     def reached(self, ends: FloatArray, sign: int) -> FloatArray:
         """Bound draws over ``|w(m)|``: the largest for m between `ends` (parts + 1, m)."""
-        values = sign * (self.drawn - ends[..., None] * self.base_drawn)
+        values = (-sign * ends)[..., None] * self.base_drawn
+        values += sign * self.drawn
         nearest = self.mixed / np.where(self.base_square > 0, self.base_square, 1.0)
         m = np.clip(nearest, ends[:-1], ends[1:])
         size = self.square + m**2 * self.base_square
         least = size - 2 * m * self.mixed - _FLOATS * size
         known = least > _ALIKE * size
-        quotients = (
-            np.maximum(values[1:], values[:-1]) / np.sqrt(np.where(known, least, 1.0))[..., None]
-        )
-        return np.asarray(np.where(known[..., None], quotients, np.inf).max(axis=0))
+        quotients = np.maximum(values[1:], values[:-1])
+        quotients /= np.sqrt(np.where(known, least, 1.0))[..., None]
+        largest = quotients.max(axis=0)
+        largest[~known.all(axis=0)] = np.inf
+        return np.asarray(largest)
 
     def noise_deviation(self, m: FloatArray | float, noise: float) -> FloatArray:
         """Return standard deviations of the quotient ``a / k`` near m; infinite without a divisor.
@@ -299,10 +313,10 @@ class Line(NamedTuple):
         deviation = noise * np.sqrt(np.maximum(size, 0.0)) / np.where(known, self.base, 1.0)
         return np.where(known, deviation, np.inf)
 
-    @property
-    def quotient(self) -> FloatArray:
-        """Released values of ``a / k``; NaN without a divisor."""
-        return self.top / np.where(self.base > 0, self.base, np.nan)
+    def quotient(self, unknown: float) -> FloatArray:
+        """Return released values of ``a / k``, and a number where there is no divisor."""
+        known = self.base > 0
+        return np.where(known, self.top / np.where(known, self.base, 1.0), unknown)
 
     def at(self, m: float, sign: int, measure: Measure, beta: Fraction) -> FloatArray:
         """Bound the functionals of one m from above (sign 1), or from below (-1).
@@ -357,8 +371,8 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
     last = np.maximum(first, last)
     value = np.clip(near, first, last)
     noise = noise_deviation(value, (low, high), measure)
-    start, stop = np.nan_to_num(low.quotient, nan=0.0), np.nan_to_num(high.quotient, nan=1.0)
-    cells = np.maximum(np.clip(stop, first, last) - np.clip(start, first, last), 0.0)
+    start, stop = np.clip([low.quotient(0.0), high.quotient(1.0)], first, last)
+    cells = np.maximum(stop - start, 0.0)
     return Band(value, first, last, cells, likely_error(noise, cells, last - first))
 
 

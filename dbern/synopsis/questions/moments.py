@@ -299,7 +299,7 @@ class Spread:
         both, total = _times(one, other), self.value(_ONE)
         found = self.value(both) / total
         weights = np.concatenate([self.near(each) for each in (both, one, other, _ONE)])
-        drawn = self.view.drawn(weights)
+        (drawn,) = self.view.drawn(weights)
         if not drawn.size:
             return found
         noise = drawn @ drawn.T / drawn.shape[1] / total**2

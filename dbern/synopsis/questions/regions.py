@@ -85,9 +85,9 @@ def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
     if len(counts) > 1:
         raise SpecError(f"{what}: arrays of ends must be equally long")
     count = max(counts, default=1)
-    low, high = (
-        np.column_stack([np.broadcast_to(pair[i], count) for pair in ends]) for i in (0, 1)
-    )
+    low, high = np.empty((2, count, len(ends)))
+    for i, pair in enumerate(ends):
+        low[:, i], high[:, i] = pair
     return Boxes(low, high, range(count) if counts else [None])
 
 

@@ -371,7 +371,7 @@ _NEAR = 1.3  # times the least estimate without it: where a public density is lo
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, this one to 216
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
-_ALIKE = 0.02  # of the error: bins that err so much more are told apart by what they promise
+_ALIKE, _EXPECTED_ALIKE = 0.02, 0.05  # of the errors: so near bins differ by their promise
 _MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
@@ -645,9 +645,10 @@ def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
 def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
-    Of bins whose errors are within `_ALIKE` of the least those are taken that promise any database
-    most, where they are all that is released. Beside other numbers another promise is read: what
-    these data make bins miss, or what a quotient or a product is at a point.
+    Of bins whose errors are within `_ALIKE` of the least, and expected ones within
+    `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
+    released. Beside other numbers another promise is read: what these data make bins miss, or what
+    a quotient or a product is at a point.
     """
     best = min(found, key=lambda candidate: candidate.error)
     shared = problem.measurement.fraction != 1
@@ -656,6 +657,8 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     alike = (
         candidate
         for candidate in found
-        if candidate.strategy.kind == "binned" and candidate.error <= (1 + _ALIKE) * best.error
+        if candidate.strategy.kind == "binned"
+        and candidate.error <= (1 + _ALIKE) * best.error
+        and candidate.expected <= (1 + _EXPECTED_ALIKE) * best.expected
     )
     return min(alike, key=lambda candidate: candidate.noise + candidate.worst)

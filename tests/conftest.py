@@ -39,7 +39,6 @@ unshrunk = (Phase.explicit, Phase.generate)
 settings.register_profile("audit", settings.get_profile("suite"), phases=unshrunk)
 settings.load_profile("suite")
 
-os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, planned before
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]

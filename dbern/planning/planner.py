@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -27,7 +26,6 @@ from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions
 from dbern.planning.choose import Candidate, Problem, chosen
-from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
     ReleasePlan,
@@ -137,14 +135,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     _refuse_questions(spec, measurements, settings)
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
-    chosen_ways = found_again(
-        key_of(spec, n),
-        measurements,
-        settings.families,
-        partial(choose, settings=settings),
-        partial(problem_of, settings=settings),
-        partial(released_kinds, settings=settings),
-    )
+    chosen_ways = {one.name: choose(one, settings) for one in measurements}
     chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     functions = [one for one, _ in found]
@@ -506,11 +497,11 @@ def choose(
     best: Candidate | None = None
     uncounted: SpecError | None = None
     for one in settings.families:
-        to_beat = math.inf if best is None else best.error / (1 + _WORTH)
-        problem = problem_of(measurement, settings, one)
+        problem = replace(problem_of(measurement, settings, one), k=k, h=h)
         kinds = [""] if plain_only else released_kinds(one, measurement, settings)
-        found, refusal = _countable(kinds, replace(problem, k=k, h=h, to_beat=to_beat), settings)
-        best, family = (best, family) if found is None else (found, one)
+        candidate, refusal = _countable(kinds, problem, settings)
+        if candidate and errs_less(candidate, best):
+            best, family = candidate, one
         uncounted = uncounted or refusal
     if best is None and uncounted is not None:
         raise uncounted
@@ -522,6 +513,11 @@ def choose(
     return best.strategy, best.h, family
 
 
+def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:
+    """Return whether a later law's candidate errs less than an earlier one's, if there is one."""
+    return usual is None or (1 + _WORTH) * candidate.error < usual.error
+
+
 def _countable(
     kinds: Sequence[str], problem: Problem, settings: Settings
 ) -> tuple[Candidate | None, SpecError | None]:
@@ -530,19 +526,14 @@ def _countable(
     Bins always can. Of lattices that are too fine, coarser ones are tried, where k is open.
     """
     best, refusal = chosen(kinds, problem), None
-    bins = [kind for kind in kinds if kind == "binned"]
     coarsest = Lattice((1,) * problem.measurement.domain.dimensions)
     while best is not None and (why := _uncounted(best.strategy, problem, settings)):
         refusal = refusal or why
         finest = problem.cells(best.strategy.lattice) - 1
-        best = None
-        if problem.k is None and problem.cells(coarsest) <= finest:
-            coarser = [kind for kind in kinds if kind not in bins]
-            best = chosen(coarser, replace(problem, largest_lattice=finest))
+        coarser = problem.k is None and problem.cells(coarsest) <= finest
+        best = chosen(kinds, replace(problem, largest_lattice=finest)) if coarser else None
         if best is not None and problem.cells(best.strategy.lattice) > finest:
             best = None  # the coarsest that is worth a look
-        to_beat = problem.to_beat if best is None else best.error
-        best = chosen(bins, replace(problem, to_beat=to_beat)) or best
     return best, refusal
 
 
@@ -577,10 +568,12 @@ def _asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
 
 
 def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
-    """Return the strategies that may be released; only bins where questions or tuning need them."""
-    named = [kind for kind, name in noise_names(family).items() if settings.noise in ("auto", name)]
-    bins = measurement.candidates or _asked_of(measurement, settings) or settings.tune
-    return [kind for kind in named if kind == "binned" or not bins]
+    """Return what may be released with a family: by "auto" bins, where there are any."""
+    names = noise_names(family)
+    named = [kind for kind, name in names.items() if settings.noise in ("auto", name)]
+    counts = "binned" in named and measurement.binned  # lattice values err more: only by name
+    needed = measurement.candidates or _asked_of(measurement, settings) or settings.tune
+    return [kind for kind in named if kind == "binned" or not (counts or needed)]
 
 
 def _as_counted(
@@ -613,12 +606,13 @@ def _without_delta(
         return ()
     strategy, h, family = ways[one.name]
     ours = best = problem_of(one, settings, family).candidate(strategy, h)
-    pure, to_beat = replace(settings, charge=Budget(settings.charge.epsilon)), ours.error
+    pure = replace(settings, charge=Budget(settings.charge.epsilon))
     for noise in named("auto", STRATEGY_KINDS, with_delta=False):
         problem = replace(problem_of(one, pure, noise), h=settings.per_axis("h", one.domain))
-        problem = replace(problem, to_beat=to_beat / (1 + _WORTH))
-        found, _ = _countable(list(noise_names(noise)), problem, pure)
-        best, to_beat = (best, to_beat) if found is None else (found, found.error)
+        found, _ = _countable(released_kinds(noise, one, pure), problem, pure)
+        if found is not None:
+            candidate = problem.candidate(found.strategy, found.h)
+            best = candidate if errs_less(candidate, best) else best
     if best is ours:
         return ()
     return (

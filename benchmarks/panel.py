@@ -66,7 +66,8 @@ LEAST_MEAN_GAIN, LEAST_GAIN = 1.6, 0.9  # of the error of 20 lines, over ours
 BASELINE, MOST_LOSS = Path(__file__).with_name("panel.json"), 1.1
 RELEASES = 12
 MOST_BEHIND, MOST_LOST = 1.3, 2  # times an oracle's best; cells where that is so
-_BLOCK = 1 << 13
+_BLOCK = 1 << 9  # records: their products stay in a processor's cache
+_BOXES = 1 << 13
 _SHARES = (0.25, 0.5, 1.0, 2.0)  # bandwidths a cell of a histogram
 _THRESHOLDS = (0.0, 1.0, 2.0, 4.0)  # times the scale of its noise
 _DEPTH = {1: 10, 2: 8, 3: 7}  # of a tree: cells of 2^-depth
@@ -277,8 +278,8 @@ class Cell:
         for seed in range(max(3, self.releases // 4)):
             released = release(np.random.default_rng(seed))
             values = np.zeros_like(self.truth)
-            for first in range(0, len(released.shares), _BLOCK):
-                block = slice(first, first + _BLOCK)
+            for first in range(0, len(released.shares), _BOXES):
+                block = slice(first, first + _BOXES)
                 middles, sides = released.middles[block], released.sides[block]
                 spreads = sides**2 / 12  # of a uniform share of its box
                 factors = [

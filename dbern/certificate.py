@@ -307,7 +307,8 @@ def noise_sups(
             found = found if first is None else np.tensordot(first, found, axes=(-1, 0))
             for basis in bases:
                 found = np.tensordot(found, basis, axes=(0, 1))
-            sups[start + own] = np.abs(found.reshape(len(own), -1)).max(axis=1)
+            values = found.reshape(len(own), -1)
+            sups[start + own] = np.maximum(values.max(axis=1), -values.min(axis=1))
     return sups
 
 

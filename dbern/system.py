@@ -1,4 +1,4 @@
-"""Memory limits, functions imported by name, progress, caches, tables."""
+"""Memory limits, functions imported by name, progress, caches in memory, tables."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import hashlib
 import importlib
 import inspect
 import os
-import re
 import resource
-import stat
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,7 +15,6 @@ from functools import lru_cache
 from html import escape
 from importlib.machinery import PathFinder
 from pathlib import Path
-from tempfile import mkstemp
 from threading import RLock
 from types import ModuleType
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
@@ -328,69 +325,6 @@ class LRUCache(Generic[Value]):
             while sum(map(self._size, self._values.values())) > self._most:
                 del self._values[next(iter(self._values))]
             return value
-
-
-# --- What other processes of the user find again: files of a cache, which may be gone at any moment
-
-CACHE = "DBERN_CACHE"
-"""Of the environment: another folder for the cache; set to nothing, there is none."""
-
-_MOST_KEPT = 256
-_MOST_KEPT_BYTES = 1 << 16
-_ENTRY = re.compile("[0-9a-f]{64}|tmp-.*")
-
-
-def kept(key: str) -> bytes:
-    """Return the content that `keep` wrote for a key, a SHA-256; nothing where there is none.
-
-    Folders and files of another user's, or that another user may write to, are ignored.
-    """
-    with suppress(OSError):
-        folder = _cache()
-        if folder is not None and _is_own(folder.lstat(), stat.S_ISDIR):
-            opened = os.open(folder / key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(opened, "rb") as file:
-                if _is_own(os.fstat(opened), stat.S_ISREG):
-                    return file.read(_MOST_KEPT_BYTES)
-    return b""
-
-
-def keep(key: str, content: bytes) -> None:
-    """Write content for `kept`, whole or not at all; the oldest of too many go.
-
-    Only the user can read it. A cache that cannot be written to is left alone.
-    """
-    with suppress(OSError):
-        folder = _cache()
-        if folder is None:
-            return
-        if not folder.is_dir():
-            folder.mkdir(parents=True)
-            folder.chmod(0o700)  # whatever the umask is
-        if not _is_own(folder.lstat(), stat.S_ISDIR):
-            return
-        opened, made = mkstemp(prefix="tmp-", dir=folder)  # of mode 0600
-        with os.fdopen(opened, "wb") as file:
-            file.write(content)
-        Path(made).replace(folder / key)
-        ours = [path for path in folder.iterdir() if _ENTRY.fullmatch(path.name)]
-        ours.sort(key=lambda path: path.lstat().st_mtime_ns)
-        for path in ours[:-_MOST_KEPT]:
-            path.unlink(missing_ok=True)
-
-
-def _is_own(about: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
-    return is_kind(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o022
-
-
-def _cache() -> Path | None:
-    named = os.environ.get(CACHE)
-    if named is not None:
-        return Path(named, "plans") if named else None
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():
-        base = Path(os.environ.get("HOME", ""), ".cache")
-    return base / "dbern" / "plans" if base.is_absolute() else None
 
 
 # --- Tables of notebooks

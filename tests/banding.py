@@ -60,7 +60,7 @@ def synopsis_of(
     """
     plan, staged = preferred(spec, plan, integers, key)
     made = SimpleNamespace(created="", dataset="")
-    store = Held(publish._attributes(spec, plan, made, ""))
+    store = Held(publish._attributes(spec, plan, publish._components(spec, plan), made, ""))
     for planned in plan.components:
         for name in planned.arrays:
             whose = staged or name if planned is plan.components[0] else name

@@ -25,6 +25,7 @@ from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
 
 from dbern import certificate
+from dbern.counting import kernel_sums
 from dbern.ledger import sqlite
 from dbern.planning import tuning
 from dbern.system import memory_limit
@@ -38,7 +39,6 @@ unshrunk = (Phase.explicit, Phase.generate)
 settings.register_profile("audit", settings.get_profile("suite"), phases=unshrunk)
 settings.load_profile("suite")
 
-os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, planned before
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]
@@ -150,12 +150,14 @@ def no_waiting_for_disks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_noise_bounds() -> Iterator[None]:
-    """More of the bounds that this process has computed stay: its specs come again and again."""
-    found = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
+def cached_planning() -> Iterator[None]:
+    """More of what this process has planned stays: its specs come again and again."""
+    bounds = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
+    sketches = lru_cache(maxsize=2000)(kernel_sums.smallest_sketch)
     with pytest.MonkeyPatch.context() as patch:
         for module in (certificate, tuning):
-            patch.setattr(module, "noise_bound", found)
+            patch.setattr(module, "noise_bound", bounds)
+        patch.setattr(kernel_sums, "smallest_sketch", sketches)
         yield
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from dbern.bernstein.reproducing import ExplicitKernel
 from dbern.erm.risk import Risk
-from dbern.erm.solver import DualObjective, Expansion, Objective, objective
+from dbern.erm.shards import DualObjective, Expansion, objective
+from dbern.erm.solver import Objective, minimize
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,22 @@ class LinearModel:
         """Values on a grid."""
         points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
         return self(points).reshape(*(len(axis) for axis in axes), -1)
+
+
+@dataclass(frozen=True)
+class Minimize:
+    """The solver of a release, to a tolerance."""
+
+    tolerance: float
+
+    @classmethod
+    def for_sensitivity(cls, risk: Risk, share: float = 2.0**-8) -> Minimize:
+        """The tolerance that adds the fraction `share` of r to r."""
+        return cls(share * risk.bounds.sensitivity / 2)
+
+    def run(self, problem: Objective) -> np.ndarray:
+        """The state."""
+        return minimize(problem, self.tolerance).state
 
 
 def problem_of(risk: Risk, points: np.ndarray, labels: np.ndarray) -> Objective:

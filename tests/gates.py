@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ALLOWED = Path(__file__).parent / "allowed.json"
@@ -23,7 +24,7 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 6
 MAX_FIELDS = 12
 WIDE_CLASSES = {  # what a spec or a store's metadata may say
-    "dbern.synopsis.metadata._CombineFacts",
+    "dbern.synopsis.metadata.StoredCombination",
     "dbern.targets.kernel_erm.KernelERM",
 }
 UNTYPED_NAMES = {  # of variables that hold an object of an abstract class of ours
@@ -57,8 +58,8 @@ class Module:
         """The layer's member it belongs to: the file or folder right below ``dbern``."""
         return [*self.name.split("."), ""][1]
 
-    @property
-    def scopes(self) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    @cached_property
+    def scopes(self) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
         """Functions and classes with their full names."""
 
         def below(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.AST]]:
@@ -69,7 +70,7 @@ class Module:
                     yield name, child
                 yield from below(child, name)
 
-        yield from below(self.nodes[0], self.name)
+        return [*below(self.nodes[0], self.name)]
 
 
 def read_modules(package: Path) -> list[Module]:

@@ -74,10 +74,10 @@ class Project:
         from dbern.ledger.secrets import HighWaterMark
 
         beside = self.ledger_path.with_name("ledger.db.mark")
-        if self.shared or terms or self.ledger_path.exists() or beside.exists():
+        if self.shared or self.ledger_path.exists() or beside.exists():
             self._grant(epsilon, **terms)
             return
-        content, point = _granted(epsilon, tables.now)
+        content, point = _granted(epsilon, tables.now, **terms)
         self.ledger_path.write_bytes(content)
         self.ledger_path.chmod(0o600)
         file = self.ledger_path.resolve()
@@ -170,14 +170,14 @@ class Project:
         return other
 
 
-@lru_cache(maxsize=8)
-def _granted(epsilon: str, _now: Callable[[], str]) -> tuple[bytes, Point]:
+@lru_cache(maxsize=32)
+def _granted(epsilon: str, _now: Callable[[], str], **terms: Any) -> tuple[bytes, Point]:
     """A ledger's file with a grant, made once, and where its high-water mark is."""
     from dbern.ledger.secrets import HighWaterMark
 
     with TemporaryDirectory() as folder:
         made = Project(Path(folder).resolve())
-        made._grant(epsilon)
+        made._grant(epsilon, **terms)
         mark = HighWaterMark(made.folder / "ledger.db.mark", LEDGER_ID, always_there=True)
         point = mark.latest()
         assert point is not None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from projects import records
+from strategies import sections
 
 from dbern.certificate import printed_sum
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import ReleaseSpec
+from dbern.planning.tradeoffs import tradeoff
 
 
 @pytest.fixture
@@ -53,12 +58,38 @@ def test_the_first_row_of_the_table_is_the_plan(planned, run):
     assert first["values"] == values
 
 
+def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
+    """The least error is that of other bins; where a number is released too it decides alone."""
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
+
+    def density(**mechanism):
+        data = {"n": 200_000, "bounds": {"x": [0.0, 1.0]}}
+        mechanism = {"noise": "binned-laplace", "k": None, "h": None, **mechanism}
+        target = {"bandwidth": [0.2]}
+        return ReleaseSpec(**sections(data=data, target=target, mechanism=mechanism))
+
+    first, *others = tradeoff(density())
+    (component,) = plan_files(density(), ()).components
+    assert [axis.cells for axis in component.maps] == [10]
+    assert (first.values, first.error) == (15, component.certificate.total)
+    assert others == sorted(others, key=lambda option: option.predicted)
+    assert others[0].predicted < first.predicted < 1.02 * others[0].predicted
+    assert 1.9 * first.error < others[0].error
+    for mechanism in ({"tune": "0.02"}, {"objective": "certified"}):
+        options = tradeoff(density(**mechanism))
+        assert options == sorted(options, key=lambda option: option.predicted)
+        (axis,) = plan_files(density(**mechanism), ()).components[0].maps
+        assert options[0].values == axis.cells + axis.degree
+        assert (axis.cells == 8) == ("tune" in mechanism)
+
+
 def test_a_plan_adds_up_as_it_is_printed(planned, run):
     lines = run("plan", "release.toml").out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("certificate"))
     words = lines[at + 1].split()
     assert words[::3] == ["approximation", "rounding", "noise"]
-    assert str(sum(map(Decimal, words[1::3]))) in lines[at].split()
+    total = re.fullmatch(r"certificate +sup error <= (\S+) with probability .*", lines[at])[1]
+    assert sum(map(Decimal, words[1::3])) == Decimal(total)
 
 
 @pytest.mark.parametrize(

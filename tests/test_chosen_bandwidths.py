@@ -131,7 +131,7 @@ def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypa
 
     def worse(*given):
         found = with_kernels(*given)
-        return replace(found, certificate=replace(found.certificate, noise=1e9))
+        return found.model_copy(update={"certificate": replace(found.certificate, noise=1e9)})
 
     monkeypatch.setattr(publish, "with_kernels", worse)
     shape = plan.components[0].strategy.layout.shape
@@ -221,7 +221,7 @@ def test_private_rows_units_and_groups_may_choose_too(data, case):
     given["data"] = {key: one for key, one in given["data"].items() if one is not None}
     spec = dbern.ReleaseSpec(**given)
     (planned,) = plan_files(spec, ()).components
-    (one,) = (spec.components[0].for_charge(500, spec.charge),)
+    (one,) = (spec.components[0].bind(500, spec.charge),)
     assert planned.approximation.name == "chosen mixture of bumps"
     times = {"add-or-remove-one": 0.5}.get(data.get("neighbors"), 3 if "unit" in data else 1)
     assert planned.sensitivity.l1 == pytest.approx(times * plain.sensitivity.l1, rel=1e-2)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from strategies import density_plan, sections
 
 from dbern.bernstein.kernels import kernel_of
 from dbern.components.function_classes import read_class, stored_class
-from dbern.components.layout import COEFFICIENTS, group_layout, map_groups
-from dbern.components.strict import checked
+from dbern.components.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
+from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning import planner
 from dbern.planning.planner import plan_files
@@ -30,13 +29,13 @@ class Reserved:
 
 
 def attributes_of(spec, plan):
-    written = publish._attributes(spec, plan, Reserved, "")
+    written = publish._attributes(spec, plan, publish._components(spec, plan), Reserved, "")
     return {**written, "release_id": ""}
 
 
 def refused_because(attributes):
     with pytest.raises(IntegrityError) as refused:
-        checked(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+        parse_object(Released, json.dumps(attributes).encode(), "here", "zarr.json")
     return str(refused.value)
 
 
@@ -71,10 +70,20 @@ def test_plans_and_stores_state_the_same(planned):
 
 def test_what_is_written_is_what_its_reader_makes_of_it(planned):
     attributes = attributes_of(*planned)
-    read = checked(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+    read = parse_object(Released, json.dumps(attributes).encode(), "here", "zarr.json")
     pairs = measured_pairs(planned[0].components, planned[1].components)
     assert read.components == [released_component(*pair) for pair in pairs]
     assert json.dumps(read.components[0].to_json()) == json.dumps(attributes["components"][0])
+
+
+def test_a_component_without_its_measurement_has_none(planned):
+    """It had the first one's domain and weights, silently."""
+    spec, plan = planned
+    stranger = plan.components[0].model_copy(update={"name": "stranger"})
+    with pytest.raises(KeyError, match="stranger"):
+        measured_pairs(spec.components, [stranger])
+    number = stranger.model_copy(update={"promise": {"bins": "density"}})
+    assert measured_pairs(spec.components, [number]) == [(spec.components[0], number)]
 
 
 @pytest.mark.parametrize(
@@ -105,18 +114,19 @@ def test_axes_may_have_the_names_of_other_dimensions():
     ((_, part),) = pairs = measured_pairs(spec.components, plan.components)
     component = released_component(*pairs[0])
     ranks = [axis_map.rank for axis_map in part.maps]
-    layouts = group_layout(component, ranks)
+    layouts = {**group_layout(component), **map_layouts(component, ranks)}
+    assert [*layouts] == array_paths(component)
     assert layouts[COEFFICIENTS].shape == (5, 6, 7)
     assert layouts["binned/released"].shape == tuple(ranks)
     for nodes, rank, group in zip((5, 6, 7), ranks, map_groups(component), strict=True):
-        assert layouts[f"binned/synthesis{group.suffix}"].shape == (nodes, rank)
+        assert layouts[group.paths["synthesis"]].shape == (nodes, rank)
 
 
 def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
     """It would be charged and published, and no reader would open it."""
 
     def extreme(measurement, part):
-        return released_component(measurement, replace(part, unit=1e151))
+        return released_component(measurement, part.model_copy(update={"unit": 1e151}))
 
     monkeypatch.setattr(planner, "released_component", extreme)
     with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
@@ -125,7 +135,7 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
 
 def test_a_name_that_no_reader_takes_is_refused_as_a_name(monkeypatch):
     def slashed(measurement, part):
-        return released_component(measurement, replace(part, name="a/b"))
+        return released_component(measurement, part.model_copy(update={"name": "a/b"}))
 
     monkeypatch.setattr(planner, "released_component", slashed)
     with pytest.raises(SpecError, match=r"^target\.kind: a name .*cannot be stored \(arrays"):

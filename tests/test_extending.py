@@ -194,8 +194,8 @@ class Reversal(LinearMap):
         return cls(len(read("reversal")[0]))
 
     @classmethod
-    def stored_rank(cls, nodes, said):
-        return nodes
+    def admits(cls, rank, nodes, attributes):
+        return rank == nodes
 
     @classmethod
     def candidates(cls, problem):

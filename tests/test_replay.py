@@ -267,7 +267,7 @@ def planted_in_progress(monkeypatch):
 
     def leaking(self, state, records):
         original(self, state, records)
-        click.echo(f"kept {self.weighted_records.domain.bounded(records)[0].sum()}", err=True)
+        click.echo(f"kept {self.kernel_sum.domain.bounded(records)[0].sum()}", err=True)
 
     monkeypatch.setattr(KernelSumAccumulator, "add", leaking)
 

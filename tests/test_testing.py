@@ -12,7 +12,7 @@ from pydantic import Field
 from strategies import sections
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum, WeightedSum
+from dbern.counting.kernel_sums import KernelSum
 from dbern.data.domain import Column
 from dbern.strategies.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
@@ -102,11 +102,11 @@ def test_a_bound_of_half_is_caught_with_every_norm(noise, monkeypatch):
     spec = changed(DENSITY, mechanism={"noise": noise}, budget=budget)
     right = search(KernelDensity, spec).largest
     assert 0.5 < right <= 1
-    moved, function = WeightedSum.sensitivity, WeightedSum.function_sensitivity.fget
+    moved, function = KernelSum.sensitivity, KernelSum.function_sensitivity.fget
     half = lambda *a: replace(moved(*a), value=moved(*a).value / 4)  # noqa: E731
-    monkeypatch.setattr(WeightedSum, "sensitivity", half)
+    monkeypatch.setattr(KernelSum, "sensitivity", half)
     quarter = property(lambda one: function(one) / 4)
-    monkeypatch.setattr(WeightedSum, "function_sensitivity", quarter)
+    monkeypatch.setattr(KernelSum, "function_sensitivity", quarter)
     assert search(KernelDensity, spec).found
 
 

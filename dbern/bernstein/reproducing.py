@@ -85,6 +85,15 @@ def box_radius(low: Sequence[float], high: Sequence[float]) -> float:
     return OUTWARD * math.hypot(*largest)
 
 
+def rowwise_products(factors: Sequence[FloatArray]) -> FloatArray:
+    """Products (m, d_1 .. d_l) of columns (m, d_i), row by row, the last factor's fastest."""
+    result = factors[0]
+    for factor in factors[1:]:
+        size = result.shape[1] * factor.shape[1]
+        result = (result[:, :, None] * factor[:, None, :]).reshape(len(result), size)
+    return result
+
+
 def _laplace(z: FloatArray) -> FloatArray:
     return _exp(-z)
 

@@ -97,8 +97,8 @@ def _table(options: list[Any]) -> str:
         text += f"{one.predicted:>11.3g}" + "".join(f"{part:>13}" for part in (*parts, total))
         rows.append(text)
     title = (
-        "sup errors in data units, the plan's choice first: it has the least predicted error; "
-        "the bound is what a plan certifies"
+        "sup errors in data units, the plan's choice first: of what is predicted to err least, "
+        "within 2 %, the surest bins; the bound is what a plan certifies"
     )
     return "\n".join([title, head, *rows])
 

@@ -29,7 +29,7 @@ from dbern.components.strict import (
     StrictModel,
     Text,
     listed_in,
-    made,
+    or_value_error,
     require,
 )
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
@@ -62,7 +62,7 @@ def _law_of(law: Any) -> Noise:
     for name in names:
         require(name in law, f"{name} is missing")
         require(name == "kind" or type(law[name]) is int, f"{name} is not an integer")
-    restored: Noise = made(lambda: family_law(**{name: law[name] for name in names}))
+    restored: Noise = or_value_error(lambda: family_law(**{name: law[name] for name in names}))
     return restored
 
 
@@ -84,7 +84,7 @@ class ScaledNoise(StrictModel):
         granularity = math.ldexp(1.0, law.granularity_exponent) * unit
         scale = family.scale(law) * granularity
         kind = noise_names(family)[strategy_kind]
-        return cls.built()(kind=kind, scale=scale, granularity=granularity, law=law)
+        return cls.ready()(kind=kind, scale=scale, granularity=granularity, law=law)
 
     @model_validator(mode="after")
     def _require_law(self) -> Self:
@@ -100,7 +100,7 @@ class ScaledNoise(StrictModel):
         granularity = granule * unit
         same = math.isclose(self.granularity, granularity)
         require(same, "noise: granularity is not that of law and value_unit")
-        scale = made(lambda: family_of(self.law).scale(self.law) * granularity)
+        scale = or_value_error(lambda: family_of(self.law).scale(self.law) * granularity)
         require(math.isclose(self.scale, scale), "noise: scale is not that of law")
 
     @property
@@ -131,7 +131,7 @@ class ScaledSensitivity(StrictModel):
         """Return that of values in some unit, with what rounding adds."""
         total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
         share = total / float(exact.bound) - 1
-        return cls.built()(
+        return cls.ready()(
             function=float(exact.function) * unit,
             l1=total * unit if exact.norm == 1 else None,
             l2=total * unit if exact.norm == 2 else None,
@@ -156,7 +156,7 @@ class StoredCertificate(StrictModel):
     @classmethod
     def of(cls, certificate: Certificate) -> Self:
         """Return what is stored of it."""
-        return cls.built()(**dataclasses.asdict(certificate), total=certificate.total)
+        return cls.ready()(**dataclasses.asdict(certificate), total=certificate.total)
 
     def restore(self) -> Certificate:
         """Return the certificate."""
@@ -189,7 +189,7 @@ class StoredOblique(StrictModel):
         axes = len(self.rows)
         require(all(len(row) == axes for row in self.rows), "rows are not square")
         oblique = self.restore()
-        same = made(lambda: (oblique.low, oblique.width)) == (self.low, self.width)
+        same = or_value_error(lambda: (oblique.low, oblique.width)) == (self.low, self.width)
         require(same, "low and width are not those of rows")
         return self
 
@@ -207,11 +207,18 @@ class Features(StrictModel):
 
 
 class Promise(StrictModel):
-    """The error of arrays as it follows from a number that is released beside them."""
+    """The error of arrays as it follows from a number that is released beside them.
+
+    The number was of `bins` so named in the plan, whose predicted noise is `noise`.
+    """
 
     of: Annotated[tuple[Name, ...], Field(min_length=1)]
     factor: NotNegative
     rest: NotNegative
+    bins: Name = ABSENT
+    cells: Annotated[tuple[Count, ...], Field(min_length=1)] = ABSENT
+    degree: Annotated[int, Field(ge=0, le=32)] = ABSENT
+    noise: NotNegative = ABSENT
     least: NotNegative = ABSENT
 
 
@@ -223,7 +230,7 @@ class _Arrays(StrictModel):
 
 
 class _Lattice(StrictModel):
-    additive: bool = ABSENT
+    additive: bool = True
     oblique: StoredOblique = ABSENT
     counted_in: tuple[Name, ...] = ABSENT
     k: Resolution
@@ -279,8 +286,8 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
     @property
     def axis_map(self) -> type[AxisMap] | None:
         """The map from released values to the lattice; None where these are lattice values."""
-        whole = self.spectral if self.declares("spectral") else ""
-        return map_of(self.noise.strategy_kind, whole)
+        whole = self.spectral is not None
+        return map_of(self.noise.strategy_kind, self.spectral if whole else "")
 
 
 class VectorComponent(_Accuracy, _Vector, _Arrays):

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
-from functools import singledispatch
+from dataclasses import asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -25,7 +24,7 @@ from dbern.components.strict import (
     Resolution,
     StrictModel,
     listed_in,
-    made,
+    or_value_error,
     require,
 )
 from dbern.strategies.bias import (
@@ -55,10 +54,16 @@ class _FunctionClass(StrictModel):
 
     @model_validator(mode="after")
     def _require_constants(self) -> Self:
-        cube = getattr(made(self.restore), "cube", None)
-        overflows = cube is not None and not math.isfinite(made(lambda: cube.largest))
-        require(not overflows, "the kernel overflows")
+        ball = or_value_error(self.restore)
+        if isinstance(ball, GramBall):
+            largest = or_value_error(lambda: ball.cube.largest)
+            require(math.isfinite(largest), "the kernel overflows")
         return self
+
+    @classmethod
+    def constants(cls, approximation: Any) -> dict[str, Any]:
+        """Return what is stored of a class of functions, its name aside."""
+        return {field.name: getattr(approximation, field.name) for field in fields(approximation)}
 
     def restore(self) -> Approximation:
         """Return the class of functions, with the bounds that it gives."""
@@ -88,6 +93,16 @@ class _Mixture(_FunctionClass):
     attained: bool = ABSENT
     gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
 
+    @classmethod
+    def constants(cls, approximation: KernelMixture) -> dict[str, Any]:
+        pairs = ((kernel.name, kernel.bandwidth) for kernel in approximation.kernels)
+        kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
+        constants: dict[str, Any] = {"kernels": kernels}
+        if approximation.choices > 1:  # who does not know it has to refuse: its bands are narrower
+            constants |= {"class": "chosen mixture of bumps", "choices": approximation.choices}
+        gap = approximation.gap
+        return {**constants, "attained": False, "gap": gap} if gap else constants
+
     def restore(self) -> KernelMixture:
         kernels = tuple(kernel_of(kernel.name, kernel.bandwidth) for kernel in self.kernels)
         return KernelMixture(kernels, self.gap or 0.0, self.choices or 1)
@@ -95,7 +110,7 @@ class _Mixture(_FunctionClass):
     def require_axes(self, axes: int) -> None:
         require(len(self.kernels) == axes, "approximation: one kernel an axis")
         chosen = self.name == "chosen mixture of bumps"
-        require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
+        require(chosen == (self.choices is not None), "approximation: choices are of a chosen one")
 
 
 class _Linear(_FunctionClass):
@@ -146,6 +161,16 @@ class _Ball(_FunctionClass):
     width: tuple[Positive, ...]
     radius: NotNegative
 
+    @classmethod
+    def constants(cls, approximation: GramBall) -> dict[str, Any]:
+        cube = approximation.cube
+        if not isinstance(cube.kernel, Polynomial | ArcCosine):
+            raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
+        name = "polynomial" if isinstance(cube.kernel, Polynomial) else "arc-cosine"
+        kernel = {"name": name, **asdict(cube.kernel)}
+        sides = {"low": cube.low, "width": cube.width}
+        return {"kernel": kernel, **sides, "radius": approximation.radius}
+
     def restore(self) -> GramBall:
         return GramBall(CubeKernel(self.kernel.restore(), self.low, self.width), self.radius)
 
@@ -170,12 +195,16 @@ class _StatedBall(_FunctionClass):
     size: NotNegative
     planned: _Planned
 
+    @classmethod
+    def constants(cls, approximation: StatedBall) -> dict[str, Any]:
+        k, h, rank = approximation.k, approximation.h, approximation.rank
+        planned = {"k": k, "h": h, "rank": rank, "error": approximation.planned}
+        return {"size": approximation.size, "planned": planned}
+
     def restore(self) -> StatedBall:
         planned = self.planned
         return StatedBall(self.size, planned.k, planned.h, planned.rank, planned.error)
 
-
-_CLASSES = _Mixture, _Linear, _Holder, _Smooth, _Ball, _StatedBall
 
 FunctionClass: TypeAlias = Annotated[
     _Mixture | _Linear | _Holder | _Smooth | _Ball | _StatedBall,
@@ -183,46 +212,12 @@ FunctionClass: TypeAlias = Annotated[
 ]
 
 
-@singledispatch
-def _constants_of(approximation: Approximation) -> dict[str, Any]:
-    """Return what is stored of a class of functions beside its name."""
-    return dict(vars(approximation))
-
-
-@_constants_of.register
-def _(approximation: KernelMixture) -> dict[str, Any]:
-    pairs = ((kernel.name, kernel.bandwidth) for kernel in approximation.kernels)
-    kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
-    constants: dict[str, Any] = {"kernels": kernels}
-    if approximation.choices > 1:  # who does not know it has to refuse: its bands are narrower
-        constants |= {"class": "chosen mixture of bumps", "choices": approximation.choices}
-    gap = approximation.gap
-    return {**constants, "attained": False, "gap": gap} if gap else constants
-
-
-@_constants_of.register
-def _(approximation: GramBall) -> dict[str, Any]:
-    cube = approximation.cube
-    if not isinstance(cube.kernel, Polynomial | ArcCosine):
-        raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
-    name = "polynomial" if isinstance(cube.kernel, Polynomial) else "arc-cosine"
-    kernel = {"name": name, **asdict(cube.kernel)}
-    sides = {"low": cube.low, "width": cube.width}
-    return {"kernel": kernel, **sides, "radius": approximation.radius}
-
-
-@_constants_of.register
-def _(approximation: StatedBall) -> dict[str, Any]:
-    k, h, rank = approximation.k, approximation.h, approximation.rank
-    planned = {"k": k, "h": h, "rank": rank, "error": approximation.planned}
-    return {"size": approximation.size, "planned": planned}
-
-
 def stored_class(approximation: Approximation) -> FunctionClass:
     """Return what plans and synopses hold of a class of functions."""
-    model = next(model for model in _CLASSES if model.restored is type(approximation))
-    name = {"class": model.model_fields["name"].default}
-    return model.built().model_validate({**name, **_constants_of(approximation)})
+    models = _FunctionClass.__subclasses__()
+    model = next(model for model in models if model.restored is type(approximation))
+    stored = {"class": model.model_fields["name"].default, **model.constants(approximation)}
+    return _Reader.ready().model_validate({"stored": stored}).stored
 
 
 class _Reader(StrictModel):

@@ -2,94 +2,107 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Any
 
-from pydantic import Field
-
-from dbern.components.component import Component, LatticeComponent, StoredOblique
-from dbern.components.strict import ABSENT, Granule, StrictModel
-from dbern.strategies.approximation import StoredArray
+from dbern.components.component import Component
+from dbern.strategies.approximation import Limits
 
 COEFFICIENTS = "coefficients"
 LARGEST_NUMBER = 1e100
 """Of a matrix: products of several stay finite."""
 
-
-class Scale(StrictModel):
-    """Attributes of released integers: their unit, coordinates, and the noise that is silenced."""
-
-    scale_factor: Granule
-    add_offset: Annotated[float, Field(ge=0, le=0)]
-    oblique: StoredOblique = ABSENT
-    silenced: Annotated[float, Field(ge=0, le=LARGEST_NUMBER)] = ABSENT  # of released bins
-    silenced_share: Annotated[float, Field(ge=0, le=1)] = ABSENT
+_SILENCE = {
+    "silenced": Limits(float, 0, LARGEST_NUMBER, needed=False),
+    "silenced_share": Limits(float, 0, 1, needed=False),
+}
+_NO_OBLIQUE = {"oblique": Limits(float, math.inf, -math.inf, needed=False)}  # nothing is within
 
 
 @dataclass(frozen=True)
 class ArrayLayout:
     """One array: its shape and dimensions, its numbers ("int64" or "float64"), its attributes.
 
-    Those are the scale of released integers, or others within their limits: type, least and most.
+    `limits` are of attributes that do not follow from the component. `sharded`: cut along the first
+    axis; any other array is one chunk.
     """
 
     shape: tuple[int, ...]
     dimensions: tuple[str, ...]
     numbers: str = "float64"
-    scale: Scale | None = None
-    limits: Mapping[str, tuple[type, float, float]] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    sharded: bool = False
 
 
 @dataclass(frozen=True)
 class MapGroup:
-    """The arrays of one map: what ends their names, and its two dimensions."""
+    """The arrays of one map, from the values released of it, `mode`, to the `nodes` of an axis.
 
-    suffix: str
+    `paths` are theirs in the component's group, by name.
+    """
+
+    paths: Mapping[str, str]
     axis: str
     mode: str
     nodes: int
 
-    def layout(self, stored: StoredArray, rank: int) -> ArrayLayout:
-        """Return one of its arrays, where so many values are released."""
-        sizes = {"axis": self.nodes, "mode": rank}
-        shape = tuple(sizes[dimension] for dimension in stored.dimensions)
-        names = tuple(str(getattr(self, dimension)) for dimension in stored.dimensions)
-        return ArrayLayout(shape, names, stored.numbers, limits=stored.limits)
-
 
 def map_groups(component: Component) -> list[MapGroup]:
     """Return those of the component's maps: one an axis, or one of all axes; or none."""
-    axis_map = component.axis_map
+    axis_map, kind = component.axis_map, component.noise.strategy_kind
     if axis_map is None:
         return []
     if axis_map.of:
-        return [MapGroup("", "point", axis_map.mode, component.lattice.size)]
-    axes = zip(component.axes, component.lattice.shape, strict=True)
-    return [MapGroup(f"_{axis}", axis, f"{axis}_{axis_map.mode}", nodes) for axis, nodes in axes]
+        paths = {name: f"{kind}/{name}" for name in axis_map.stored}
+        return [MapGroup(paths, "point", axis_map.mode, component.lattice.size)]
+    groups = []
+    for axis, nodes in zip(component.axes, component.lattice.shape, strict=True):
+        paths = {name: f"{kind}/{name}_{axis}" for name in axis_map.stored}
+        groups.append(MapGroup(paths, axis, f"{axis}_{axis_map.mode}", nodes))
+    return groups
 
 
-def group_layout(component: Component, ranks: Sequence[int] = ()) -> dict[str, ArrayLayout]:
-    """Return each array of a component's groups, by its path there.
+def released_path(component: Component) -> str:
+    """Return the path of the integers that carry the noise, where a map makes a lattice of them."""
+    return f"{component.noise.strategy_kind}/released"
 
-    `ranks` are how many values are released of each map; shapes are unknown without.
-    """
-    scale = Scale.built()(scale_factor=component.noise.granularity, add_offset=0.0)
-    oriented = scale
+
+def array_paths(component: Component) -> list[str]:
+    """Return the path in the component's group of each array."""
+    maps = [path for group in map_groups(component) for path in group.paths.values()]
+    return [*group_layout(component), *([released_path(component)] if maps else []), *maps]
+
+
+def group_layout(component: Component) -> dict[str, ArrayLayout]:
+    """Return the coefficients and axes of a component, by their path in its group."""
+    names, shape = component.axes or ("entry",), component.lattice.shape
+    scale, limits = _scale_of(component), _NO_OBLIQUE
     if component.oblique:  # who has this group alone must not take its coordinates for the axes
-        oriented = scale.model_copy(update={"oblique": component.oblique})
-    shape, names = component.lattice.shape, component.axes or ("entry",)
-    layouts = {COEFFICIENTS: ArrayLayout(shape, names, "int64", oriented)}
-    if isinstance(component, LatticeComponent):
-        axes = zip(component.axes, component.lattice.shape, strict=True)
-        layouts |= {axis: ArrayLayout((nodes,), (axis,)) for axis, nodes in axes}
-    if component.axis_map is None:
-        return layouts
-    groups, kind = map_groups(component), component.noise.strategy_kind
-    ranks = ranks or [0] * len(groups)
-    modes = tuple(group.mode for group in groups)
-    layouts[f"{kind}/released"] = ArrayLayout(tuple(ranks), modes, "int64", scale)
+        scale, limits = {**scale, "oblique": component.oblique.to_json()}, {}
+    coefficients = ArrayLayout(shape, names, "int64", scale, limits, sharded=True)
+    axes = zip(component.axes, shape, strict=False)  # a vector has none
+    return {COEFFICIENTS: coefficients, **{axis: ArrayLayout((n,), (axis,)) for axis, n in axes}}
+
+
+def map_layouts(component: Component, ranks: Sequence[int]) -> dict[str, ArrayLayout]:
+    """Return the released values of a component, and its maps of so many each, by their path."""
+    axis_map, groups = component.axis_map, map_groups(component)
+    if axis_map is None:
+        return {}
+    shape, modes = tuple(ranks), tuple(group.mode for group in groups)
+    released = ArrayLayout(shape, modes, "int64", _scale_of(component), _SILENCE | _NO_OBLIQUE)
+    layouts = {released_path(component): released}
     for group, rank in zip(groups, ranks, strict=True):
-        for name, stored in component.axis_map.stored.items():
-            layouts[f"{kind}/{name}{group.suffix}"] = group.layout(stored, rank)
+        sizes = {"axis": (group.axis, group.nodes), "mode": (group.mode, rank)}
+        for name, stored in axis_map.stored.items():
+            names, shape = zip(*(sizes[dimension] for dimension in stored.dimensions), strict=True)
+            layout = ArrayLayout(shape, names, stored.numbers, limits=stored.limits)
+            layouts[group.paths[name]] = layout
     return layouts
+
+
+def _scale_of(component: Component) -> dict[str, Any]:
+    return {"scale_factor": component.noise.granularity, "add_offset": 0.0}

@@ -41,10 +41,6 @@ class StrictModel(BaseModel):
         strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
     )
 
-    def declares(self, key: str) -> bool:
-        """Whether a key that may be left out is there."""
-        return key in self.model_fields_set
-
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: of the keys that are there, and no others."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -52,10 +48,10 @@ class StrictModel(BaseModel):
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
-        return cls.built().model_validate_json(json.dumps(content))
+        return cls.ready().model_validate_json(json.dumps(content))
 
     @classmethod
-    def built(cls) -> type[Self]:
+    def ready(cls) -> type[Self]:
         """Return the class, ready for all threads: by itself a deferred build is for one."""
         with _BUILDING:
             cls.model_rebuild()
@@ -65,14 +61,14 @@ class StrictModel(BaseModel):
 Model = TypeVar("Model", bound=StrictModel)
 
 
-def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
+def parse_object(model: type[Model], text: bytes, where: str, name: str) -> Model:
     """Read an object's JSON by its model.
 
     `where`, `name`: the store and the object, for errors. Raises IntegrityError naming the object
     and the key.
     """
     try:
-        content = model.built().model_validate_json(text)
+        content = model.ready().model_validate_json(text)
         json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
@@ -93,7 +89,7 @@ def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
     )
 
 
-def made(make: Callable[..., Any], *arguments: Any) -> Any:
+def or_value_error(make: Callable[..., Any], *arguments: Any) -> Any:
     """Call what the rest of the package checks by; its errors become those of the model."""
     try:
         return make(*arguments)
@@ -127,7 +123,7 @@ def number(text: str) -> float:
 
     Raises ValueError for anything else, or what no float holds.
     """
-    return float(made(lambda: float(exact(text, "value"))))
+    return float(or_value_error(lambda: float(exact(text, "value"))))
 
 
 def _require_number(text: str) -> str:

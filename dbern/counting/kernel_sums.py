@@ -1,8 +1,7 @@
 """Weighted kernel sums over records, counted exactly.
 
 A public rule gives each record an output and a weight, which a kernel sum adds up. Every rule
-decides by one record alone, with single IEEE operations. `WeightedRecords` hold all that is public
-about what a sum adds: the rule, and where records are.
+decides by one record alone, with single IEEE operations.
 
 Counting records into B-spline bins: integers from the record to the noise.
 
@@ -65,15 +64,14 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.measurement import RecordSum
 from dbern.counting.moments import (
     MomentSketch,
     add_rows,
@@ -89,7 +87,14 @@ from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
 from dbern.data.domain import Column, Domain, Outside, Response
 from dbern.errors import SpecError
-from dbern.strategies.base import AxisStrategy, Bound, LatticeMapStrategy, Slab
+from dbern.strategies.base import (
+    AnyStrategy,
+    AxisStrategy,
+    Bound,
+    LatticeMapStrategy,
+    Slab,
+    Strategy,
+)
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import BinnedStrategy
 from dbern.system import LRUCache
@@ -230,23 +235,167 @@ class Present:
         return np.isfinite(records[self.response.name]), None, None
 
 
-@dataclass(frozen=True)
-class WeightedRecords:
-    """Position, output and weight of each record, which a kernel sum adds up.
+# --- Counting records into B-spline bins
 
-    The axes of the sum are those of `domain`; a record counts only if it is valid in all axes of
-    `box`, by default those. `oblique` maps positions in the box to those in `domain`.
+
+@dataclass(frozen=True)
+class BinnedSumAccumulator(RecordAccumulator):
+    """Bins of a kernel sum before its kernel, one array for each output.
+
+    `bits` is s, with ``n 2^s < 2^62`` so that no sum overflows.
     """
 
+    kernel_sum: KernelSum
+    strategy: BinnedStrategy
+    n: int
+    bits: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
+        bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
+        values = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
+        return values | {"strategy": replace(self.strategy, bins=bins)}
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of the sum."""
+        return self.kernel_sum.columns
+
+    @property
+    def description(self) -> str:
+        """Bins and degree."""
+        bins = " x ".join(map(str, self.strategy.layout.shape))
+        text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
+        return text + self.kernel_sum.coordinates_text
+
+    @property
+    def errors(self) -> Errors:
+        """Bound errors of bins as proved above; floats are of sums that are at most one.
+
+        *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
+        2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
+        exactly. The sum of all bins of all outputs is at most one, and so is its float error
+        ``3 2^-53``. No bin exceeds one, but for rounding.
+        """
+        rho = 2.0**-self.bits
+        touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
+        cells = sum(2 * axis.cells for axis in self.strategy.bins)
+        position = OUTWARD * self.kernel_sum.shift * cells
+        floats = OUTWARD * 3 * UNIT_ROUNDOFF
+        return Errors(
+            kernel=rho,
+            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * math.sqrt(touched)),
+            position=position,
+            floats=OUTWARD * (3 * UNIT_ROUNDOFF + rho + position),
+            float_norms=(floats, floats),
+            value_bound=1.001,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """Memory of the record weights; records are located and added block by block."""
+        return Memory(self.kernel_sum.row_bytes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, bins."""
+        return (self.kernel_sum.outputs, *self.strategy.layout.shape)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        add_rows(state, self.kernel_sum.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        axes = self.strategy.bins
+        touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
+        indices = np.array(list(touched), dtype=np.int64)
+        extents = self.strategy.layout.shape
+        return Terms(
+            indices=indices,
+            places=indices @ np.array(strides(extents), dtype=np.int64),
+            outputs=self.kernel_sum.outputs,
+            extents=extents,
+            periods=tuple(axis.cells for axis in axes),
+            edges=(EQUAL,) * len(axes),
+            bits=self.bits,
+            order=axes[0].degree,
+            splines=True,
+        )
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Bins of one slab over n."""
+        part = state[output, slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(part, -self.bits) / self.n
+
+
+# --- Weighted kernel sums F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i), K a product of axes
+
+_MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
+
+
+@dataclass(frozen=True)
+class KernelSum(RecordSum):
+    """A weighted kernel sum as a measurement (proofs in `dbern.counting.kernel_sums`).
+
+    Parameters
+    ----------
+    domain : Domain
+        The axes it is a function of.
+    kernels : tuple of Kernel
+        One an axis, in unit-cube units.
+    record_weights : RecordWeights
+        Each record's output and weight.
+    unit : float
+        A value in data units is this times its value in unit-cube units.
+    fraction : Fraction
+        Of the release's budget.
+    box : Domain, optional
+        All axes in which a record must be valid to count, `domain` among them; by default those.
+    oblique : Oblique, optional
+        From positions in the box to those in `domain`, whose axes are then oblique.
+    counted_in : str, optional
+        See `Measurement`; itself where no weight is negative.
+    candidates : tuple of KernelSum
+        See `Measurement`; `choices` is how many there are, of one of them.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> from dbern.data.domain import Axis
+    >>> square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    >>> density = KernelSum("density", square, (Gaussian(0.1), Gaussian(0.1)))
+    >>> density.outputs, round(density.function_sensitivity, 3)
+    (1, 15.915)
+    """
+
+    name: str
     domain: Domain
-    record_weights: RecordWeights
+    kernels: tuple[Kernel, ...] = ()
+    record_weights: RecordWeights = ALIKE
+    unit: float = 1.0
     box: Domain | None = None
     oblique: Oblique | None = None
+    counted_in: str | None = None
+    candidates: tuple[KernelSum, ...] = ()
+    choices: int = 1
+    binned = True
+    additive = True
+
+    def __post_init__(self) -> None:
+        """Count the records of a sum without signs in itself."""
+        if not self.record_weights.signed:
+            object.__setattr__(self, "counted_in", self.name)
 
     @property
     def outputs(self) -> int:
         """Number of outputs of the record weights."""
         return self.record_weights.outputs
+
+    @cached_property
+    def bias(self) -> KernelMixture:
+        """Class of mixtures: an output is one of at most n translates over n."""
+        return KernelMixture(self.kernels, choices=self.choices)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -258,11 +407,11 @@ class WeightedRecords:
         axes = self.domain.axes
         counts, output, weight = self.record_weights(records)
         if self.box is not None:
-            kept, unit = self.box.bounded(records)
-            counts = kept if counts is None else kept & counts
+            valid, unit = self.box.bounded(records)
+            counts = valid if counts is None else valid & counts
             if self.oblique is not None:
-                columns = np.zeros((len(axes), len(kept)))
-                columns[:, kept] = self.oblique.positions(unit).T
+                columns = np.zeros((len(axes), len(valid)))
+                columns[:, valid] = self.oblique.positions(unit).T
                 ends = [0.0] * len(axes), [1.0] * len(axes)
                 return Rows(list(columns), *ends, True, counts, output, weight)
         return Rows(
@@ -294,191 +443,20 @@ class WeightedRecords:
         """Kind of coordinates, for a description."""
         return "" if self.oblique is None else ", in oblique coordinates"
 
-
-# --- Counting records into B-spline bins
-
-
-@dataclass(frozen=True)
-class BinnedSumAccumulator(RecordAccumulator):
-    """Bins of a kernel sum before its kernel, one array for each output.
-
-    `bits` is s, with ``n 2^s < 2^62`` so that no sum overflows.
-    """
-
-    weighted_records: WeightedRecords
-    strategy: BinnedStrategy
-    n: int
-    bits: int
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
-        bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return own | {"strategy": replace(self.strategy, bins=bins)}
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the weighted records."""
-        return self.weighted_records.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """The fixed-point bits."""
-        return {"bits": self.bits}
-
-    @property
-    def description(self) -> str:
-        """Bins and degree."""
-        bins = " x ".join(map(str, self.strategy.layout.shape))
-        text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
-        return text + self.weighted_records.coordinates_text
-
-    @property
-    def errors(self) -> Errors:
-        """Bound errors of bins as proved above; floats are of sums that are at most one.
-
-        *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
-        2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
-        exactly. The sum of all bins of all outputs is at most one, and so is its float error
-        ``3 2^-53``. No bin exceeds one, but for rounding.
-        """
-        rho = 2.0**-self.bits
-        touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
-        cells = sum(2 * axis.cells for axis in self.strategy.bins)
-        position = OUTWARD * self.weighted_records.shift * cells
-        floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        return Errors(
-            kernel=rho,
-            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * math.sqrt(touched)),
-            position=position,
-            floats=OUTWARD * (3 * UNIT_ROUNDOFF + rho + position),
-            float_norms=(floats, floats),
-            value_bound=1.001,
-        )
-
-    @property
-    def memory(self) -> Memory:
-        """Memory of the record weights; records are located and added block by block."""
-        return Memory(self.weighted_records.row_bytes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Outputs, bins."""
-        return (self.weighted_records.outputs, *self.strategy.layout.shape)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        add_rows(state, self.weighted_records.rows(records), self._terms)
-
-    @cached_property
-    def _terms(self) -> Terms:
-        axes = self.strategy.bins
-        touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
-        indices = np.array(list(touched), dtype=np.int64)
-        extents = self.strategy.layout.shape
-        return Terms(
-            indices=indices,
-            places=indices @ np.array(strides(extents), dtype=np.int64),
-            outputs=self.weighted_records.outputs,
-            extents=extents,
-            periods=tuple(axis.cells for axis in axes),
-            edges=(EQUAL,) * len(axes),
-            bits=self.bits,
-            order=axes[0].degree,
-            splines=True,
-        )
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Bins of one slab over n."""
-        part = state[output, slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n
-
-
-# --- Weighted kernel sums F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i), K a product of axes
-
-_MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
-
-
-def KernelSum(  # noqa: N802 -- the public name, of what was a class
-    name: str,
-    domain: Domain,
-    kernels: tuple[Kernel, ...],
-    record_weights: RecordWeights = ALIKE,
-    unit: float = 1.0,
-    fraction: Fraction = WHOLE,
-    box: Domain | None = None,
-    oblique: Oblique | None = None,
-    counted_in: str | None = None,
-) -> Measurement:
-    """A weighted kernel sum as a measurement (proofs in `dbern.counting.kernel_sums`).
-
-    Parameters
-    ----------
-    domain : Domain
-        The axes it is a function of.
-    box : Domain, optional
-        All axes in which a record must be valid to count, `domain` among them; by default those.
-    oblique : Oblique, optional
-        From positions in the box to those in `domain`, whose axes are then oblique.
-    counted_in : str, optional
-        See `Measurement`; by default itself where no weight is negative.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> from dbern.data.domain import Axis
-    >>> square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-    >>> density = KernelSum("density", square, (Gaussian(0.1), Gaussian(0.1)))
-    >>> density.outputs, round(density.function_sensitivity, 3)
-    (1, 15.915)
-    """
-    weighted = WeightedSum(WeightedRecords(domain, record_weights, box, oblique), kernels)
-    return Measurement(
-        name,
-        domain,
-        sensitivity=weighted.sensitivity,
-        accumulator=weighted.accumulator,
-        restore=weighted.restore,
-        function_sensitivity=weighted.function_sensitivity,
-        bias=KernelMixture(kernels),  # an output is a mixture of at most n translates over n
-        kernels=kernels,
-        outputs=record_weights.outputs,
-        fraction=fraction,
-        unit=unit,
-        oblique=oblique,
-        binned=True,
-        additive=True,
-        counted_in=counted_in if record_weights.signed else name,
-        added_sensitivity=weighted.added_sensitivity,
-        added_function_sensitivity=weighted.added_function_sensitivity,
-    )
-
-
-@dataclass(frozen=True)
-class WeightedSum:
-    """A kernel sum's records, its sensitivities and its counting."""
-
-    weighted_records: WeightedRecords
-    kernels: tuple[Kernel, ...]
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs of the record weights."""
-        return self.weighted_records.outputs
-
     @property
     def _signed(self) -> bool:
-        return self.weighted_records.record_weights.signed
+        return self.record_weights.signed
 
     @property
-    def function_sensitivity(self) -> float:
+    def replaced_function_sensitivity(self) -> float:
         """``sup K``, twice that with signs."""
         return (
             2 * self.added_function_sensitivity if self._signed else self.added_function_sensitivity
         )
 
-    def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under replace-one, as proved above."""
+        strategy = cast("AxisStrategy", strategy)
         signed, multi_output = self._signed, self.outputs > 1
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
@@ -490,76 +468,78 @@ class WeightedSum:
         """``sup K``, n times what a record added can move."""
         return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
 
-    def added_sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under add-or-remove-one, as proved above."""
+        strategy = cast("AxisStrategy", strategy)
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=True).half
         return strategy.l1_sensitivity(self.kernels, signed=True).half
 
-    def accumulator(self, strategy: Any, n: int, tolerance: float) -> SumAccumulator:
-        """The bins, or the cheapest sketch whose kernel error is at most `tolerance`.
+    def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
+        """Choose bits of bins, or the cheapest sketch whose kernel error is at most `tolerance`.
 
         Or nearly: from about a billion rows on, the integers are too short for the tolerance that
         the plan asks for; the plan then shows the larger rounding part. Raises SpecError where no
         sketch of reasonable size is that accurate.
         """
-        bits = min(_MOST_BITS, 62 - n.bit_length())
+        bits = min(_MOST_BITS, 62 - rows.bit_length())
         if strategy.kind == "binned":
-            return BinnedSumAccumulator(self.weighted_records, strategy, n, bits)
-        kernels, k = self.kernels, strategy.lattice.k
+            return {"bits": bits}
+        kernels, k = self.kernels, cast("Strategy", strategy).lattice.k
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
         sketches = (smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
-        found = [sketch for sketch in sketches if sketch is not None]
-        if not found and any(kernel.kinks for kernel in kernels):
+        fitting = [sketch for sketch in sketches if sketch is not None]
+        if not fitting and any(kernel.kinks for kernel in kernels):
             raise SpecError(
                 f'mechanism.k: too fine for exact integer sums of kernel "{kernels[0].name}" over '
                 f"{len(kernels)} axes (now {list(k)}). Write a smaller k, a larger bandwidth, "
                 'noise = "binned-laplace" or kernel = "gaussian"'
             )
-        if not found:
+        if not fitting:
             raise SpecError(
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
                 "axes. Write a larger bandwidth or fewer axes."
             )
-        best = min(found, key=lambda sketch: sketch_cost(sketch, strategy.lattice.shape))
-        return KernelSumAccumulator(self.weighted_records, kernels, strategy, best, n)
+        shape = strategy.lattice.shape
+        return min(fitting, key=lambda sketch: sketch_cost(sketch, shape)).to_dict()
 
-    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> SumAccumulator:
-        """The accumulator that a plan has chosen."""
-        if strategy.kind == "binned":
-            return BinnedSumAccumulator(self.weighted_records, strategy, n, counting["bits"])
-        sketch = MomentSketch.from_dict(dict(counting))
-        return KernelSumAccumulator(self.weighted_records, self.kernels, strategy, sketch, n)
+    def counter(
+        self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]
+    ) -> SumAccumulator:
+        """Return the bins, or the sketch."""
+        if isinstance(strategy, BinnedStrategy):
+            return BinnedSumAccumulator(self, strategy, rows, params["bits"])
+        sketch, lattice = MomentSketch.from_dict(dict(params)), cast("LatticeMapStrategy", strategy)
+        return KernelSumAccumulator(self, lattice, sketch, rows)
 
 
 @dataclass(frozen=True)
 class KernelSumAccumulator(RecordAccumulator):
     """A kernel sum resolved to integers, which workers count and contract."""
 
-    weighted_records: WeightedRecords
-    kernels: tuple[Kernel, ...]
+    kernel_sum: KernelSum
     strategy: LatticeMapStrategy
     sketch: MomentSketch
     n: int
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of the weighted records."""
-        return self.weighted_records.columns
+        """Columns of the sum."""
+        return self.kernel_sum.columns
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Parameters of the sketch."""
-        return self.sketch.to_dict()
+    def bits(self) -> int:
+        """Fixed-point bits of the sketch."""
+        return self.sketch.bits
 
     @property
     def description(self) -> str:
         """Cells and moments."""
         cells = " x ".join(map(str, self.sketch.cells))
         text = f"{cells} cells x {len(self.sketch.indices)} integer moments"
-        return text + self.weighted_records.coordinates_text
+        return text + self.kernel_sum.coordinates_text
 
     @cached_property
     def errors(self) -> Errors:
@@ -569,17 +549,17 @@ class KernelSumAccumulator(RecordAccumulator):
         norms are those of these. *Values*: none on the lattice exceeds ``sup K + rho``, plus
         everything floats can add.
         """
-        sketch, kernels = self.sketch, self.kernels
+        sketch, kernels = self.sketch, self.kernel_sum.kernels
         rho = truncation_error(kernels, sketch.axes, sketch.order, sketch.bits)
         peak = math.prod(kernel.peak for kernel in kernels)
         slopes = sum(peak * kernel.slope / kernel.peak for kernel in kernels)
         largest = [float(self.strategy.row_sums(axis).max()) for axis in range(len(kernels))]
-        row_error, outputs = self._row_error, self.weighted_records.outputs
+        row_error, outputs = self._row_error, self.kernel_sum.outputs
         l1, l2 = self._rows(1), self._rows(2)
         return Errors(
             kernel=rho,
             kernel_norms=(OUTWARD * 2 * rho * l1, OUTWARD * 2 * rho * l2),
-            position=OUTWARD * self.weighted_records.shift * slopes,
+            position=OUTWARD * self.kernel_sum.shift * slopes,
             floats=row_error * math.prod(largest),
             float_norms=(
                 OUTWARD * outputs * row_error * l1,
@@ -592,16 +572,16 @@ class KernelSumAccumulator(RecordAccumulator):
     def _row_error(self) -> float:
         """Bound the float error of a value whose row of the map sums to one."""
         # The division by n rounds once more, a value of at most the kernel's peak.
-        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
+        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernel_sum.kernels)
         mapped = self.strategy.matrix(0) is not None
         terms = [nodes + 2 if mapped else 0 for nodes in self.strategy.lattice.shape]
         sketch = self.sketch
-        error = contraction_error(self.kernels, sketch.axes, sketch.order, terms)
+        error = contraction_error(self.kernel_sum.kernels, sketch.axes, sketch.order, terms)
         return OUTWARD * (division + error)
 
     def _rows(self, norm: int) -> float:
         """The norm of the row sums ``|T_j|_1``, which factors over axes."""
-        axes = (self.strategy.row_sums(axis) for axis in range(len(self.kernels)))
+        axes = (self.strategy.row_sums(axis) for axis in range(len(self.kernel_sum.kernels)))
         return OUTWARD * math.prod(float((rows**norm).sum() ** (1 / norm)) for rows in axes)
 
     @property
@@ -609,26 +589,26 @@ class KernelSumAccumulator(RecordAccumulator):
         """Memory of the record weights and of the per-axis tables."""
         shape, cells = self.strategy.lattice.shape, self.sketch.cells
         entries = sum(nodes * count for nodes, count in zip(shape, cells, strict=True))
-        return Memory(self.weighted_records.row_bytes, tables=8 * (self.sketch.order + 2) * entries)
+        return Memory(self.kernel_sum.row_bytes, tables=8 * (self.sketch.order + 2) * entries)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Multi-indices, outputs, cells."""
         indices, *cells = self.sketch.shape
-        return (indices, self.weighted_records.outputs, *cells)
+        return (indices, self.kernel_sum.outputs, *cells)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.weighted_records.rows(records), self._terms)
+        add_rows(state, self.kernel_sum.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
-        return self.sketch.terms(self.weighted_records.outputs)
+        return self.sketch.terms(self.kernel_sum.outputs)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
         order, k = self.sketch.order, self.strategy.lattice.k
-        axes = zip(self.kernels, k, self.sketch.axes, strict=True)
+        axes = zip(self.kernel_sum.kernels, k, self.sketch.axes, strict=True)
         tables = [
             mapped_table(
                 _TABLES((*axis, order), partial(chebyshev_table, *axis, order)),

@@ -8,7 +8,7 @@ Measurements where the number of rows is private: add-or-remove neighbours, unit
 
 Sums are divided by a public normalizer n in place of the number of rows, which appears nowhere.
 
-*A record added or removed.* A measurement says what that moves: `added_sensitivity`.
+*A record added or removed.* A `RecordSum` says what that moves: `added_sensitivity`.
 
 *A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
 (`dbern.counting.passes`), so a unit that is replaced, or added or removed, changes at most u of
@@ -26,10 +26,11 @@ division allows. Errors over m become errors over n times ``m / n``. More rows a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Self
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
@@ -38,25 +39,21 @@ from dbern.data.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies.base import Bound, Entries, Slab, Strategy
+from dbern.strategies.base import AnyStrategy, Bound, Slab
 from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel
 from dbern.types import FloatArray, Int64Array
 
-# --- Measurements
-
-
 WHOLE = Fraction(1)
 """The budget fraction of a measurement that is released alone."""
 
-Moved: TypeAlias = Callable[[Any, int], Bound]
-Counted: TypeAlias = Callable[[Any, int, float], Accumulator]
-Restored: TypeAlias = Callable[[Any, int, Mapping[str, Any]], Accumulator]
 
-
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, kw_only=True)
+class Measurement(ABC):
     """One released family of functions, or a vector, before its strategy is chosen.
+
+    It says how far a record moves it, and how records become integers. What else there is to say
+    has a usual value, which a kind of measurement overrides.
 
     Parameters
     ----------
@@ -64,123 +61,165 @@ class Measurement:
         Of its group in the store.
     domain : Domain
         The axes it is a function of; of a vector, those in which a record must be valid.
-    sensitivity : callable
-        Of (strategy, norm): bounds n times the l1 or l2 distance that one replaced record moves all
-        outputs, in exact arithmetic.
-    accumulator : callable
-        Of (strategy, n, tolerance): integer sums whose error against the exact values is at most
-        the tolerance, or nearly; raises `SpecError` where no sum of reasonable size is.
-    restore : callable
-        Of (strategy, n, counting): the accumulator whose `counting` that is.
-    function_sensitivity : float
-        ``n S(F)``, the largest move of one output at one point, or of one entry, rounded outward.
-    bias : Approximation, optional
-        Bounds what a noiseless release misses; None of a vector, and before `for_rows`.
-    kernels : tuple of Kernel
-        One an axis: what its functions are made of, in unit-cube units.
-    entries : tuple of str
-        Of a vector, what the numbers are, in their order.
-    features : (int, float), optional
-        Axes and constant feature of the linear functions whose weights these are, if any.
-    outputs : int
-        How many functions; one record moves them together as `sensitivity` says.
-    extent : (float, float), optional
-        The least and the largest value of an output, in data units; None where no more is known
-        than its bias says.
     fraction : Fraction
         Of the release's budget: what the noise that is added to its values spends.
-    spent : Fraction
-        Of the budget too: what noise spends that enters before its values are computed.
-    unit : float
-        A value in data units is this times its value in unit-cube units.
-    oblique : Oblique, optional
-        The oblique coordinates that `domain` has.
-    binned : bool
-        Whether bins may be released: for sums over records, weights in [-1, 1].
-    spectral : bool
-        Whether spectral coordinates may be released: of functions that a solver finds.
-    additive : bool
-        Whether F adds up over records and some attain S(F): then `lower_bound` is one.
-    counted_in : str, optional
-        Of a sum of kernels over records the measurement of the release, of as many outputs, that
-        adds each of its records, at the same place, with a weight that is at least as large as the
-        size of its own: itself where no weight is negative.
-    linear : bool
-        Whether its values at the corners of the cube are all there is to release.
-    cube : CubeKernel, optional
-        Its kernel, where that is no product of densities.
-    largest_lattice : float
-        Most points of a lattice that is chosen, where values are costly.
-    added_sensitivity, added_function_sensitivity : callable, float
-        The same for a record that is added or removed, over any normalizer n; None where nothing is
-        proved. The accumulator's `kernel_norms` are then at least twice what the kernel error adds
-        to it, and `floats` has room for the rounding of a division by n.
-    protected : callable, optional
-        Of (protection, ids): its own form for other neighbours; records that meet are chosen by
-        `ids` where a unit is wider than a row.
-    for_rows : callable, optional
-        Of (n): the measurement resolved for a public number of rows, before it is planned.
-    for_charge : callable, optional
-        Of (n, charge): the same, where what is measured depends on the charge.
-    candidates : tuple of Measurement
-        One of which the released bins choose, by `dbern.releasing.publish`: of the same bins, with
-        other kernels. Itself is that whose bins are fine enough for all.
     notes : tuple of str
         What a plan says of it.
-    for_lattice : callable, optional
-        Of (strategy): the measurement with what is estimated of it; then k must be stated.
-    one_lattice : bool
-        Whether what is known of its sensitivity is known for one lattice: then too.
-    random : callable, optional
-        Of (charge): what it buys where the sensitivity is an estimate.
     """
 
     name: str
     domain: Domain
-    sensitivity: Moved = field(compare=False, repr=False)
-    accumulator: Counted = field(compare=False, repr=False)
-    restore: Restored = field(compare=False, repr=False)
-    function_sensitivity: float = math.nan
-    bias: Approximation | None = None
-    kernels: tuple[Kernel, ...] = ()
-    entries: tuple[str, ...] = ()
-    features: tuple[float, ...] | None = None
-    outputs: int = 1
-    extent: tuple[float, float] | None = None
     fraction: Fraction = WHOLE
-    spent: Fraction = Fraction(0)
-    unit: float = 1.0
-    oblique: Oblique | None = None
-    binned: bool = False
-    spectral: bool = False
-    additive: bool = False
-    counted_in: str | None = None
-    linear: bool = False
-    cube: CubeKernel | None = None
-    largest_lattice: float = math.inf
-    added_sensitivity: Moved | None = field(default=None, compare=False, repr=False)
-    added_function_sensitivity: float = math.nan
-    protected: Callable[[Protection, Column | None], Measurement] | None = field(
-        default=None, compare=False, repr=False
-    )
-    for_rows: Callable[[int], Measurement] | None = field(default=None, compare=False, repr=False)
-    for_charge: Callable[[int, Budget], Measurement] | None = field(
-        default=None, compare=False, repr=False
-    )
-    candidates: tuple[Measurement, ...] = ()
     notes: tuple[str, ...] = ()
-    for_lattice: Callable[[Any], Measurement] | None = field(
-        default=None, compare=False, repr=False
-    )
-    one_lattice: bool = False
-    random: Callable[[Budget], RandomPrivacy] | None = field(
-        default=None, compare=False, repr=False
-    )
+
+    # How far a record moves it, and how records become integers
 
     @property
-    def kernel_sum(self) -> bool:
-        """Whether it adds up kernels over records, with weights in [-1, 1]."""
-        return self.additive and self.binned
+    @abstractmethod
+    def function_sensitivity(self) -> float:
+        """``n S(F)``, the largest move of one output at one point, or of one entry, from above."""
+
+    @abstractmethod
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+        """Bound n times the l1 or l2 distance of all outputs of neighbours, in exact arithmetic."""
+
+    @abstractmethod
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Choose integer sums whose error is at most the tolerance, or nearly, as JSON values.
+
+        Raises SpecError where no sum of reasonable size is that accurate.
+        """
+
+    @abstractmethod
+    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+        """Return the integer sums that `params` has chosen."""
+
+    def accumulator(self, strategy: AnyStrategy, n: int, tolerance: float) -> Accumulator:
+        """Choose integer sums and return them."""
+        return self.restore(strategy, n, self.params(strategy, n, tolerance))
+
+    def protected(self, protection: Protection, ids: Column | None) -> Measurement:  # noqa: ARG002
+        """Return it for other neighbours.
+
+        Records that meet are chosen by `ids` where a unit is wider than a row. Raises SpecError
+        where nothing is proved of it.
+        """
+        if not protection.private_rows:
+            return self
+        key = "unit" if protection.unit.column is not None else "neighbors"
+        raise SpecError(
+            f"data.{key}: nothing is proved for this target with it. Write neighbors = "
+            '"replace-one" and unit = "row", or a target.kind that sums over records, such as '
+            '"kernel-density"'
+        )
+
+    def bind(self, n: int, charge: Budget) -> Measurement:  # noqa: ARG002 - usually it is the same
+        """Return it for a public number of rows and the release's charge, before it is planned."""
+        return self
+
+    def for_lattice(self, strategy: AnyStrategy) -> Measurement:  # noqa: ARG002
+        """Return it with what is estimated of it for a strategy; then `one_lattice`."""
+        return self
+
+    def random_guarantee(self, charge: Budget) -> RandomPrivacy | None:  # noqa: ARG002
+        """Guarantee of the charge where the sensitivity is an estimate."""
+        return None
+
+    # What is released
+
+    spent = Fraction(0)
+    """Budget fraction of noise that enters before its values are computed."""
+    binned = False
+    """Whether bins may be released: of sums over records, weights in [-1, 1]."""
+    spectral = False
+    """Whether spectral coordinates may be released: of functions that a solver finds."""
+    additive = False
+    """Whether it adds up kernels over records: some attain S(F), and `lower_bound` is one."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of functions; one record moves them together as `sensitivity` says."""
+        return 1
+
+    @property
+    def bias(self) -> Approximation | None:
+        """Bound of what a noiseless release misses; None of a vector, and before `bind`."""
+        return None
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Kernels of its functions, one an axis, in unit-cube units."""
+        return ()
+
+    @property
+    def unit(self) -> float:
+        """Value in data units of a value of one in unit-cube units."""
+        return 1.0
+
+    @property
+    def oblique(self) -> Oblique | None:
+        """Oblique coordinates that `domain` has."""
+        return None
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the numbers of a vector, in their order."""
+        return ()
+
+    @property
+    def features(self) -> tuple[float, ...] | None:
+        """Axes and constant feature of the linear functions whose weights these are, if any."""
+        return None
+
+    @property
+    def extent(self) -> tuple[float, float] | None:
+        """Bounds of an output, in data units; None where no more is known than its bias says."""
+        return None
+
+    @property
+    def counted_in(self) -> str | None:
+        """Name of the measurement that dominates a sum of kernels over records, if any.
+
+        It has as many outputs, and adds each record at the same place with a weight that is at
+        least as large as the size of this one's: itself where no weight is negative.
+        """
+        return None
+
+    @property
+    def candidates(self) -> tuple[Measurement, ...]:
+        """Measurements of which the released bins choose one (`dbern.releasing.publish`).
+
+        They have the same bins and other kernels; itself is that whose bins are fine enough for
+        all.
+        """
+        return ()
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there are candidates once it is bound."""
+        return bool(self.candidates)
+
+    @property
+    def linear(self) -> bool:
+        """Whether its values at the corners of the cube are all there is to release."""
+        return False
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """Kernel of the unit cube, where that is no product of densities."""
+        return None
+
+    @property
+    def largest_lattice(self) -> float:
+        """Largest size of a lattice that is chosen, where values are costly."""
+        return math.inf
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether its sensitivity is known for one lattice, whose k must then be stated."""
+        return False
+
+    # What follows
 
     @property
     def unsigned(self) -> bool:
@@ -204,24 +243,97 @@ class Measurement:
         return self.bias
 
 
-def for_rows(measurement: Measurement, n: int) -> Measurement:
-    """The measurement as it is planned for n rows."""
-    return measurement.for_rows(n) if measurement.for_rows else measurement
+@dataclass(frozen=True, kw_only=True)
+class RecordSum(Measurement):
+    """A measurement of which it is proved what a record more does, for all neighbours.
+
+    Nothing else knows of neighbours: sensitivities and accumulators are made for the `protection`
+    here (proof above). Subclasses bound what one record moves, and resolve a `counter` for any
+    number of rows. Its `kernel_norms` are at least twice what the kernel error adds to the move of
+    an added record, and `floats` has room for the rounding of a division by the normalizer.
+    """
+
+    protection: Protection = field(default_factory=Protection)
+
+    @property
+    @abstractmethod
+    def replaced_function_sensitivity(self) -> float:
+        """`function_sensitivity` for one replaced record."""
+
+    @property
+    @abstractmethod
+    def added_function_sensitivity(self) -> float:
+        """`function_sensitivity` for a record that is added or removed."""
+
+    @abstractmethod
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+        """Bound `sensitivity` for one replaced record."""
+
+    @abstractmethod
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+        """Bound `sensitivity` for a record that is added or removed, over any normalizer n."""
+
+    @abstractmethod
+    def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
+        """Choose integer sums of at most so many records, as `params`."""
+
+    @abstractmethod
+    def counter(self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]) -> Accumulator:
+        """Return the integer sums that `counter_params` has chosen."""
+
+    def protected(self, protection: Protection, ids: Column | None) -> Self:  # noqa: ARG002
+        """Return it for other neighbours."""
+        return replace(self, protection=protection)
+
+    @property
+    def function_sensitivity(self) -> float:
+        """`function_sensitivity` for neighbours."""
+        protection = self.protection
+        if not protection.private_rows:
+            return self.replaced_function_sensitivity
+        record = (
+            self.added_function_sensitivity
+            if protection.added
+            else self.replaced_function_sensitivity
+        )
+        return OUTWARD * protection.unit.max_contributions * record
+
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+        """Bound the distance of neighbours: of as many records as a unit has rows."""
+        added = self.protection.added
+        record = self.added_sensitivity if added else self.replaced_sensitivity
+        return _rows(record(strategy, norm), self.protection)
+
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Choose integer sums of n rows, or of the most rows where their number is private."""
+        rows = most_rows(n) if self.protection.private_rows else n
+        return self.counter_params(strategy, rows, tolerance)
+
+    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+        """Return the integer sums that `params` has chosen, over n."""
+        if not self.protection.private_rows:
+            return self.counter(strategy, n, params)
+        counter = self.counter(strategy, most_rows(n), params)
+        return NormalizedAccumulator(counter, strategy, self.protection, n)
 
 
-def for_lattice(measurement: Measurement, strategy: Strategy | Entries) -> Measurement:
-    """The measurement as it is released with a strategy."""
-    return measurement.for_lattice(strategy) if measurement.for_lattice else measurement
+def _rows(bound: Bound, protection: Protection) -> Bound:
+    rows = protection.unit.max_contributions
+    if rows == 1:
+        return bound
+    text = f"{rows} rows x {bound.derivation}"
+    return Bound(OUTWARD * rows * bound.value, text, bound.sides)
 
 
 def require_counted(measurements: Sequence[Measurement]) -> None:
     """Refuse, by a SpecError, sums whose records are counted in nothing that is released."""
-    outputs = {one.name: one.outputs for one in measurements}
-    for one in measurements:
-        if one.counted_in is not None and outputs.get(one.counted_in) != one.outputs:
+    outputs = {measurement.name: measurement.outputs for measurement in measurements}
+    for measurement in measurements:
+        name, count = measurement.counted_in, measurement.outputs
+        if name is not None and outputs.get(name) != count:
             raise SpecError(
-                f'target.kind: the records of "{one.name}" are counted in "{one.counted_in}", '
-                f"which is no measurement of {one.outputs} outputs; in the learner, write the name "
+                f'target.kind: the records of "{measurement.name}" are counted in "{name}", '
+                f"which is no measurement of {count} outputs; in the learner, write the name "
                 "of one, or counted_in=None"
             )
 
@@ -231,13 +343,14 @@ def random_privacy(measurements: Sequence[Measurement], charge: Budget) -> Rando
 
     Raises SpecError for more than one estimate: each fails for a gamma of its own.
     """
-    found = [one.random(charge) for one in measurements if one.random]
-    if len(found) > 1:
+    every = [measurement.random_guarantee(charge) for measurement in measurements]
+    estimated = [guarantee for guarantee in every if guarantee is not None]
+    if len(estimated) > 1:
         raise SpecError(
-            f"target.kind: {len(found)} measurements have an estimated sensitivity, and random "
+            f"target.kind: {len(estimated)} measurements have an estimated sensitivity, and random "
             "differential privacy is proved for one; in the learner, state the others' bounds"
         )
-    return found[0] if found else None
+    return estimated[0] if estimated else None
 
 
 # --- Measurements where the number of rows is private
@@ -249,69 +362,6 @@ _TIMES = 8
 def most_rows(normalizer: int) -> int:
     """The most rows there can be where their number is private: a public power of two."""
     return max(_LEAST_MOST, _TIMES << normalizer.bit_length())
-
-
-def protect(
-    measurement: Measurement, protection: Protection, ids: Column | None = None
-) -> Measurement:
-    """Return the measurement for these neighbours; itself where rows are replaced.
-
-    Raises SpecError where nothing is proved about it.
-    """
-    if not protection.private_rows:
-        return measurement
-    if measurement.protected is not None:
-        return measurement.protected(protection, ids)
-    if measurement.added_sensitivity is None or measurement.for_lattice is not None:
-        key = "unit" if protection.unit.column is not None else "neighbors"
-        raise SpecError(
-            f"data.{key}: nothing is proved for this target with it. Write neighbors = "
-            '"replace-one" and unit = "row", or a target.kind that sums over records, such as '
-            '"kernel-density"'
-        )
-    moved, function = measurement.sensitivity, measurement.function_sensitivity
-    if protection.added:
-        moved, function = measurement.added_sensitivity, measurement.added_function_sensitivity
-
-    def sensitivity(strategy: Any, norm: int) -> Bound:
-        return _rows(moved(strategy, norm), protection)
-
-    def accumulator(strategy: Any, n: int, tolerance: float) -> Accumulator:
-        one = measurement.accumulator(strategy, most_rows(n), tolerance)
-        return NormalizedAccumulator(one, strategy, protection, n)
-
-    def restore(strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        one = measurement.restore(strategy, most_rows(n), counting)
-        return NormalizedAccumulator(one, strategy, protection, n)
-
-    def resolved(n: int) -> Measurement:
-        return protect(for_rows(measurement, n), protection, ids)
-
-    charged = measurement.for_charge
-
-    def planned(n: int, charge: Budget) -> Measurement:
-        return protect(measurement if charged is None else charged(n, charge), protection, ids)
-
-    return replace(
-        measurement,
-        sensitivity=sensitivity,
-        function_sensitivity=OUTWARD * protection.unit.max_contributions * function,
-        accumulator=accumulator,
-        restore=restore,
-        added_sensitivity=None,
-        added_function_sensitivity=math.nan,
-        for_rows=resolved if measurement.for_rows else None,
-        for_charge=planned if charged else None,
-        candidates=tuple(protect(one, protection, ids) for one in measurement.candidates),
-    )
-
-
-def _rows(bound: Bound, protection: Protection) -> Bound:
-    rows = protection.unit.max_contributions
-    if rows == 1:
-        return bound
-    text = f"{rows} rows x {bound.derivation}"
-    return Bound(OUTWARD * rows * bound.value, text, bound.sides)
 
 
 @dataclass(frozen=True)
@@ -334,11 +384,6 @@ class DerivedAccumulator(Accumulator):
     def columns(self) -> tuple[Column, ...]:
         """Inherited from the accumulator."""
         return self.inner.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """Inherited from the accumulator."""
-        return self.inner.counting
 
     @property
     def description(self) -> str:
@@ -364,7 +409,7 @@ class DerivedAccumulator(Accumulator):
 class NormalizedAccumulator(DerivedAccumulator):
     """An accumulator for the most rows, m, whose values are over the normalizer n instead."""
 
-    strategy: Strategy | Entries
+    strategy: AnyStrategy
     protection: Protection
     n: int
 
@@ -376,15 +421,15 @@ class NormalizedAccumulator(DerivedAccumulator):
 
         Errors of one value are those for at most as many records as the normalizer: accuracy alone.
         """
-        one, rows = self.inner.errors, self.protection.unit.max_contributions
+        errors, rows = self.inner.errors, self.protection.unit.max_contributions
         scale, added = OUTWARD * most_rows(self.n) / self.n, self.protection.added
-        l1, l2 = (OUTWARD * rows * (norm / 2 if added else norm) for norm in one.kernel_norms)
-        floats_l1, floats_l2 = (OUTWARD * scale * norm for norm in one.float_norms)
+        l1, l2 = (OUTWARD * rows * (norm / 2 if added else norm) for norm in errors.kernel_norms)
+        floats_l1, floats_l2 = (OUTWARD * scale * norm for norm in errors.float_norms)
         return replace(
-            one,
+            errors,
             kernel_norms=(l1, l2),
             float_norms=(floats_l1, floats_l2),
-            value_bound=OUTWARD * scale * one.value_bound,
+            value_bound=OUTWARD * scale * errors.value_bound,
         )
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:

@@ -12,19 +12,12 @@ one.
 A pass keeps the units of one bucket, a keyed hash of their ids, so no more rows are in memory than
 a share of them; nothing is written to disk. A row without an id, or outside the box, is the null
 record and takes no other row's place.
-
-Gathering the records of some shards from all of them, in bounded memory.
-
-A shard is a keyed hash of content, so equal records share one and are kept once, with their number.
-Distinct ones spread evenly: a pass that keeps 1 of p groups of shards keeps about that share of the
-distinct records, whatever the data, and the salt is drawn after the data was fixed.
 """
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -35,7 +28,7 @@ from dbern.data.frames import table_batches
 from dbern.data.parquet import BATCH_ROWS, UnreadableFileError, footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
-from dbern.strategies.base import Slab
+from dbern.strategies.base import AnyStrategy, Slab
 from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
 
 # --- Accumulators: a measurement as integer sums over records
@@ -110,7 +103,7 @@ class Accumulator(ABC):
         Where records meet in shards, which may be of whole units, how many; else 0.
     """
 
-    strategy: Any
+    strategy: AnyStrategy
 
     @property
     def passes(self) -> int:
@@ -126,11 +119,6 @@ class Accumulator(ABC):
     @abstractmethod
     def columns(self) -> tuple[Column, ...]:
         """Columns read, and no others."""
-
-    @property
-    @abstractmethod
-    def counting(self) -> dict[str, Any]:
-        """Parameters of counting, as JSON values."""
 
     @property
     @abstractmethod
@@ -301,74 +289,6 @@ def _smallest(ids: FloatArray, hashes: UInt64Array, rows: FloatArray, most: int)
     first = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), differs]))
     rank = np.arange(len(ids)) - np.repeat(first, np.diff(np.append(first, len(ids))))
     return np.asarray(order[rank < most])
-
-
-# --- Gathering the records of some shards from all of them, in bounded memory
-
-_LEAST_MERGED = 1 << 17  # rows that are gathered before equal ones are looked for
-
-
-@dataclass
-class Gathering(Pass):
-    """One pass: gathers records by shard, and adds the solutions of its shards to the state.
-
-    `rows` gives the content (m', d) of a batch's records that count, `names` (m', e) what a
-    record's shard is a hash of, its content unless stated; `solved` the integers of one shard from
-    its distinct rows in sorted order and their counts. `salt` keys the hash. The pass keeps shards
-    s with ``s mod passes = index``.
-    """
-
-    state: Int64Array = field(repr=False)
-    rows: Callable[[Mapping[str, FloatArray]], FloatArray]
-    solved: Callable[[FloatArray, FloatArray], Int64Array]
-    salt: bytes = field(repr=False)
-    shards: int
-    passes: int
-    index: int
-    names: Callable[[Mapping[str, FloatArray]], FloatArray] | None = None
-    _kept: list[FloatArray] = field(default_factory=list, repr=False)
-    _waiting: int = 0
-
-    def add(self, records: Mapping[str, FloatArray]) -> None:
-        """Keep the batch's records that are in this pass's shards, each with its shard and 1."""
-        rows = self.rows(records)
-        names = rows if self.names is None else self.names(records)
-        shard = content_buckets(names, self.salt, self.shards)
-        mine = shard % self.passes == self.index
-        self._kept.append(np.column_stack([shard[mine], rows[mine], np.ones(int(mine.sum()))]))
-        self._waiting += len(self._kept[-1])
-        if self._waiting > max(_LEAST_MERGED, len(self._kept[0])):
-            self._merge()
-
-    def _merge(self) -> None:
-        """Count equal rows, in sorted order; at least half of what is sorted is new."""
-        rows = np.concatenate(self._kept)
-        self._kept.clear()
-        rows = rows[np.lexsort(rows[:, -2::-1].T)]
-        differs = (rows[1:, :-1] != rows[:-1, :-1]).any(axis=1)
-        first = np.flatnonzero(np.concatenate([np.ones(min(1, len(rows)), bool), differs]))
-        if len(rows):
-            counts = np.add.reduceat(rows[:, -1], first)
-            rows = rows[first]
-            rows[:, -1] = counts
-        self._kept, self._waiting = [rows], 0
-
-    def merged(self) -> FloatArray | None:
-        """Shard, content and number (m, d + 2) of the distinct records, sorted, if any."""
-        if not self._kept:
-            return None
-        self._merge()
-        return self._kept[0]
-
-    def finish(self) -> None:
-        """Solve the shards, and add their integers to the state."""
-        rows = self.merged()
-        if rows is None:
-            return
-        edges = np.searchsorted(rows[:, 0], np.arange(self.shards + 1))
-        for first, last in itertools.pairwise(edges.tolist()):
-            if first < last:  # a shard of no records has weights of zero
-                self.state += self.solved(rows[first:last, 1:-1], rows[first:last, -1])
 
 
 # --- How workers count

@@ -42,29 +42,29 @@ number of axes.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
-from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.measurement import WHOLE, Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, StoppedError
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.gathered import GatheredAccumulator
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Errors, Memory
 from dbern.data.domain import Column
 from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
-from dbern.erm.solver import STORED_FEATURES, STORED_ROWS, DualObjective
+from dbern.erm.shards import STORED_FEATURES, STORED_ROWS, DualObjective
+from dbern.erm.solver import count_steps
 from dbern.erm.spaces import FeatureMap, GaussianFeatures, GramKernel, LinearFeatures
-from dbern.erm.user import imported
-from dbern.errors import SpecError
-from dbern.strategies.base import Bound, Entries, LatticeMapStrategy, Slab
+from dbern.erm.user import UserLoss
+from dbern.privacy.budget import Budget
+from dbern.strategies.base import AnyStrategy, Bound, Entries, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation
-from dbern.strategies.gram import GramStrategy
-from dbern.system import source_digest
+from dbern.strategies.gram import CubeKernel, GramStrategy
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 18
@@ -78,60 +78,41 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 
 @dataclass(frozen=True)
-class _Released(RiskModel, ABC):
-    fraction: Fraction = WHOLE
-    name: str = "weights"
+class _Released(RiskModel, Measurement):
+    name: str = field(default="weights", kw_only=True)
 
-    def measurement(self) -> Measurement:
-        """The released measurement; before n is known, one without sensitivities."""
-        return Measurement(
-            self.name,
-            self.domain,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=self.function_sensitivity if self.n else math.nan,
-            fraction=self.fraction,
-            protected=lambda *neighbors: self.protected(*neighbors).measurement(),
-            for_rows=lambda n: self.for_rows(n).measurement(),
-        )
-
-    @property
-    def unit(self) -> float:
-        return 1.0
+    def bind(self, n: int, charge: Budget) -> Measurement:
+        """Return it for n records; before, it has no sensitivities."""
+        del charge
+        return self.for_rows(n)
 
     @property
     def _sensitivity(self) -> float:
         """n times the move of the weights of one output by a record, in units of values."""
-        return OUTWARD * self.n * self.weight_sensitivity / self.unit
+        return OUTWARD * self.n * self.bounds.sensitivity / self.unit
 
     @property
     def _norm(self) -> float:
         """Bound the norm of the mean of the minimizers, concave in a shard's weight."""
-        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
-        return self.risk.norm(total)
+        shard = self.risk.bounds.max_weight / self.risk.shards
+        return self.risk.shard_bounds(min(shard, OUTWARD * OUTWARD * self.cost)).norm
 
-    @property
-    @abstractmethod
-    def function_sensitivity(self) -> float:
-        """n times a function's sensitivity at one point."""
-
-    @abstractmethod
-    def sensitivity(self, strategy: Any, norm: int) -> Bound:
-        """Bound n times the sensitivity of all outputs."""
-
-    def accumulator(self, strategy: Any, n: int, tolerance: float) -> Accumulator:
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
-        del tolerance
-        return _accumulator(self.for_rows(n) if self.n != n else self, strategy)
+        del strategy, tolerance
+        model = self.for_rows(n) if self.n != n else self
+        return {"shards": model.shards, **model.counting}
 
-    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        return _accumulator(self.restored(n, counting), strategy)
-
-
-def _accumulator(model: _Released, strategy: Any) -> Accumulator:
-    kind = WeightsAccumulator if model.risk.features else ValuesAccumulator
-    return kind(model, strategy, model.unit)
+    def restore(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> GatheredAccumulator:
+        """Return the sums of what is solved for."""
+        model = self.restored(n, params)
+        if model.risk.features:
+            weights = cast("LatticeMapStrategy | Entries", strategy)
+            return WeightsAccumulator(model, weights, model.unit)
+        lattice = cast("LatticeMapStrategy | GramStrategy", strategy)
+        return ValuesAccumulator(model, lattice, model.unit)
 
 
 def _times(outputs: int, norm: int) -> str:
@@ -144,38 +125,49 @@ class RiskMinimizer(_Released):
 
     space: GaussianFeatures | GramKernel
 
-    def measurement(self) -> Measurement:
-        """The released measurement; before n is known, one without sensitivities."""
-        space = self.space
-        found = replace(
-            super().measurement(),
-            kernels=space.kernels,
-            outputs=self.outputs,
-            spectral=True,
-            cube=None if space.kernels else space.cube,
-            largest_lattice=space.largest_lattice,
-        )
-        return replace(found, bias=self.bias, unit=self.unit) if self.n else found
+    spectral = True
+
+    @property
+    def outputs(self) -> int:
+        """Number of models: each is a function."""
+        return self.num_models
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Densities of the space's kernel, where it is a product."""
+        return self.space.kernels
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """Kernel of the space, where it is none."""
+        return None if self.space.kernels else self.space.cube
+
+    @property
+    def largest_lattice(self) -> float:
+        """Lattice points that are not too costly."""
+        return self.space.largest_lattice
 
     @cached_property
-    def bias(self) -> Approximation:
+    def bias(self) -> Approximation | None:
         """The space's class of functions, for the norm of the mean of the minimizers."""
+        if not self.n:
+            return None
         norm = self._norm / self.unit
         return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
 
     @property
     def unit(self) -> float:
-        """``C M c``."""
-        return self.cost * self.risk.slope * self.space.volume
+        """``C M c``, once n is known."""
+        return self.cost * self.risk.bounds.slope * self.space.volume if self.n else 1.0
 
     @property
     def function_sensitivity(self) -> float:
         """``n (r + instability) sup |phi|``."""
-        return OUTWARD * self._sensitivity * self.space.bound
+        return OUTWARD * self._sensitivity * self.space.bound if self.n else math.nan
 
-    def sensitivity(self, strategy: Any, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity (proof in `dbern.erm.models`)."""
-        bound = self.space.operator_norm(strategy, norm)
+        bound = self.space.operator_norm(cast("LatticeMapStrategy", strategy), norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
         return Bound(
@@ -190,14 +182,16 @@ class LinearFunctions(_Released):
 
     space: LinearFeatures
 
-    def measurement(self) -> Measurement:
-        """The released measurement; before n is known, one without sensitivities."""
-        features = self.space.dimensions, self.space.kernel.constant
-        found = replace(super().measurement(), entries=self.entries, features=features)
-        if not self.n:
-            return found
-        highest = OUTWARD * self._norm * self.space.bound  # by Cauchy and Schwarz
-        return replace(found, extent=(-highest, highest))
+    @property
+    def features(self) -> tuple[float, ...]:
+        """Axes and constant of the functions."""
+        return self.space.dimensions, self.space.kernel.constant
+
+    @property
+    def extent(self) -> tuple[float, float] | None:
+        """Bounds of a value by Cauchy and Schwarz, once n is known."""
+        highest = OUTWARD * self._norm * self.space.bound if self.n else math.inf
+        return (-highest, highest) if self.n else None
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -206,19 +200,19 @@ class LinearFunctions(_Released):
         names += [f"weight of {axis.name}" for axis in self.domain.numbers]
         if self.space.size > len(names):
             names.append("weight of the constant")
-        if self.outputs == 1:
+        if self.num_models == 1:
             return tuple(names)
-        return tuple(f"{name}, {output}" for output in range(self.outputs) for name in names)
+        return tuple(f"{name}, {output}" for output in range(self.num_models) for name in names)
 
     @property
     def function_sensitivity(self) -> float:
         """n times a function's sensitivity, which exceeds that of its weights."""
-        return OUTWARD * self._sensitivity * max(1.0, self.space.bound)
+        return OUTWARD * self._sensitivity * max(1.0, self.space.bound) if self.n else math.nan
 
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of the weights (*Linear functions* above)."""
         del strategy
-        outputs, size = self.outputs, self.space.size
+        outputs, size = self.num_models, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{_times(outputs, norm)} x r"
         text += f" sqrt({size})" if norm == 1 else ""
@@ -229,14 +223,14 @@ class LinearFunctions(_Released):
 
 
 @dataclass(frozen=True)
-class _Solutions(Accumulator):
+class _Solutions(GatheredAccumulator):
     """A model resolved: the state is the sum over shards of solutions in fixed point.
 
     A released value, by `strategy`, is in units of `unit`.
     """
 
     model: RiskModel
-    strategy: Any
+    strategy: AnyStrategy
     unit: float
 
     # What differs
@@ -256,15 +250,7 @@ class _Solutions(Accumulator):
     def step(self) -> float:
         """Bound on the norm of the change of the mean of the weights by fixed point."""
 
-    @abstractmethod
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """Solution of one shard in fixed point, from its distinct records."""
-
     # How shards are gathered
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        return {"shards": self.shards, **self.model.counting}
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -273,12 +259,16 @@ class _Solutions(Accumulator):
     @property
     def description(self) -> str:
         """Stored numbers, shards, passes and steps; and what a user's loss can show."""
-        method, risk = self.model.method, self.model.risk
-        what = "content" if self.model.ids is None else "unit"
+        model, risk = self.model, self.model.risk
+        what = "content" if model.ids is None else "unit"
         shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
-        steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
-        seen = "; that a solve of your loss failed can be observed" if method.observed else ""
+        average = min(count_steps(model.bounds.average, model.bounds.tolerance))
+        plain, accelerated = count_steps(model.bounds.heaviest, model.bounds.tolerance)
+        largest = plain + (accelerated if accelerated < plain else 0)
+        steps = f"about {average} steps each, {largest} at most"
+        own_loss = isinstance(model.loss, UserLoss)
+        seen = "; that a solve of your loss failed can be observed" if own_loss else ""
         return f"{self.kept}: {shards}, {passes}, {steps}{seen}"
 
     @property
@@ -298,32 +288,27 @@ class _Solutions(Accumulator):
     def memory_of(self, tables: int, solving: int) -> Memory:
         """A batch's positions, labels, hashes and a few temporaries; a pass's records."""
         axes = len(self.model.domain.axes)
-        rows = 8 * _SOLVER_COPIES * (axes + 2 + 2 * self.model.outputs) * self.pass_rows
+        rows = 8 * _SOLVER_COPIES * (axes + 2 + 2 * self.model.num_models) * self.pass_rows
         return Memory(8 * (24 + 6 * axes), tables, rows + 8 * solving)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """Begin to gather the records that one pass solves, of bounded units its own alone.
+    @property
+    def sources(self) -> tuple[tuple[str, str, str], ...]:
+        return self.model.sources
 
-        Raises StoppedError for a kernel or loss of the user's that is not the planned one.
-        """
-        for key, name, digest in self.model.sources:
-            try:
-                imported(name, key)
-            except SpecError:
-                raise StoppedError("unlike", key) from None
-            if source_digest(name) != digest:
-                raise StoppedError("unlike", key)
-        given = self.model.ids is not None
-        return Gathering(
-            state=state,
-            rows=self.model.rows,
-            solved=self.solved,
-            salt=salt,
-            shards=self.shards,
-            passes=1 if given else self.passes,
-            index=0 if given else index,
-            names=self.model.units if given else None,
-        )
+    @property
+    def width(self) -> int:
+        """Axes and label."""
+        return self.model.domain.dimensions + 1
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        return self.model.rows(records)
+
+    def names(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+        """Units, where these are wider than a row; their records are in one pass already."""
+        return rows if self.model.ids is None else self.model.units(records)
+
+    def split(self, index: int) -> tuple[int, int, int]:
+        return (self.passes, index, 0) if self.model.ids is None else (1, 0, 0)
 
     def mean(self, state: Int64Array) -> FloatArray:
         """Mean over the shards of a part of the state."""
@@ -334,16 +319,15 @@ class _Solutions(Accumulator):
     @property
     def bits(self) -> int:
         """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
-        risk = self.model.risk
-        norm = risk.norm(risk.most_weight) + self.shards * self.model.method.distance(risk) + 1
+        bounds = self.model.bounds
+        norm = bounds.heaviest.norm + self.shards * bounds.distance + 1
         return min(MOST_BITS, 61 - math.frexp(self.shards * self.largest * norm)[1])
 
     @property
     def mean_norm(self) -> float:
         """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
-        risk = self.model.risk
-        norm = risk.norm(risk.most_weight / risk.shards)
-        return OUTWARD * (norm + self.model.method.distance(risk)) + self.step
+        bounds = self.model.bounds
+        return OUTWARD * (bounds.average.norm + bounds.distance) + self.step
 
     @property
     def weight_error(self) -> float:
@@ -353,9 +337,10 @@ class _Solutions(Accumulator):
         prediction's error ``|w| delta`` and a gradient's ``C M delta`` (`dbern.erm.risk`).
         """
         risk, delta = self.model.risk, self.model.space.drift(16 * UNIT_ROUNDOFF)
-        predicted = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
-        rounded = delta * (predicted + risk.cost * risk.slope + self.mean_norm)
-        return self.model.method.distance(risk) + rounded
+        bent = math.sqrt(risk.bounds.max_weight * risk.loss.curvature)
+        predicted = self.mean_norm * bent / 2
+        rounded = delta * (predicted + risk.cost * risk.bounds.slope + self.mean_norm)
+        return self.model.bounds.distance + rounded
 
     def lattice_errors(self, row_error: float) -> Errors:
         """Bound errors by the float error of a value whose row of the map sums to one.
@@ -364,10 +349,10 @@ class _Solutions(Accumulator):
         which factors. *Position*: the weights' error at its largest, and the kernel's cut.
         *Values*: ``sup |phi|`` times the mean's norm, mapped, and everything that floats can add.
         """
-        axes = range(len(self.strategy.lattice.k))
-        sums = [self.strategy.row_sums(axis) for axis in axes]
+        strategy = cast("LatticeMapStrategy", self.strategy)
+        sums = [strategy.row_sums(axis) for axis in range(len(strategy.lattice.k))]
         largest = math.prod(float(one.max()) for one in sums)
-        outputs, space = self.model.outputs, self.model.space
+        outputs, space = self.model.num_models, self.model.space
         accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
 
         def norm(p: int, outputs: float) -> float:
@@ -407,7 +392,7 @@ class WeightsAccumulator(_Solutions):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs and features."""
-        return (self.model.outputs, self._features.size)
+        return (self.model.num_models, self._features.size)
 
     @property
     def step(self) -> float:
@@ -434,7 +419,7 @@ class WeightsAccumulator(_Solutions):
         """
         risk, bound = self.model.risk, self._features.bound
         if self._lattice is None:
-            outputs, size = self.model.outputs, self._features.size
+            outputs, size = self.model.num_models, self._features.size
             floats = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
             l1, l2 = outputs * math.sqrt(size), math.sqrt(outputs)
             return Errors(
@@ -445,14 +430,15 @@ class WeightsAccumulator(_Solutions):
                 float_norms=(OUTWARD * l1 * floats, OUTWARD * l2 * floats),
                 value_bound=OUTWARD * 1.001 * self.mean_norm,
             )
-        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
-        rest = self.model.method.distance(risk) + self.step
+        mass = risk.cost * risk.bounds.slope * (risk.bounds.max_rows / risk.n)
+        rest = self.model.bounds.distance + self.step
         floats = cast("GaussianFeatures", self._features).value_error(self._lattice, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
         return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Weights of one shard in fixed point, from its distinct records."""
+        del block
         _, weights = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
@@ -484,7 +470,7 @@ class ValuesAccumulator(_Solutions):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs and lattice."""
-        return (self.model.outputs, *self.strategy.lattice.shape)
+        return (self.model.num_models, *self.strategy.lattice.shape)
 
     @property
     def memory(self) -> Memory:
@@ -492,7 +478,7 @@ class ValuesAccumulator(_Solutions):
         size = self.strategy.lattice.size
         heavy = min(self.pass_rows, math.ceil(1.25 * self.model.n / self.shards) + 64)
         gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
-        return self.memory_of(8 * 4 * size, 2 * gram + size * (2 * self.model.outputs + BLOCK))
+        return self.memory_of(8 * 4 * size, 2 * gram + size * (2 * self.model.num_models + BLOCK))
 
     @cached_property
     def errors(self) -> Errors:
@@ -505,8 +491,9 @@ class ValuesAccumulator(_Solutions):
         floats += 2 * depth * UNIT_ROUNDOFF * (space.bound * self.mean_norm + floats)
         return self.lattice_errors(OUTWARD * floats / self.unit)
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Values of one shard in fixed point, from its distinct records."""
+        del block
         problem, state = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         axes = cast("GramKernel", self.model.space).cube.axes(self.strategy.lattice)
         values = cast("DualObjective", problem).model(state).on_grid(axes)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -40,17 +40,35 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.kernel_sums import RecordWeights
 from dbern.data.domain import Column, Domain
-from dbern.erm.risk import Loss, Risk
-from dbern.erm.solver import Certified, Objective, objective, one_vs_rest
+from dbern.erm.risk import Loss, Risk, mean_state_error, one_vs_rest, state_error
+from dbern.erm.shards import DualObjective, PrimalObjective, objective
+from dbern.erm.solver import ProblemBounds, minimize
 from dbern.erm.spaces import Space
 from dbern.erm.user import UserLoss
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 
+_TOLERANCE = 2.0**-8  # of the sensitivity
 _HEAVY = 1.25  # times the usual weight of a shard
 _SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
 _USUAL = Protection()
+
+
+@dataclass(frozen=True)
+class SolutionBounds:
+    """Bounds of the solutions of all shards, each from those above it."""
+
+    tolerance: float
+    """Distance allowed to the iteration, which adds 0.4 % to r."""
+    distance: float
+    """Distance from the minimizers, floats included, in the mean over shards."""
+    sensitivity: float
+    """A neighbour's change of the weights of one output, in the Euclidean norm."""
+    heaviest: ProblemBounds
+    """The objective of a shard with every row."""
+    average: ProblemBounds
+    """The objective of a shard of average weight."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,7 @@ class RiskModel:
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
-    protection: Protection = _USUAL
+    protection: Protection = field(default=_USUAL, kw_only=True)
     ids: Column | None = None
     sources: tuple[tuple[str, str, str], ...] = ()
     chosen: bool = False
@@ -109,7 +127,7 @@ class RiskModel:
         return self.space.resolved(factor, n)
 
     @property
-    def outputs(self) -> int:
+    def num_models(self) -> int:
         """Number of models."""
         return self.record_weights.outputs
 
@@ -127,28 +145,23 @@ class RiskModel:
         heavy = self.cost * (_HEAVY if shards > 1 or private else 1)
         space, axes = self.space, self.domain.dimensions
         risk = Risk(self.loss, space.kernel, heavy, self.n, space.radius, axes)
-        risk = replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope)
+        risk = replace(risk, cost=self.cost, shards=shards, lipschitz=risk.bounds.slope)
         vanishing = 1 << (_SPARE * -(-self.n // shards) - 1).bit_length()
         return replace(risk, vanishing=vanishing) if private else risk
 
     @cached_property
-    def method(self) -> Certified:
-        """Steps to a proved distance from the minimizer, which adds 0.4 % to r.
-
-        Of a user's loss the number of steps follows from what the user declares: whether the
-        distance is reached is checked, and a failure can be observed.
-        """
-        method = Certified.for_sensitivity(self.risk)
-        return replace(method, observed=isinstance(self.loss, UserLoss))
-
-    @property
-    def weight_sensitivity(self) -> float:
-        """Bound a neighbour's change of the weights of one output, in the Euclidean norm."""
-        rows = self.protection.unit.max_contributions / (2 if self.protection.added else 1)
-        risk, floats = self.risk, 0.0
-        if self.protection.private_rows:
-            floats = 4 * UNIT_ROUNDOFF * risk.most_weight * risk.slope * risk.kappa
-        return OUTWARD * (rows * risk.sensitivity + self.method.instability(risk) + floats)
+    def bounds(self) -> SolutionBounds:
+        """Bounds that hold for every database."""
+        risk, bounds, protection = self.risk, self.risk.bounds, self.protection
+        tolerance = _TOLERANCE * bounds.sensitivity / 2
+        distance = tolerance + mean_state_error(risk)
+        rows, floats = protection.unit.max_contributions / (2 if protection.added else 1), 0.0
+        if protection.private_rows:
+            floats = 4 * UNIT_ROUNDOFF * bounds.max_weight * bounds.slope * bounds.kappa
+        sensitivity = OUTWARD * (rows * bounds.sensitivity + 2 * distance + floats)
+        heaviest = risk.shard_bounds(bounds.max_weight)
+        average = risk.shard_bounds(bounds.max_weight / risk.shards)
+        return SolutionBounds(tolerance, distance, sensitivity, heaviest, average)
 
     @property
     def derivation(self) -> str:
@@ -188,8 +201,19 @@ class RiskModel:
 
     def fitted(
         self, points: FloatArray, labels: FloatArray, counts: FloatArray
-    ) -> tuple[Objective, FloatArray]:
-        """Problem and solution of one shard, from its distinct records and their counts."""
-        targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
+    ) -> tuple[DualObjective | PrimalObjective, FloatArray]:
+        """Problem and solution of one shard, from its distinct records and their counts.
+
+        Of a user's loss the number of steps follows from what the user declares: whether the
+        distance is reached is checked, and a SpecError that it is not can be observed.
+        """
+        targets = one_vs_rest(labels, self.num_models) if self.num_models > 1 else labels
         problem = objective(self.risk, points, targets, counts)
-        return problem, self.method.run(problem)
+        solved = minimize(problem, self.bounds.tolerance)
+        limit = self.bounds.tolerance + state_error(self.risk, problem.total)
+        if isinstance(self.loss, UserLoss) and not solved.distance <= limit:
+            raise SpecError(
+                "target.loss: did not converge, so it is not what the spec declares: convex, "
+                "Lipschitz and as smooth. Write larger constants, or a loss that is."
+            )
+        return problem, solved.state

@@ -35,15 +35,13 @@ gradient round by ``U = 4 u (w + a R r + a n M R)``.
 
 *Certificate.* By `dbern.erm.risk` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the gradient
 as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma, or proves
-``|W*| >= 2 B``, the state is the answer. Newton's steps, halved until the objective or its gradient
-falls, are expected to get there; nothing is proved about them. Where they do not, accelerated ones
-follow, which get there in exact arithmetic.
+``|W*| >= 2 B``, the state is the answer (`dbern.erm.solver`).
 
-*Plain steps* do, on every database: ``W+ = W - eta rho``, ``eta = 1/(1 + beta)``, ``beta = a n R^2
-Λ`` up to 2^40. The state is a sum of two floats, so that adding a step rounds by ``8 u^2 |W|`` and
-a part u of the step, which takes less than a hundredth of the contraction. With the lemma of
+*Plain steps* get there on every database: ``beta = a n R^2 Λ`` is up to 2^40. With the lemma of
 `dbern.erm.risk` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 + beta)`` of
-the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M R)``.
+the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M R)``. A
+step is no longer than ``|W - W*|``, so that rounding it takes ``3 u`` of ``eta``: T steps leave
+``(1 + 3 u / (1 - eta))^T`` times as much, less than 1.1 times.
 Where ``|W*| <= 4 B`` every iterate has norm at most ``8 B``, for which gamma has room; beyond, the
 state comes nearer to ``W*`` than half of its norm, so that t of both is 0.
 """
@@ -51,14 +49,14 @@ state comes nearer to ``W*`` than half of its norm, so that t of both is 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
-from dbern.erm.risk import BLOCK, Loss, sum_by_pairs
-from dbern.erm.solver import one_vs_rest
+from dbern.erm.risk import MAX_CONDITION, Loss, one_vs_rest, sum_by_pairs, summation_error
+from dbern.erm.solver import CurvedObjective, ProblemBounds
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import MOST_SCALES, Perturbation
@@ -68,11 +66,27 @@ LISTED = 0.375
 """h: a listed value's feature, whose weight is penalized more, so that numbers are less."""
 
 _LEAST_TOLERANCE = 2.0**-26
-_NEWTON_STEPS = 100
-_ROUNDING = 2.0**-40  # of values, generously
-_HALVINGS = 40
-_MOST_CONDITION = 2.0**40
 _CERTAIN = 64.0  # of b: beyond it with probability exp(-64), where the answer is cut
+
+
+@dataclass(frozen=True)
+class LossBounds:
+    """Bounds of a loss of o predictions, and of its derivatives L' and L''."""
+
+    entry: float
+    """Largest entry of L'."""
+    slope: float
+    """Largest ``|L'|``."""
+    diagonal: float
+    """Largest diagonal entry of L''."""
+    curvature: float
+    """Largest eigenvalue of L''."""
+    trace: float
+    """Largest trace of L''."""
+    at_zero: float
+    """Largest L at predictions of 0."""
+    derivative_error: float
+    """Largest norm of the float error of L'."""
 
 
 @dataclass(frozen=True)
@@ -89,45 +103,26 @@ class Softmax:
     """
 
     outputs: int
-    entry = 1.0
-    """Bounds an entry of L'."""
-    diagonal = 0.25
-    """Bounds a diagonal entry of L''."""
 
     @property
     def tied(self) -> bool:
         """Whether a slope p comes with the curvature ``p (1 - p)``: of two classes."""
         return self.outputs == 1
 
-    @property
-    def single(self) -> Softmax:
-        """The loss of one output."""
-        return Softmax(1)
-
-    @property
-    def slope(self) -> float:
-        """Bound ``|L'|``."""
-        return 1.0 if self.outputs == 1 else OUTWARD * math.sqrt(2)
-
-    @property
-    def curvature(self) -> float:
-        """Bound the eigenvalues of L''."""
-        return 0.25 if self.outputs == 1 else 0.5
-
-    @property
-    def trace(self) -> float:
-        """Bound the trace of L''."""
-        return 0.25 if self.outputs == 1 else 1 - 1 / self.outputs
-
-    @property
-    def at_zero(self) -> float:
-        """``log(o + 1)``."""
-        return OUTWARD * math.log(self.outputs + 1)
-
-    @property
-    def derivative_error(self) -> float:
-        """Bound the norm of the float error of a derivative."""
-        return math.sqrt(self.outputs) * (2 * EXP_ULPS + self.outputs + 8) * UNIT_ROUNDOFF
+    @cached_property
+    def bounds(self) -> LossBounds:
+        """Bounds as above."""
+        outputs, of_two = self.outputs, self.outputs == 1
+        errors = math.sqrt(outputs) * (2 * EXP_ULPS + outputs + 8) * UNIT_ROUNDOFF
+        return LossBounds(
+            entry=1.0,
+            slope=1.0 if of_two else OUTWARD * math.sqrt(2),
+            diagonal=0.25,
+            curvature=0.25 if of_two else 0.5,
+            trace=0.25 if of_two else 1 - 1 / outputs,
+            at_zero=OUTWARD * math.log(outputs + 1),
+            derivative_error=errors,
+        )
 
     def labels(self, weights: FloatArray) -> FloatArray:
         """Labels (n,) from record weights: of two classes the second has label 0."""
@@ -142,10 +137,10 @@ class Softmax:
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L (n,)."""
-        own = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0).sum(axis=1)
+        chosen = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0)
         largest = np.maximum(predictions.max(axis=1), 0.0)
         rest = np.exp(-largest) + np.exp(predictions - largest[:, None]).sum(axis=1)
-        return np.asarray(largest + np.log(rest) - own)
+        return np.asarray(largest + np.log(rest) - chosen.sum(axis=1))
 
     def shares(self, predictions: FloatArray) -> FloatArray:
         """Probabilities p (n, o)."""
@@ -181,45 +176,20 @@ class Separate:
     outputs: int = 1
     tied = False
 
-    @property
-    def entry(self) -> float:
-        """Bound an entry of L'."""
-        return self.loss.slope(math.inf)
-
-    @property
-    def diagonal(self) -> float:
-        """Bound a diagonal entry of L''."""
-        return self.loss.curvature
-
-    @property
-    def single(self) -> Separate:
-        """The loss of one output."""
-        return Separate(self.loss)
-
-    @property
-    def slope(self) -> float:
-        """Bound ``|L'|``."""
-        return OUTWARD * math.sqrt(self.outputs) * self.entry
-
-    @property
-    def curvature(self) -> float:
-        """Bound the eigenvalues of L''."""
-        return self.diagonal
-
-    @property
-    def trace(self) -> float:
-        """Bound the trace of L''."""
-        return self.outputs * self.diagonal
-
-    @property
-    def at_zero(self) -> float:
-        """Bound L at predictions of 0."""
-        return OUTWARD * self.outputs * self.loss.at_zero
-
-    @property
-    def derivative_error(self) -> float:
-        """Bound the norm of the float error of a derivative."""
-        return OUTWARD * math.sqrt(self.outputs) * self.loss.derivative_error
+    @cached_property
+    def bounds(self) -> LossBounds:
+        """Bounds as above."""
+        loss, entry = self.loss, self.loss.slope(math.inf)
+        root = math.sqrt(self.outputs)
+        return LossBounds(
+            entry=entry,
+            slope=OUTWARD * root * entry,
+            diagonal=loss.curvature,
+            curvature=loss.curvature,
+            trace=self.outputs * loss.curvature,
+            at_zero=OUTWARD * self.outputs * loss.at_zero,
+            derivative_error=OUTWARD * root * loss.derivative_error,
+        )
 
     def labels(self, weights: FloatArray) -> FloatArray:
         """Labels from record weights: the same."""
@@ -247,6 +217,95 @@ class Separate:
 
 
 @dataclass(frozen=True)
+class FloatErrors:
+    """Constants of what floats add to a certificate (*Floats* above)."""
+
+    prediction: float
+    """``e / w``."""
+    bending: float
+    """``sqrt(a n Λ / 2)``."""
+    summation: float
+    """G."""
+    farthest: float
+
+    def certified(self, size: float, gradient: float) -> float:
+        """Bound the distance to the minimizer of a state of that norm by its gradient's."""
+        curved = self.prediction * size * self.bending
+        subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
+        return OUTWARD * (gradient + curved + (self.summation + subtracted))
+
+
+@dataclass(frozen=True)
+class PerturbedBounds:
+    """Bounds of a `PerturbedRisk`, each from those above it."""
+
+    length: float
+    """R, of the features of one output."""
+    spread: float
+    """``|R_j|_2``, of all of b."""
+    undisturbed: ProblemBounds
+    """Bounds on the objective without b, for the weight ``a n`` of all records."""
+    radius: float
+    """B: no minimizer is larger, but for b beyond what has probability exp(-64)."""
+    largest: float
+    """r_max."""
+    farthest: float
+    """``a (R r + n M R)``: no minimizer that is solved for is larger."""
+    floats: FloatErrors
+    """What they add to a certificate."""
+    tolerance: float
+    """Norm of a computed gradient that is small enough: of the size of what floats may add."""
+    distance: float
+    """gamma: the computed values are this near to ``t(W*)``, for any database and b."""
+
+    @classmethod
+    def of(cls, risk: PerturbedRisk) -> PerturbedBounds:
+        """Compute them.
+
+        B: ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
+        """
+        loss, outputs, laws = risk.loss.bounds, risk.loss.outputs, risk.laws
+        length = OUTWARD * math.hypot(*risk.radii, *(LISTED for _ in risk.lists))
+        spread = OUTWARD * length * math.sqrt(outputs)
+        total = OUTWARD * risk.weight * risk.n
+        undisturbed = ProblemBounds.of_losses(
+            total, loss.slope, length, loss.at_zero, loss.curvature
+        )
+
+        size = outputs * risk.features
+        usual = size + math.sqrt(2 * size * _CERTAIN) + _CERTAIN
+        drawn = risk.weight * spread * max(law.scale for law in laws) * usual
+        radius = OUTWARD * (2 * drawn + math.sqrt(2 * total * loss.at_zero))
+        largest = 2 * radius / risk.weight + risk.n * loss.slope * length
+        largest = OUTWARD * largest * (math.sqrt(max(risk.lists)) / LISTED if risk.lists else 1.0)
+        pulled = total * loss.slope * length
+        farthest = OUTWARD * (1.01 * risk.weight * spread * largest + pulled)
+
+        terms = risk.features + 4 + max(4.0, math.sqrt(outputs))
+        errors = loss.derivative_error + summation_error(risk.features) * loss.slope
+        floats = FloatErrors(
+            prediction=terms * UNIT_ROUNDOFF * length,
+            bending=math.sqrt(total * loss.curvature / 2),
+            summation=1.01 * length * total * errors,
+            farthest=farthest,
+        )
+        tolerance = max(_LEAST_TOLERANCE, floats.certified(8 * radius, 0.0))
+        digits = risk.weight * spread * max(law.error(1.01 * largest) for law in laws)
+        added = 8 * UNIT_ROUNDOFF**2 * farthest * (1 + undisturbed.smoothness)
+        truncated = 8 * UNIT_ROUNDOFF * radius  # t, as floats
+        distance = 1.01 * (floats.certified(8 * radius, tolerance) + digits + added + truncated)
+        return cls(
+            length, spread, undisturbed, radius, largest, farthest, floats, tolerance, distance
+        )
+
+    @property
+    def disturbed(self) -> ProblemBounds:
+        """Bounds on the objective with b: `farthest` bounds its gradient at zero; steps round."""
+        farthest = self.farthest
+        return replace(self.undisturbed, norm=1.1 * farthest, energy=farthest * farthest)
+
+
+@dataclass(frozen=True)
 class PerturbedRisk:
     """One perturbed problem, by public facts only.
 
@@ -265,12 +324,18 @@ class PerturbedRisk:
     list_scale: float = math.inf
 
     def __post_init__(self) -> None:
-        conditioned = self.smoothness <= _MOST_CONDITION
-        if not (conditioned and self.largest <= MOST_SCALES * min(self.scale, self.list_scale)):
+        conditioned = self.bounds.undisturbed.smoothness <= MAX_CONDITION
+        largest = MOST_SCALES * min(self.scale, self.list_scale)
+        if not (conditioned and self.bounds.largest <= largest):
             raise SpecError(
                 "budget.epsilon: too large for so many rows with a perturbed objective. Write "
                 'method = "weights" under target'
             )
+
+    @cached_property
+    def bounds(self) -> PerturbedBounds:
+        """Bounds that hold for every database."""
+        return PerturbedBounds.of(self)
 
     @cached_property
     def laws(self) -> tuple[Perturbation, ...]:
@@ -283,118 +348,22 @@ class PerturbedRisk:
 
     def drawn(self, stream: KeyStream) -> tuple[FloatArray, float]:
         """Draw b (o, p), as the middles of its cells, and the larger of its norms."""
-        found = [law.draw(stream) for law in self.laws]
-        parts = [b.reshape(self.loss.outputs, -1) for b, _ in reversed(found)]
-        return np.hstack(parts), max(largest for _, largest in found)
+        draws = [law.draw(stream) for law in self.laws]
+        parts = [b.reshape(self.loss.outputs, -1) for b, _ in reversed(draws)]
+        return np.hstack(parts), max(largest for _, largest in draws)
 
     @property
     def features(self) -> int:
         """Number p of features of one output."""
         return sum(self.lists) + len(self.radii)
 
-    @cached_property
-    def norm(self) -> float:
-        """Norm R of the features of one output."""
-        return OUTWARD * math.hypot(*self.radii, *(LISTED for _ in self.lists))
-
-    @cached_property
-    def spread(self) -> float:
-        """``|R_j|_2`` of all of b."""
-        return OUTWARD * self.norm * math.sqrt(self.loss.outputs)
-
-    @property
-    def total(self) -> float:
-        """``a n``."""
-        return OUTWARD * self.weight * self.n
-
-    @property
-    def undisturbed(self) -> float:
-        """Bound ``|W|`` of the minimizer without b, by ``J(W) <= J(0)`` and by its gradient."""
-        pulled = self.total * self.loss.slope * self.norm
-        return OUTWARD * min(pulled, math.sqrt(2 * self.total * self.loss.at_zero))
-
-    @cached_property
-    def radius(self) -> float:
-        """B: no minimizer is larger, but for b beyond what has probability exp(-64).
-
-        ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
-        """
-        size = self.loss.outputs * self.features
-        usual = size + math.sqrt(2 * size * _CERTAIN) + _CERTAIN
-        scale = max(law.scale for law in self.laws)
-        drawn = self.weight * self.spread * scale * usual
-        return OUTWARD * (2 * drawn + math.sqrt(2 * self.total * self.loss.at_zero))
-
-    @cached_property
-    def largest(self) -> float:
-        """r_max."""
-        most = 2 * self.radius / self.weight + self.n * self.loss.slope * self.norm
-        return OUTWARD * most * (math.sqrt(max(self.lists)) / LISTED if self.lists else 1.0)
-
-    @cached_property
-    def smoothness(self) -> float:
-        """beta, the smoothness of the loss part."""
-        return OUTWARD * self.total * self.norm**2 * self.loss.curvature
-
-    @cached_property
-    def farthest(self) -> float:
-        """``a (R r + n M R)``: no minimizer that is solved for is larger."""
-        pulled = self.total * self.loss.slope * self.norm
-        return OUTWARD * (1.01 * self.weight * self.spread * self.largest + pulled)
-
-    def certified(self, size: float, gradient: float) -> float:
-        """Bound the distance to the minimizer of a state of that norm by its gradient's."""
-        terms = self.features + 4 + max(4.0, math.sqrt(self.loss.outputs))
-        prediction = terms * UNIT_ROUNDOFF * self.norm * size
-        curved = prediction * math.sqrt(self.total * self.loss.curvature / 2)
-        return OUTWARD * (gradient + curved + self._floats(size))
-
-    def _floats(self, size: float) -> float:
-        """Bounds G and U on float errors, together."""
-        terms = (BLOCK + 64 + 2 * self.features + 16) * UNIT_ROUNDOFF
-        errors = self.loss.derivative_error + terms * self.loss.slope
-        subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
-        return 1.01 * self.norm * self.total * errors + subtracted
-
-    @cached_property
-    def tolerance(self) -> float:
-        """Tolerance on the computed gradient: the size of what floats may add."""
-        floats = self.certified(8 * self.radius, 0.0)
-        return max(_LEAST_TOLERANCE, floats)
-
-    @cached_property
-    def distance(self) -> float:
-        """gamma: the computed values are this near to ``t(W*)``, for any database and b."""
-        unknown = max(law.error(1.01 * self.largest) for law in self.laws)
-        digits = self.weight * self.spread * unknown
-        added = 8 * UNIT_ROUNDOFF**2 * self.farthest * (1 + self.smoothness)
-        kept = 8 * UNIT_ROUNDOFF * self.radius  # t, as floats
-        return 1.01 * (self.certified(8 * self.radius, self.tolerance) + digits + added + kept)
-
-    @cached_property
-    def most_steps(self) -> int:
-        """Plain steps that suffice on every database."""
-        times = math.log(2 + self.farthest / self.tolerance)
-        return math.ceil(1.01 * (1 + self.smoothness) * times) + 1
-
-    @property
-    def accelerated_steps(self) -> int:
-        """Steps that suffice in exact arithmetic.
-
-        With L, ``1 + beta``, ``J - J(W*) + |W - W*|^2/2`` is at most ``L |W*|^2`` at first, and
-        falls by ``1 - L^(-1/2)`` in each; the gradient is at most 5 L times its root.
-        """
-        root = math.sqrt(1 + self.smoothness)
-        times = math.log(2 + self.farthest / self.tolerance) + 4 * math.log1p(root)
-        return math.ceil(2.02 * (1 + root) * times) + 1
-
-    def kept(self, state: FloatArray) -> FloatArray:
+    def truncated(self, state: FloatArray) -> FloatArray:
         """The truncation t of a state."""
-        size = float(np.linalg.norm(state))
-        return state * max(0.0, min(1.0, 2 * self.radius / max(size, self.radius) - 1.0))
+        size, radius = float(np.linalg.norm(state)), self.bounds.radius
+        return state * max(0.0, min(1.0, 2 * radius / max(size, radius) - 1.0))
 
 
-class PerturbedObjective:
+class PerturbedObjective(CurvedObjective):
     """The objective of records: states W are (o, p).
 
     Rows of `features` (n, m + l) have the positions in m lists, and l numbers. `counts` are the
@@ -409,7 +378,7 @@ class PerturbedObjective:
         counts: FloatArray,
         b: FloatArray,
     ) -> None:
-        self.risk = risk
+        self.risk, self.bounds, self.shape = risk, risk.bounds.disturbed, b.shape
         self._features, self._labels, self._counts, self.b = features, labels, counts, b
 
     def _rows(self, block: slice) -> FloatArray:
@@ -419,25 +388,20 @@ class PerturbedObjective:
         listed = [LISTED * (rows[:, [i]] == np.arange(q)) for i, q in enumerate(lists)]
         return np.column_stack([*listed, rows[:, len(lists) :]])
 
-    def value(self, state: FloatArray) -> float:
-        """J."""
+    def value(self, state: FloatArray) -> tuple[float, float]:
+        """J, and the size of the terms that cancel in it."""
 
         def term(block: slice) -> FloatArray:
             values = self.risk.loss.value(self._labels[block], self._rows(block) @ state.T)
             return np.asarray([self._counts[block] @ values])
 
         losses = float(sum_by_pairs(term, len(self._features))[0]) if len(self._features) else 0.0
-        return self.risk.weight * (losses + float((self.b * state).sum())) + float(
-            (state * state).sum() / 2
-        )
+        weight, square, linear = self.risk.weight, float((state * state).sum()), self.b * state
+        value = weight * (losses + float(linear.sum())) + square / 2
+        return value, weight * float(np.abs(linear).sum()) + square
 
-    def spread(self, state: FloatArray) -> float:
-        """Size of the terms that cancel in J."""
-        linear = float(np.abs(self.b * state).sum())
-        return self.risk.weight * linear + float((state * state).sum())
-
-    def gradient(self, state: FloatArray) -> FloatArray:
-        """Gradient rho, in blocks of records."""
+    def pull(self, state: FloatArray) -> FloatArray:
+        """Pull of b and of the losses, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
             features = self._rows(block)
@@ -445,9 +409,20 @@ class PerturbedObjective:
             return np.asarray((slopes * self._counts[block, None]).T @ features)
 
         pulled = sum_by_pairs(term, len(self._features)) if len(self._features) else 0.0
-        return np.asarray(state + self.risk.weight * (pulled + self.b))
+        return np.asarray(-self.risk.weight * (pulled + self.b))
 
-    def step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
+    def certificate(self, state: FloatArray, gradient: FloatArray) -> float:
+        """Bound the distance of what is kept, but for what floats add to the largest state.
+
+        Where the minimizer, too, is so large that nothing is kept it is 0.
+        """
+        bounds, size = self.risk.bounds, float(np.linalg.norm(state))
+        distance = bounds.floats.certified(size, float(np.linalg.norm(gradient)))
+        if OUTWARD * (2 * bounds.radius + distance) <= size:
+            return 0.0
+        return max(0.0, distance - bounds.floats.certified(8 * bounds.radius, 0.0))
+
+    def newton_step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
         """Newton's step."""
         outputs, size = state.shape
 
@@ -468,76 +443,3 @@ class PerturbedObjective:
         if len(self._features):
             hessian += self.risk.weight * sum_by_pairs(term, len(self._features))
         return np.asarray(-np.linalg.solve(hessian, gradient.ravel()).reshape(state.shape))
-
-
-def minimized(problem: PerturbedObjective) -> FloatArray:
-    """A state whose `PerturbedRisk.kept` is within gamma of the minimizer's."""
-    found = _newton(problem, np.zeros_like(problem.b), _NEWTON_STEPS)
-    found = _accelerated(problem) if found is None else found
-    return _plain(problem) if found is None else found
-
-
-def _is_near(problem: PerturbedObjective, state: FloatArray, gradient: FloatArray) -> bool:
-    risk, size = problem.risk, float(np.linalg.norm(state))
-    distance = risk.certified(size, float(np.linalg.norm(gradient)))
-    limit = risk.certified(8 * risk.radius, risk.tolerance)
-    return distance <= limit or OUTWARD * (2 * risk.radius + distance) <= size
-
-
-def _newton(problem: PerturbedObjective, state: FloatArray, steps: int) -> FloatArray | None:
-    """Newton's steps to a certificate, or None where floats keep them from one."""
-    gradient, value = problem.gradient(state), problem.value(state)
-    for _ in range(steps):
-        if _is_near(problem, state, gradient):
-            return state
-        step, share = problem.step(state, gradient), 1.0
-        along, size = float((gradient * step).sum()), float(np.linalg.norm(gradient))
-        for _ in range(_HALVINGS):
-            tried = state + share * step
-            found, slope = problem.value(tried), problem.gradient(tried)
-            if found <= value + 1e-4 * share * along:
-                break
-            # Where values differ by their rounding alone, gradients tell; elsewhere steps that make
-            # the gradient smaller and the value larger could go round in circles.
-            rounding = _ROUNDING * (abs(value) + abs(found) + problem.spread(tried))
-            smaller = float(np.linalg.norm(slope)) <= (1 - share / 4) * size
-            if smaller and share * abs(along) <= rounding:
-                break
-            share /= 2
-        else:
-            return None
-        state, gradient, value = tried, slope, found
-    return state if _is_near(problem, state, gradient) else None
-
-
-def _accelerated(problem: PerturbedObjective) -> FloatArray | None:
-    """Nesterov's steps to a certificate, or None where floats keep them from one."""
-    risk = problem.risk
-    root = math.sqrt(1 + risk.smoothness)
-    momentum = (root - 1) / (root + 1)
-    state = leading = np.zeros_like(problem.b)
-    for _ in range(risk.accelerated_steps):
-        gradient = problem.gradient(leading)
-        if _is_near(problem, leading, gradient):
-            return leading
-        before, state = state, leading - gradient / root**2
-        leading = state + momentum * (state - before)
-    return None
-
-
-def _plain(problem: PerturbedObjective) -> FloatArray:
-    """A state after as many steps as are proved to suffice, each state a sum of two floats."""
-    risk = problem.risk
-    eta = 1 / (1 + risk.smoothness) / OUTWARD
-    state = np.zeros_like(problem.b)
-    rest = np.zeros_like(state)
-    for _ in range(risk.most_steps):
-        gradient = problem.gradient(state) + rest
-        if _is_near(problem, state, gradient):
-            break
-        step = rest - eta * gradient
-        whole = state + step
-        added = whole - state
-        rest = (state - (whole - added)) + (step - added)
-        state = whole
-    return state

@@ -58,13 +58,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory
+from dbern.counting.passes import Errors, Memory
 from dbern.data.domain import Column
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import (
@@ -73,14 +74,14 @@ from dbern.erm.objective import (
     PerturbedRisk,
     Separate,
     Softmax,
-    minimized,
 )
 from dbern.erm.risk import Logistic
+from dbern.erm.solver import count_steps, minimize
 from dbern.erm.spaces import LinearFeatures
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
-from dbern.strategies.base import Bound, Entries, Slab
+from dbern.strategies.base import AnyStrategy, Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 CONSTANT = 1.5
@@ -135,10 +136,10 @@ def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
 def loss_of(model: LinearFunctions) -> Softmax | Separate:
     """The loss of all outputs, responses and their units over their radius."""
     if model.loss == Logistic():
-        return Softmax(max(1, model.outputs - 1))
+        return Softmax(max(1, model.num_models - 1))
     loss: Any = model.loss  # a dataclass of lengths alone
     lengths = {name: value / model.radius for name, value in vars(loss).items()}
-    return Separate(replace(loss, **lengths), model.outputs)
+    return Separate(replace(loss, **lengths), model.num_models)
 
 
 class CubeFeatures(LinearFeatures):
@@ -150,17 +151,18 @@ class CubeFeatures(LinearFeatures):
 
 
 @dataclass(frozen=True)
-class PerturbedFunctions:
+class PerturbedFunctions(Measurement):
     """Weights of linear functions, by a perturbed objective.
 
-    b spends the fraction `spent` of the budget. Responses are in [-1, 1] here: the released weights
-    are `radius` times the solved ones.
+    b spends the fraction `spent` of the budget, and `fraction` pays for the noise that is added at
+    the end. Responses are in [-1, 1] here: the released weights are `radius` times the solved ones.
     """
 
     model: LinearFunctions
     risk: PerturbedRisk
     spent: Fraction = Fraction(0)
     radius: float = 1.0
+    fraction: Fraction = field(default=ROUNDED, kw_only=True)
 
     @classmethod
     def of(
@@ -173,7 +175,15 @@ class PerturbedFunctions:
         model = replace(model, space=space, n=n, shards=1, radius=1.0)
         lists, scale, *list_scale = model.domain.blocks, *scales
         risk = PerturbedRisk(loss, _most(model, n), radii, weight, scale, lists, *list_scale)
-        return cls(model, risk, radius=radius)
+        return cls(model, risk, radius=radius, name=model.name, domain=model.domain)
+
+    @classmethod
+    def restored(
+        cls, model: LinearFunctions, n: int, params: Mapping[str, Any]
+    ) -> PerturbedFunctions:
+        """Read the functions that a plan has resolved."""
+        scales = [params[name] for name in ("scale", "list_scale") if name in params]
+        return cls.of(model, n, params["weight"], *scales)
 
     @classmethod
     def for_budget(
@@ -183,10 +193,10 @@ class PerturbedFunctions:
         loss, domain = loss_of(model), model.domain
         square = len(domain.numbers) + CONSTANT**2 + len(domain.lists) * LISTED**2
         rows = model.protection.unit.max_contributions
-        trace, rank = rows * loss.trace, min(rows, model.space.dimensions + 1) * loss.outputs
+        trace, rank = rows * loss.bounds.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
         most, protection = _most(model, n), model.protection
-        weight = min(weight, _MOST_WEIGHT, MOST_SMOOTH / (most * square * loss.curvature))
+        weight = min(weight, _MOST_WEIGHT, MOST_SMOOTH / (most * square * loss.bounds.curvature))
         charge = epsilon * (1 - ROUNDED)
         if protection.private_rows:
             charge -= _regained(rows, (model.space.dimensions + 1) * loss.outputs, most)
@@ -197,26 +207,45 @@ class PerturbedFunctions:
             raise SpecError(_TOO_FEW)
         listed = lists_share(len(domain.numbers), domain.blocks)
         parts = [left * (1 - listed), left * listed] if domain.lists else [left]
-        moved = _MOVED * loss.entry
+        moved = _MOVED * loss.bounds.entry
         laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
         scales = [max(law.scale, _LEAST_SCALE) for law in laws]
         return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
 
-    def measurement(self) -> Measurement:
-        """The measurement, whose fraction pays for the noise that is added at the end."""
-        one = self.model.measurement()
-        highest = OUTWARD * self.radius * self.risk.norm * self.risk.undisturbed
-        return replace(
-            one,
-            extent=(-highest, highest),
-            sensitivity=self.sensitivity,
-            accumulator=lambda strategy, n, tolerance: PerturbedAccumulator(self, strategy),  # noqa: ARG005
-            function_sensitivity=OUTWARD * math.sqrt(self.risk.features) * self._moved,
-            fraction=ROUNDED,
-            spent=self.spent,
-            for_rows=None,
-            protected=None,
-        )
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the weights."""
+        return self.model.entries
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """Axes and constant of the functions."""
+        return self.model.features
+
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Bounds of a value."""
+        bounds = self.risk.bounds
+        highest = OUTWARD * self.radius * bounds.length * bounds.undisturbed.norm
+        return -highest, highest
+
+    @property
+    def function_sensitivity(self) -> float:
+        """n times a function's sensitivity."""
+        return OUTWARD * math.sqrt(self.risk.features) * self._moved
+
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Constants of the law and of the objective."""
+        del strategy, n, tolerance
+        listed = {"list_scale": self.risk.list_scale} if self.risk.lists else {}
+        return {"weight": self.risk.weight, "scale": self.risk.scale, **listed}
+
+    def restore(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> PerturbedAccumulator:
+        """Solve for all records at once: the constants are here already."""
+        del n, params
+        return PerturbedAccumulator(self, cast("Entries", strategy))
 
     def released(self, kept: FloatArray) -> FloatArray:
         """Weights of listed values, the unit cube's axes and the constant, by output."""
@@ -228,7 +257,7 @@ class PerturbedFunctions:
     @property
     def size(self) -> int:
         """Number of released numbers."""
-        return self.model.outputs * self.risk.features
+        return self.model.num_models * self.risk.features
 
     @property
     def gain(self) -> float:
@@ -238,7 +267,7 @@ class PerturbedFunctions:
     @property
     def bits(self) -> int:
         """Fixed-point bits s; the truncated state has norm B at most."""
-        return min(MOST_BITS, 61 - math.frexp(self.risk.radius)[1])
+        return min(MOST_BITS, 61 - math.frexp(self.risk.bounds.radius)[1])
 
     @property
     def step(self) -> float:
@@ -249,9 +278,9 @@ class PerturbedFunctions:
     @property
     def _moved(self) -> float:
         """n times the distance of two databases with one minimizer, in the Euclidean norm."""
-        return OUTWARD * 2 * self.model.n * self.gain * (self.risk.distance + self.step)
+        return OUTWARD * 2 * self.model.n * self.gain * (self.risk.bounds.distance + self.step)
 
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound the distance of two databases with the same minimizer (*Release* above)."""
         del strategy
         times = math.sqrt(self.size) if norm == 1 else 1.0
@@ -260,7 +289,7 @@ class PerturbedFunctions:
 
 
 @dataclass(frozen=True)
-class PerturbedAccumulator(Accumulator):
+class PerturbedAccumulator(GatheredAccumulator):
     """All records, gathered and solved for at once; the state is the solution in fixed point.
 
     `secret` of the release's key derives that of b; a plan has none and solves nothing.
@@ -271,20 +300,11 @@ class PerturbedAccumulator(Accumulator):
     secret: bytes = field(default=b"", repr=False, compare=False)
 
     keyed = True
+    solves_empty = True
 
     def with_key(self, key: bytes) -> PerturbedAccumulator:
         """The accumulator with the release's key."""
         return replace(self, secret=subkey(key, STREAM_LABEL, self.functions.model.name))
-
-    @property
-    def passes(self) -> int:
-        """One pass, over all records."""
-        return 1
-
-    @property
-    def shards(self) -> int:
-        """One shard."""
-        return 1
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -292,22 +312,16 @@ class PerturbedAccumulator(Accumulator):
         return self.functions.model.columns
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Constants of the law and of the objective."""
-        risk = self.functions.risk
-        listed = {"list_scale": risk.list_scale} if risk.lists else {}
-        return {"weight": risk.weight, "scale": risk.scale, **listed}
-
-    @property
     def description(self) -> str:
         """The solved problem and the solving process, in words."""
-        risk = self.functions.risk
+        risk, bounds = self.functions.risk, self.functions.risk.bounds
+        plain, accelerated = count_steps(bounds.disturbed, bounds.tolerance)
         scales = " and of lists ".join(f"{law.scale:.4g}" for law in risk.laws)
         return (
             f"one solve of all records in the releasing process, penalty {1 / risk.weight:.4g}, "
-            f"random linear term of scale {scales}, within {risk.distance:.2g} of its "
-            f"minimizer (some 10 Newton steps; else {risk.accelerated_steps} accelerated ones, and "
-            f"{risk.most_steps} plain ones at most)"
+            f"random linear term of scale {scales}, within {bounds.distance:.2g} of its "
+            f"minimizer (some 10 Newton steps; else {accelerated} accelerated ones, and "
+            f"{plain} plain ones at most)"
         )
 
     @property
@@ -317,13 +331,17 @@ class PerturbedAccumulator(Accumulator):
         Without b the minimizer is within ``a |b|_2``, except with probability 1e-9.
         """
         functions, risk = self.functions, self.functions.risk
-        largest = OUTWARD * functions.gain * risk.radius
-        floats = 4 * (risk.features + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
+        largest = OUTWARD * functions.gain * risk.bounds.radius
+        floats = 4 * (risk.features + functions.model.num_models + 8) * UNIT_ROUNDOFF * largest
         from scipy.special import gammainccinv  # late: it takes 0.2 s
 
         unlikely = _UNLIKELY / len(risk.laws)
         drawn = max(float(gammainccinv(len(a.radii), unlikely)) * a.scale for a in risk.laws)
-        off = OUTWARD * risk.weight * risk.spread * drawn + risk.distance + functions.step
+        off = (
+            OUTWARD * risk.weight * risk.bounds.spread * drawn
+            + risk.bounds.distance
+            + functions.step
+        )
         size = functions.size
         return Errors(
             kernel=0.0,
@@ -350,53 +368,37 @@ class PerturbedAccumulator(Accumulator):
         """Outputs and features."""
         return (self.functions.risk.loss.outputs, self.functions.risk.features)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """Begin to gather all records."""
-        del index
-        width = self.functions.model.domain.dimensions + 1
-        return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
+    @property
+    def width(self) -> int:
+        """Axes and label."""
+        return self.functions.model.domain.dimensions + 1
 
-    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Points and labels of the records that count."""
+        return self.functions.model.rows(records)
+
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Truncated minimizer in fixed point, from the distinct records in sorted order."""
+        del block
         if not self.secret:
             raise ValueError("a perturbed objective is solved with the release's key")
         risk = self.functions.risk
         content = hashlib.sha256(np.column_stack([rows, counts]).tobytes()).hexdigest()
         terms = " ".join(map(repr, [*(law.scale for law in risk.laws), risk.weight]))
         b, largest = risk.drawn(KeyStream(subkey(self.secret, content, terms), 0))
-        if largest > 1.001 * risk.largest:
+        if largest > 1.001 * risk.bounds.largest:
             return np.zeros(self.shape, dtype=np.int64)
         codes, numbers = self.functions.model.domain.parted(rows[:, :-1])
         features = np.column_stack([codes, 2.0 * numbers - 1.0, np.full(len(rows), CONSTANT)])
         labels = risk.loss.labels(rows[:, -1])
         if self.functions.model.protection.private_rows:
             counts = counts * _row_weight(float(counts.sum()), risk.n)
-        state = minimized(PerturbedObjective(risk, features, labels, counts, b))
-        return np.rint(np.ldexp(risk.kept(state), self.functions.bits)).astype(np.int64)
+        problem = PerturbedObjective(risk, features, labels, counts, b)
+        state = risk.truncated(minimize(problem, risk.bounds.tolerance).state)
+        return np.rint(np.ldexp(state, self.functions.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Weights of the unit cube's axes and of the constant."""
         del output
         kept = np.ldexp(state.astype(np.float64), -self.functions.bits)
         return self.functions.released(kept).ravel()[slab.start : slab.stop]
-
-
-@dataclass
-class _Whole(Gathering):
-    """All records; solved for where there are none, too."""
-
-    width: int = 0
-
-    def finish(self) -> None:
-        rows = self.merged()
-        rows = np.zeros((0, self.width + 2)) if rows is None else rows
-        self.state += self.solved(rows[:, 1:-1], rows[:, -1])
-
-
-def restored(
-    model: LinearFunctions, strategy: Any, n: int, counting: Mapping[str, Any]
-) -> PerturbedAccumulator:
-    """Read the accumulator that a plan has resolved."""
-    scales = [counting[name] for name in ("scale", "list_scale") if name in counting]
-    functions = PerturbedFunctions.of(model, n, counting["weight"], *scales)
-    return PerturbedAccumulator(functions, strategy)

@@ -110,6 +110,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.reproducing import ExplicitKernel, Kernel
+from dbern.erm.solver import ProblemBounds
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -158,7 +159,13 @@ class _Signs:
         return np.where(labels > 0, 1.0, -1.0)
 
 
-class _UnitSlope:
+class _Rounded:
+    width: float
+
+    @property
+    def curvature(self) -> float:
+        return 1 / self.width
+
     def slope(self, largest: float) -> float:  # noqa: ARG002 - the same everywhere
         return 1.0
 
@@ -174,7 +181,7 @@ class Responses:
 
 
 @dataclass(frozen=True)
-class Hinge(_Signs, _UnitSlope):
+class Hinge(_Signs, _Rounded):
     """``max(0, 1 - l f)`` for labels +-1, its kink rounded over a public width: ``h(1 - l f)``.
 
     ``|dL/df| = h' <= 1``; the derivative is (1/width)-Lipschitz in f because ``|l| = 1``;
@@ -199,11 +206,6 @@ class Hinge(_Signs, _UnitSlope):
                 "target.loss: the width over which the hinge is rounded must be above 0 and at "
                 "most 1. Write 0.1"
             )
-
-    @property
-    def curvature(self) -> float:
-        """``1 / width``."""
-        return 1 / self.width
 
     @property
     def at_zero(self) -> float:
@@ -332,7 +334,7 @@ class Huber(Responses):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(Responses, _UnitSlope):
+class EpsilonInsensitive(Responses, _Rounded):
     """``max(0, |f - l| - tube)``, its kinks rounded over a public width: ``h(|f - l| - tube)``.
 
     Convex, being h, convex and nondecreasing, of a convex function. Where the derivative is not
@@ -351,11 +353,6 @@ class EpsilonInsensitive(Responses, _UnitSlope):
         check_bound(self.width, "width")
         if not (math.isfinite(self.tube) and self.tube >= 0):
             raise SpecError("target.loss: the tube must be at least 0. Write tube = 0.1")
-
-    @property
-    def curvature(self) -> float:
-        """``1 / width``."""
-        return 1 / self.width
 
     @property
     def at_zero(self) -> float:
@@ -378,16 +375,38 @@ class EpsilonInsensitive(Responses, _UnitSlope):
         return np.asarray(np.sign(residual) * np.clip(outside, 0.0, 1.0))
 
 
+def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:
+    """Labels (n, count): 1 in the column of the class (0 to count - 1), -1 elsewhere."""
+    return np.where(classes[:, None] == np.arange(count), 1.0, -1.0)
+
+
 def check_bound(value: float, name: str = "bound") -> None:
     """Refuse a constant that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise SpecError(f"target.loss: the {name} must be positive and finite. Write {name} = 1.0")
 
 
-# --- The public description of a learning problem, and its stability
-
-
 _SLOPE_ROUNDS = 64
+
+
+@dataclass(frozen=True)
+class RiskBounds:
+    """Bounds of a `Risk`, each from those above it."""
+
+    weight: float
+    """a, the weight of one record in its shard; the objective is defined with this float."""
+    max_rows: int
+    """The most weight of all records, in units of a: with K, ``c g(c)`` in every shard."""
+    max_weight: float
+    """The most weight of one shard: equal records share a shard, so it can hold every row."""
+    kappa: float
+    """``sup |phi(d)|`` over records."""
+    slope: float
+    """M: the derivative's bound on every minimizer, and where methods clip it."""
+    sensitivity: float
+    """r under replace-one, in the norm of the kernel's Hilbert space; add-or-remove: half."""
+    summation: float
+    """g, with room for the products of features or axes and for a mean over the shards."""
 
 
 @dataclass(frozen=True)
@@ -424,60 +443,39 @@ class Risk:
         if full is not None and (full < 1 or full.bit_count() != 1):
             raise ValueError("weights are exact where they vanish at a power of two of rows")
 
-    @property
-    def weight(self) -> float:
-        """a, the weight of one record in its shard; the objective is defined with this float."""
-        return self.cost * self.shards / self.n
+    @cached_property
+    def bounds(self) -> RiskBounds:
+        """Bounds that hold for every database."""
+        loss, full = self.loss, self.vanishing
+        weight = self.cost * self.shards / self.n
+        max_rows = self.n if full is None else self.shards * (full // 4 + 1)
+        max_weight = OUTWARD * weight * max_rows
+        kappa = OUTWARD * math.sqrt(self.kernel.bound(self.radius))
+        first = OUTWARD * math.sqrt(2 * max_weight * loss.at_zero)
+        slope = loss.slope(kappa * first)
+        slope = slope if self.lipschitz is None else min(slope, self.lipschitz)
+        for _ in range(_SLOPE_ROUNDS):
+            ball = min(first, OUTWARD * max_weight * slope * kappa)
+            slope = min(slope, loss.slope(kappa * ball))
+        sensitivity = OUTWARD * 2 * slope * self.cost * kappa / self.n
+        summation = OUTWARD * summation_error(self.dimensions, self.shards)
+        return RiskBounds(weight, max_rows, max_weight, kappa, slope, sensitivity, summation)
+
+    def shard_bounds(self, total: float) -> ProblemBounds:
+        """Bounds on the objective of a shard of that total weight."""
+        bounds, loss = self.bounds, self.loss
+        return ProblemBounds.of_losses(
+            total, bounds.slope, bounds.kappa, loss.at_zero, loss.curvature
+        )
 
     def relative_weight(self, rows: float) -> float:
         """``g / a`` in a shard of so many rows: exact, as K is a power of two far below 2^53."""
         return 1.0 if self.vanishing is None else max(0.0, 1.0 - (rows - 1.0) / self.vanishing)
 
     @property
-    def most_rows(self) -> int:
-        """The most weight of all records, in units of a: with K, ``c g(c)`` in every shard."""
-        return self.n if self.vanishing is None else self.shards * (self.vanishing // 4 + 1)
-
-    @property
-    def most_weight(self) -> float:
-        """The most weight of one shard: equal records share a shard, so it can hold every row."""
-        return OUTWARD * self.weight * self.most_rows
-
-    @property
     def features(self) -> ExplicitKernel | None:
         """The kernel, where it has explicit features; else None."""
         return self.kernel if isinstance(self.kernel, ExplicitKernel) else None
-
-    @cached_property
-    def kappa(self) -> float:
-        """``sup |phi(d)|`` over records."""
-        return OUTWARD * math.sqrt(self.kernel.bound(self.radius))
-
-    @cached_property
-    def slope(self) -> float:
-        """M: the derivative's bound on every minimizer, and where methods clip it."""
-        first = OUTWARD * math.sqrt(2 * self.most_weight * self.loss.at_zero)
-        slope = self.loss.slope(self.kappa * first)
-        slope = slope if self.lipschitz is None else min(slope, self.lipschitz)
-        for _ in range(_SLOPE_ROUNDS):
-            ball = min(first, OUTWARD * self.most_weight * slope * self.kappa)
-            slope = min(slope, self.loss.slope(self.kappa * ball))
-        return slope
-
-    @property
-    def sensitivity(self) -> float:
-        """r under replace-one, in the norm of the kernel's Hilbert space; add-or-remove: half."""
-        return OUTWARD * 2 * self.slope * self.cost * self.kappa / self.n
-
-    def norm(self, total: float) -> float:
-        """Bound ``|w_s|`` for a shard of that total weight."""
-        return OUTWARD * min(
-            total * self.slope * self.kappa, math.sqrt(2 * total * self.loss.at_zero)
-        )
-
-    def smoothness(self, total: float) -> float:
-        """beta, the Lipschitz constant of the loss part's gradient."""
-        return OUTWARD * total * self.kappa**2 * self.loss.curvature
 
 
 # --- How far floats take a gradient method from the exact one
@@ -487,7 +485,8 @@ BLOCK = 1024
 
 _DEPTH = 64  # of the tree of blocks: more than any array has
 _GROWTH = 1.01
-_MOST_CONDITION = 2.0**40
+MAX_CONDITION = 2.0**40
+"""Of problems that floats solve."""
 
 
 def sum_by_pairs(term: Callable[[slice], FloatArray], count: int) -> FloatArray:
@@ -508,30 +507,29 @@ def _sum_of_blocks(
     return result
 
 
-def summation_error(risk: Risk) -> float:
-    """g, with room for the products of features or axes and for a mean over the shards."""
-    terms = BLOCK + _DEPTH + 2 * risk.dimensions + 16 + math.log2(risk.shards)
-    return OUTWARD * terms * UNIT_ROUNDOFF
+def summation_error(features: int, shards: int = 1) -> float:
+    """g of sums of products of so many features, and of a mean over the shards."""
+    return (BLOCK + _DEPTH + 2 * features + 16 + math.log2(shards)) * UNIT_ROUNDOFF
 
 
 def _prediction_error(risk: Risk, total: float, radius: float) -> float:
     """Bound e, a state's float error of values up to `radius`, for a shard of that weight."""
-    largest = max(radius, risk.radius)
-    relative = summation_error(risk) * risk.kernel.bound(largest)
+    bounds, largest = risk.bounds, max(radius, risk.radius)
+    relative = bounds.summation * risk.kernel.bound(largest)
     kernel = risk.kernel.error(risk.dimensions, largest)
-    return OUTWARD * _GROWTH * total * risk.slope * (relative + kernel)
+    return OUTWARD * _GROWTH * total * bounds.slope * (relative + kernel)
 
 
 def state_error(risk: Risk, total: float) -> float:
     """Bound B, the distance of a float state from the exact one, for a shard of that weight.
 
     A convex function of the weight, zero at 0: over shards whose weights sum to at most
-    `Risk.most_weight` the sum of it is largest with all weight in one.
+    `RiskBounds.max_weight` the sum of it is largest with all weight in one.
 
     Raises SpecError where the problem is too ill-conditioned for 64-bit floats.
     """
-    loss, condition = risk.loss, 1 + risk.smoothness(total)
-    if condition > _MOST_CONDITION:
+    loss, bounds, condition = risk.loss, risk.bounds, 1 + risk.shard_bounds(total).smoothness
+    if condition > MAX_CONDITION:
         raise SpecError(
             "target.C: too large for this loss and kernel: the problem's condition exceeds 2^40. "
             "Write a smaller C or a smoother loss."
@@ -539,22 +537,22 @@ def state_error(risk: Risk, total: float) -> float:
     predictions = _prediction_error(risk, total, risk.radius) * math.sqrt(
         total * loss.curvature / 2
     )
-    weights = loss.derivative_error + summation_error(risk) * risk.slope
+    weights = loss.derivative_error + bounds.summation * bounds.slope
     if risk.features is not None:
-        weights += risk.slope * risk.features.feature_error / risk.kappa
-    update = 10 * UNIT_ROUNDOFF * condition * risk.slope
-    return OUTWARD * (predictions + _GROWTH * risk.kappa * total * (weights + update))
+        weights += bounds.slope * risk.features.feature_error / bounds.kappa
+    update = 10 * UNIT_ROUNDOFF * condition * bounds.slope
+    return OUTWARD * (predictions + _GROWTH * bounds.kappa * total * (weights + update))
 
 
 def mean_state_error(risk: Risk) -> float:
     """Bound the mean of B over the shards, for every database."""
-    return OUTWARD * state_error(risk, risk.most_weight) / risk.shards
+    return OUTWARD * state_error(risk, risk.bounds.max_weight) / risk.shards
 
 
 def value_error(risk: Risk, radius: float) -> float:
     """Bound the float error of the mean of the shards' models at points up to `radius`.
 
-    Shard weights sum to at most `Risk.most_weight`, and the error is linear in them. It holds
+    Shard weights sum to at most `RiskBounds.max_weight`, and the error is linear in them. It holds
     for one output; a mean over shards by pairs, or of blocks of `BLOCK`, is within it.
     """
-    return OUTWARD * _prediction_error(risk, risk.most_weight, radius) / risk.shards
+    return OUTWARD * _prediction_error(risk, risk.bounds.max_weight, radius) / risk.shards

@@ -71,9 +71,9 @@ import numpy as np
 from dbern.bernstein import kernels as densities
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
-from dbern.bernstein.reproducing import Kernel, Linear, Stationary
+from dbern.bernstein.reproducing import Kernel, Linear, Stationary, rowwise_products
 from dbern.erm.risk import Risk
-from dbern.erm.solver import STORED_FEATURES
+from dbern.erm.shards import STORED_FEATURES
 from dbern.errors import SpecError
 from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation, GramBall, KernelMixture
@@ -170,12 +170,7 @@ class ProjectedGaussian:
 
     def features(self, x: FloatArray) -> FloatArray:
         """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
-        result = self.along_axis(0, x[:, 0])
-        for axis in range(1, len(self.scales)):
-            factor = self.along_axis(axis, x[:, axis])
-            size = result.shape[1] * factor.shape[1]
-            result = (result[:, :, None] * factor[:, None, :]).reshape(len(x), size)
-        return result
+        return rowwise_products([self.along_axis(i, x[:, i]) for i in range(len(self.scales))])
 
     def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
         """Features (m, d_axis) of one axis at coordinates (m,)."""
@@ -259,9 +254,9 @@ class ProjectedGaussian:
 
     def cut_error(self, risk: Risk) -> float:
         """Bound the change of the minimizer by the cut, at any point (*cost of the cut* above)."""
-        total = risk.most_weight
+        total = risk.bounds.max_weight
         amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
-        return OUTWARD * total * risk.slope * self.cut * amplified
+        return OUTWARD * total * risk.bounds.slope * self.cut * amplified
 
 
 def _peak(bandwidth: float) -> float:
@@ -373,12 +368,12 @@ class GaussianFeatures(FeatureMap):
 
     def largest_factor(self, wanted: float) -> float:
         """Largest factor that the most features are enough for."""
-        found = _projection(self.kernel.scales, _COARSEST_CUT / wanted)
-        return 0.0 if found is None else min(wanted, 0.99 * _COARSEST_CUT / found.cut)
+        kernel = _projection(self.kernel.scales, _COARSEST_CUT / wanted)
+        return 0.0 if kernel is None else min(wanted, 0.99 * _COARSEST_CUT / kernel.cut)
 
     def restored(self, counting: Mapping[str, Any]) -> GaussianFeatures:
         """The space with the stored matrices."""
-        spectra = tuple(AxisSpectrum.from_dict(one) for one in counting["features"])
+        spectra = tuple(AxisSpectrum.from_dict(axis) for axis in counting["features"])
         return replace(self, kernel=ProjectedGaussian(self.kernel.scales, spectra))
 
     def approximation(self, norm: float) -> Approximation:  # noqa: ARG002 - of the expansion
@@ -455,9 +450,9 @@ def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian |
         if math.prod(rank) > _MOST_FEATURES:
             return best
         cut = tuple(s.cut(d) for s, d in zip(full.spectra, rank, strict=True))
-        found = ProjectedGaussian(scales, cut)
-        if best is None or found.cut < best.cut:
-            best = found
+        kernel = ProjectedGaussian(scales, cut)
+        if best is None or kernel.cut < best.cut:
+            best = kernel
         if best.cut <= wanted:
             return best
     return best
@@ -490,7 +485,7 @@ class GramKernel(Space):
     @classmethod
     def product(cls, kernels: Sequence[Density]) -> GramKernel:
         """``prod_i p(|x_i - y_i| / s_i)``, one at distance zero, of the axes' densities."""
-        kernel = Stationary(kernels[0].name, tuple(one.bandwidth for one in kernels))
+        kernel = Stationary(kernels[0].name, tuple(density.bandwidth for density in kernels))
         return cls(kernel, (0.0,) * len(kernels), (1.0,) * len(kernels), tuple(kernels))
 
     @cached_property
@@ -506,7 +501,7 @@ class GramKernel(Space):
     @property
     def volume(self) -> float:
         """Constant c of the proof: a translate is ``1 / prod K'(0)`` times a density."""
-        return 1 / math.prod(one.peak for one in self.kernels)
+        return 1 / math.prod(density.peak for density in self.kernels)
 
     def approximation(self, norm: float) -> Approximation:
         """Describe a minimizer: a mixture of translates, or where they are none a ball."""
@@ -523,7 +518,8 @@ class GramKernel(Space):
         axes' slopes times the distance: near a kink features move by more than Lipschitz ones.
         """
         if self.kernels:
-            return math.sqrt(2 * distance * sum(one.slope / one.peak for one in self.kernels))
+            slopes = (density.slope / density.peak for density in self.kernels)
+            return math.sqrt(2 * distance * sum(slopes))
         lipschitz = self.cube.lipschitz
         return len(self.low) * distance * lipschitz if lipschitz < math.inf else 0.0
 

@@ -21,7 +21,7 @@ from dbern.types import FloatArray
 Pairs = Callable[[FloatArray, FloatArray], FloatArray]
 """``K(x_i, y_j)`` of points (m, l) and (n, l), or ``L(l, f)`` elementwise; workers import it."""
 
-_PLACES = 64  # on a line, where the constants of a kernel are tried
+_LINE_POINTS = 64  # on a line, where the constants of a kernel are tried
 _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error, assumed
 
 
@@ -73,12 +73,12 @@ class UserKernel:
         loose = 32 * self.error(len(low), math.inf)
         middle = np.asarray(low) + np.asarray(width) / 2
         for line in (*np.diag(width), np.asarray(width)):
-            points = middle + np.linspace(-0.5, 0.5, _PLACES + 1)[:, None] * line
-            apart = float(np.linalg.norm(line)) / _PLACES
+            points = middle + np.linspace(-0.5, 0.5, _LINE_POINTS + 1)[:, None] * line
+            distance = float(np.linalg.norm(line)) / _LINE_POINTS
             gram = self(points, points)
             for order, name in ((1, "lipschitz"), (2, "curvature")):
                 gram = np.diff(np.diff(gram, axis=0), axis=1)
-                size = math.sqrt(max(0.0, float(np.diag(gram).max()) - loose)) / apart**order
+                size = math.sqrt(max(0.0, float(np.diag(gram).max()) - loose)) / distance**order
                 if size > getattr(self, name) * (1 + 1e-9):
                     raise SpecError(
                         f"target.kernel_{name}: is {getattr(self, name):g}, and the kernel has at "

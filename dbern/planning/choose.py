@@ -11,6 +11,10 @@ database ("certified") or of a typical one: a sample of the public reference den
 names; without one some of the records in one place, and the others in up to a thousand equal
 clusters narrower than the kernel at uniformly random positions and a smooth density that varies by
 its size over a fifth of an axis.
+
+All of it is in closed form: nothing is simulated. Bins are chosen by their noise and the worst
+database alone, before their matrices are made: beside what a crowd errs by, the rest of a typical
+database hardly tells bins apart.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,12 +37,11 @@ from dbern.planning.predicted import (
     CLUSTERS,
     Reference,
     fit,
-    grid_points,
-    largest_row,
+    half_rows,
+    largest_noise,
+    largest_of_grid,
     reference_error,
-    released_rows,
     typical_error,
-    unit_noise,
     worst_error,
 )
 from dbern.privacy.accuracy import Covariance
@@ -64,7 +67,6 @@ _COARSEST = 0.8  # lattice steps a deviation
 _COARSEST_TRIED = 2.0 / 1.25**5  # of many axes
 _EXACTLY = 1e-9  # of a width: what is written as the least is taken, however it is rounded
 _MOST_FACTORS = 20_000  # beyond any bandwidth that a spec takes
-_PARTS, _SPECTRAL_PARTS = ("noise", "worst", "typical"), ("worst", "noise", "typical")
 _LEAST_STEPS = 2.0  # of those on the finest lattice: with fewer, most of a bump is missed
 
 
@@ -112,13 +114,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """Public facts that the choice starts from; `k` and `h` where the spec gives them.
+    """Public facts before choosing; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values. `crowd` is `share` where
     it is given.
-    `to_beat` is an error: of candidates that reach it, bounds from below stand for what is
-    predicted.
     """
 
     measurement: Measurement
@@ -131,14 +131,14 @@ class Problem:
     reference: Reference | None
     largest_k: int
     largest_lattice: int
-    to_beat: float = math.inf
     questions: Questions | None = None
     crowd: float | None = None
+    wider_kernels: tuple[Kernel, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Kernels of the measurement."""
-        return self.measurement.kernels
+        """Kernels of the measurement, or the wider ones that are tried in their place."""
+        return self.wider_kernels or self.measurement.kernels
 
     @property
     def share(self) -> float:
@@ -151,8 +151,11 @@ class Problem:
         """Whether any kernel has a kink."""
         return any(kernel.kinks for kernel in self.kernels)
 
-    def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
-        """Return the lattices to try: the given one, or some steps to a deviation on every axis."""
+    def lattices(self, resolutions: Sequence[float], *, counted: bool = True) -> list[Lattice]:
+        """Lattices worth a look: the given one, or some steps to a deviation on every axis.
+
+        Unless their values are `counted`, kinks limit those of two steps and more alone.
+        """
         if self.k is not None:
             return [Lattice(self.k)]
         needed = max(_LEAST_STEPS / kernel.deviation for kernel in self.kernels)
@@ -164,12 +167,12 @@ class Problem:
             each += [k for k in finer if max(k) <= _LARGEST_KINKED_K]
         lattices = [Lattice(k) for k in dict.fromkeys(each)]
         fitting = [one for one in lattices if self.cells(one) <= self.largest_lattice]
-        steps = resolutions[0]
+        steps, size = resolutions[0], self.cells if counted else lambda lattice: lattice.size
         # Cells that kinks make necessary are the limit, or points where there are many axes.
         while (self.kinked or self.many_axes) and not fitting:
             steps /= 1.25
             lattices = [Lattice(self._resolved(steps))]
-            fitting = [one for one in lattices if self.cells(one) <= self.largest_lattice]
+            fitting = [one for one in lattices if size(one) <= self.largest_lattice]
             if self.many_axes and not self.kinked and steps < _COARSEST and not fitting:
                 least = f"{lattices[0].size} lattice points"
                 raise self.too_narrow(least, self.largest_lattice)
@@ -204,7 +207,7 @@ class Problem:
         least = _LEAST_STEPS / self.largest_k
         own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
         kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
-        return replace(self, measurement=replace(self.measurement, kernels=kernels))
+        return replace(self, wider_kernels=kernels)
 
     @property
     def _fits(self) -> bool:
@@ -234,66 +237,47 @@ class Problem:
         axes = self.measurement.domain.dimensions
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
-    def candidate(self, strategy: Strategy, h: tuple[int, ...], missed: float = 0.0) -> Candidate:
-        """Predict the errors of one way to release, or as much as shows that it cannot win."""
-        least = Candidate(strategy, h, 0.0, 0.0, 0.0, *self._given(strategy, missed))
-        for part in _PARTS if strategy.kind != "spectral" else _SPECTRAL_PARTS:
-            if part == "noise":
-                least = replace(least, noise=self.least_noise(strategy, h))
-            elif part == "worst":
-                least = replace(least, worst=worst_error(self.kernels, strategy, h))
-            else:
-                typical = least.worst if self.certified else self.bias(strategy, h)
-                least = replace(least, approximation=typical)
-            if least.error >= self.to_beat:
-                return least
-        return replace(least, noise=self.noise(strategy, h))
+    def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> Candidate:
+        """Predict the errors of a design."""
+        worst = worst_error(self.kernels, strategy, h)
+        typical = worst if self.certified else self.bias(strategy, h)
+        noise, given = self.noise(strategy, h), self._given(strategy, 0.0)
+        return Candidate(strategy, h, noise, typical, worst, *given)
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
-        return self._scale(strategy) * unit_noise(strategy, h, self.family, self._values(strategy))
+        axes = zip(strategy.lattice.k, h, strategy.axis_maps, strict=True)
+        return largest_noise(self._noise_of(strategy), [half_rows(*axis) for axis in axes])
 
     def _values(self, strategy: Strategy) -> int:
         return self.measurement.outputs * strategy.layout.size
 
-    def least_noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
-        """Bound the mean sup of the noise from below, at once: by the mean size at any one point.
-
-        For independent signs the mean size of a sum is at least its deviation over the root of two
-        (Szarek 1976), and the sizes beside them add to that by Jensen's inequality. Half of it is
-        below what few simulated draws show, too. Lattice values are told at corners as they are.
-        """
-        at_corners = self._noise_of(strategy).deviation / 2
-        if at_corners >= self.to_beat and not strategy.maps:
-            return at_corners
-        return self._deviation(strategy, h) / 2
-
-    def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
-        noise = self._noise_of(strategy)
-        axes = list(zip(strategy.lattice.k, h, strategy.axis_maps, strict=True))
-        if noise.correlation == 0:
-            return noise.deviation * math.prod(largest_row(*axis) for axis in axes)
-        points = grid_points(len(axes), {1: 129, 2: 33, 3: 13})
-        return _largest_deviation(noise, [released_rows(*axis, points) for axis in axes])
-
     def estimate(
         self, strategy: BinnedStrategy, k: Sequence[int], h: tuple[int, ...], missed: float
     ) -> Candidate:
-        """Estimate at once the errors of bins to be made, but for that of a typical database.
+        """Predict the errors of bins to be made, but for that of a typical database.
 
-        The noise is the largest deviation, times that of so many normal numbers. The order's
-        lattice of `k`, all 0: the kernel itself.
+        Fitted to the lattice of `k`, of all 0 to the kernel itself.
         """
         axes = zip(self.kernels, k, h, strategy.bins, strict=True)
         fits = [fit(kernel, each, one, own.cells, own.degree) for kernel, each, one, own in axes]
-        step = {1: 1, 2: 4, 3: 11}.get(len(fits), 32)
-        largest = _largest_deviation(self._noise_of(strategy), [one.rows[::step] for one in fits])
-        noise = largest * math.sqrt(2 * math.log(2 * strategy.layout.size))
+        noise = largest_noise(self._noise_of(strategy), [one.rows for one in fits])
         grown, plain = (
             math.prod(one.bump + one.error for one in fits),
             math.prod(one.bump for one in fits),
         )
         return Candidate(strategy, h, noise, 0.0, grown - plain, *self._given(strategy, missed))
+
+    def made(self, candidate: Candidate) -> Candidate:
+        """Return the candidate with the matrices of its bins, which estimates do without."""
+        strategy = candidate.strategy
+        if not isinstance(strategy, BinnedStrategy) or strategy.bins[0].packed:
+            return candidate
+        axes = zip(self.kernels, strategy.lattice.k, strategy.bins, candidate.h, strict=True)
+        bins = tuple(
+            axis_bins(kernel, k, axis.cells, axis.degree, h) for kernel, k, axis, h in axes
+        )
+        return replace(candidate, strategy=BinnedStrategy(strategy.lattice, bins))
 
     def _given(self, strategy: Strategy, missed: float) -> tuple[Any, ...]:
         asked = None if self.questions is None else self.widths(strategy, self.questions)
@@ -322,14 +306,6 @@ class Problem:
         worst = worst_error(self.kernels, plain, h)
         return worst if self.certified else self.bias(plain, h) + self.share * worst
 
-    def beaten(self, lattice: Lattice, h: tuple[int, ...]) -> bool:
-        """Return whether the error of the finest lattice alone is far beyond the error to beat."""
-        plain = LatticeStrategy(lattice)
-        worst = worst_error(self.kernels, plain, h)
-        typical = worst if self.certified else self.bias(plain, h)
-        least = Candidate(plain, h, 0.0, typical, worst, self.certified, self.share)
-        return self.questions is None and least.error > _NEAR * self.to_beat
-
     def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """Return the worst database's error where lattice values are fitted, as those of bins."""
         if self.kinked:
@@ -350,13 +326,6 @@ class Problem:
 def _rounded_up(width: float) -> str:
     digit = 10.0 ** (math.floor(math.log10(width)) - 2)
     return f"{math.ceil(width / digit * (1 - _EXACTLY)) * digit:.3g}"
-
-
-def _largest_deviation(noise: Covariance, rows: Sequence[FloatArray]) -> float:
-    """Largest deviation over points of a grid, whose axes have these rows of weights."""
-    squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
-    sums = reduce(np.multiply.outer, [one.sum(axis=1) for one in rows])
-    return math.sqrt(max(0.0, float(noise.variance(squares, sums).max())))
 
 
 # --- Candidates for functions that are known by a class alone
@@ -399,10 +368,11 @@ _BIN_RESOLUTIONS = {  # cells a deviation, by degree
     5: (1.25, 1.5, 2.0),
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
-_NEAR = 1.3  # times the least estimate: what is predicted by simulation
+_NEAR = 1.3  # times the least estimate without it: where a public density is looked at
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, this one to 216
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
+_ALIKE, _EXPECTED_ALIKE = 0.02, 0.05  # of the errors: so near bins differ by their promise
 _MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
@@ -412,13 +382,11 @@ def _plain_candidates(problem: Problem) -> Iterator[Candidate]:
     best, few = math.inf, problem.many_axes
     orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
     lattices = problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None])
-    if problem.beaten(lattices[-1], orders[-1]):
-        return
     for lattice in lattices:
         found = [problem.candidate(LatticeStrategy(lattice), h) for h in orders]
         yield from found
         best = min(best, *(candidate.error for candidate in found))
-        if min(candidate.noise for candidate in found) > min(best, problem.to_beat):
+        if min(candidate.noise for candidate in found) > best:
             break  # finer lattices are noisier still
 
 
@@ -431,8 +399,6 @@ def _spectral_candidates(problem: Problem) -> Iterator[Candidate]:
         return
     orders = problem.orders(_FINE_ORDERS)
     lattices = problem.lattices(_FINE_RESOLUTIONS)
-    if problem.beaten(lattices[-1], orders[-1]):
-        return
     for lattice in lattices:
         weighting = problem.family.weighting
         full = _spectra(problem.kernels, lattice.k, weighting)
@@ -455,36 +421,55 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """
     if not problem.measurement.binned:
         return
-    order = problem.orders(_FINE_ORDERS)[-1]
-    lattices, fitting = problem.lattices(_FINE_RESOLUTIONS), _fitting_bins(problem)
+    order, fitting = problem.orders(_FINE_ORDERS)[-1], _fitting_bins(problem)
+    lattice = _lattice_of_bins(problem, order, fitting)
+    missed = problem.fitted_error(lattice, order)
+    missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
+    designs = [(grid, _planned(grid, lattice)) for grid in fitting]
+    estimates = {
+        grid: problem.estimate(bins, lattice.k, order, missed)
+        for grid, bins in designs
+        if problem.admits(bins)
+    }
+    if problem.reference is not None:
+        estimates = _with_bias(problem, estimates)
+    least = math.inf
+    for degree in _BIN_RESOLUTIONS:
+        alike = [candidate for grid, candidate in estimates.items() if grid.degree == degree]
+        best = min((candidate.error for candidate in alike), default=math.inf)
+        if (1 + _WORTH) * best <= least:
+            yield from alike
+            least = best
+
+
+def _lattice_of_bins(problem: Problem, order: tuple[int, ...], fitting: Sequence[_Grid]) -> Lattice:
+    """Find the coarsest that misses a tenth of the noise, or take the finest."""
+    lattices = problem.lattices(_FINE_RESOLUTIONS, counted=False)
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
-    noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
+    noise = problem.estimate(_planned(usual, lattices[-1]), itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
 
     def fine(lattice: Lattice) -> bool:
         return problem.fitted_error(lattice, order) <= allowed
 
-    lattice = lattices[-1]
-    if max(lattice.k) < problem.largest_k or fine(lattice):  # else none of them is
-        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
-    missed = problem.fitted_error(lattice, order)
-    missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
-    admitted = [grid for grid in fitting if problem.admits(_planned(grid))]
-    estimates = [
-        problem.estimate(_planned(grid), lattice.k, order, missed).error for grid in admitted
-    ]
-    least, among = math.inf, _NEAR * min(estimates, default=math.inf)
-    for degree in _BIN_RESOLUTIONS:
-        found = [
-            problem.candidate(_bins(problem, lattice, order, grid), order, missed)
-            for grid, estimate in zip(admitted, estimates, strict=True)
-            if grid.degree == degree and estimate <= among
-        ]
-        best = min((candidate.error for candidate in found), default=math.inf)
-        if (1 + _WORTH) * best <= least:
-            yield from found
-            least = best
+    if max(lattices[-1].k) == problem.largest_k and not fine(lattices[-1]):
+        return lattices[-1]  # none of them is
+    return lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
+
+
+def _with_bias(problem: Problem, estimates: dict[_Grid, Candidate]) -> dict[_Grid, Candidate]:
+    """Add what bins miss of the public density that a spec names: it varies as no prior says."""
+    among = _NEAR * min((candidate.error for candidate in estimates.values()), default=math.inf)
+    near = {
+        grid: problem.made(candidate)
+        for grid, candidate in estimates.items()
+        if candidate.error <= among
+    }
+    return {
+        grid: replace(candidate, approximation=problem.bias(candidate.strategy, candidate.h))
+        for grid, candidate in near.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -521,18 +506,10 @@ def _grids(problem: Problem) -> list[_Grid]:
     return list(grids.values())
 
 
-def _bins(
-    problem: Problem, lattice: Lattice, order: tuple[int, ...], grid: _Grid
-) -> BinnedStrategy:
-    axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)
-    bins = (axis_bins(kernel, k, cells, grid.degree, h) for kernel, k, cells, h in axes)
-    return BinnedStrategy(lattice, tuple(bins))
-
-
-def _planned(grid: _Grid) -> BinnedStrategy:
-    """Bins without lattice and matrices, which neither values nor sensitivities depend on."""
+def _planned(grid: _Grid, lattice: Lattice) -> BinnedStrategy:
+    """Bins without matrices, which neither values nor sensitivities depend on."""
     bins = tuple(AxisBins(cells, grid.degree, b"") for cells in grid.cells)
-    return BinnedStrategy(Lattice((1,) * len(bins)), bins)
+    return BinnedStrategy(lattice, bins)
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
@@ -603,29 +580,33 @@ def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ..
 def _candidate(
     problem: Problem, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
 ) -> Candidate:
-    """Predict the errors of one way to release, or its noise if that shows that it cannot win."""
-    noise, share = problem.moved(strategy) / problem.n * problem.noise_ratio, _LEAST_WORST_SHARE
-    noise *= unit_noise(strategy, h, problem.family, strategy.layout.size)
-    if noise >= problem.to_beat:
-        return Candidate(strategy, h, noise, 0.0, 0.0, problem.certified, share)
+    """Predict the errors of a design."""
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
-    farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
+    noise, farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
+    deviation = problem.family.covariance(strategy.layout.size).deviation
+    noise *= deviation * problem.moved(strategy) / problem.n * problem.noise_ratio
     ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if problem.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, problem.n))
+    share = _LEAST_WORST_SHARE
     return Candidate(strategy, h, noise, typical, worst, problem.certified, share)
 
 
 @lru_cache(maxsize=512)
 def _errors(
     cube: CubeKernel, k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum | None
-) -> tuple[float, float]:
-    """On a grid: the largest error of a function of norm one, and the mean square over bumps."""
+) -> tuple[float, float, float]:
+    """On a grid: noise of unit deviation, the largest error of a function of norm one, and bumps'.
+
+    Of bumps the mean square over them.
+    """
     grid, bumps = _grid(cube)
     released = Released(cube, k, h, spectrum)
-    apart = bumps - released.weights(grid) @ released.features(grid).T
+    weights = released.weights(grid)
+    noise = largest_of_grid(weights.reshape(*[_GRID[cube.dimensions]] * cube.dimensions, -1))
+    apart = bumps - weights @ released.features(grid).T
     rough = math.sqrt(float(np.square(apart).mean(axis=1).max()))
-    return float(released.errors(grid).max()), rough
+    return noise, float(released.errors(grid).max()), rough
 
 
 @lru_cache(maxsize=4)
@@ -653,11 +634,32 @@ def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
 
 
 def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
-    """Return the candidate of least predicted error; None where there are none."""
-    best = None
-    for family in sorted(families, key=list(CANDIDATES).index):
-        found = min(candidates(family, problem), key=lambda one: one.error, default=None)
-        if found is not None and found.error < problem.to_beat:
-            best = found
-            problem = replace(problem, to_beat=found.error)
-    return best
+    """Return the candidate that a plan takes; None where there are none."""
+    found = [
+        candidate
+        for family in sorted(families, key=list(CANDIDATES).index)
+        for candidate in candidates(family, problem)
+    ]
+    return problem.made(preferred(found, problem)) if found else None
+
+
+def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
+    """Return the candidate of least predicted error, or of bins that err alike the surest.
+
+    Of bins whose errors are within `_ALIKE` of the least, and expected ones within
+    `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
+    released. Beside other numbers another promise is read: what these data make bins miss, or what
+    a quotient or a product is at a point.
+    """
+    best = min(found, key=lambda candidate: candidate.error)
+    shared = problem.measurement.fraction != 1
+    if shared or problem.questions is not None or best.strategy.kind != "binned":
+        return best
+    alike = (
+        candidate
+        for candidate in found
+        if candidate.strategy.kind == "binned"
+        and candidate.error <= (1 + _ALIKE) * best.error
+        and candidate.expected <= (1 + _EXPECTED_ALIKE) * best.expected
+    )
+    return min(alike, key=lambda candidate: candidate.noise + candidate.worst)

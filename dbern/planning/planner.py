@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -18,7 +17,7 @@ from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, w
 from dbern.combination import Combination
 from dbern.components.component import ScaledNoise, ScaledSensitivity, StoredCertificate
 from dbern.components.function_classes import FunctionClass, stored_class
-from dbern.counting.measurement import Measurement, for_lattice, for_rows, most_rows, random_privacy
+from dbern.counting.measurement import Measurement, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import OTHER_UNITS, Domain
 from dbern.data.frames import Frame, frame_of
@@ -27,7 +26,6 @@ from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions
 from dbern.planning.choose import Candidate, Problem, chosen
-from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
     ReleasePlan,
@@ -137,14 +135,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     _refuse_questions(spec, measurements, settings)
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
-    chosen_ways = found_again(
-        key_of(spec, n),
-        measurements,
-        settings.families,
-        partial(choose, settings=settings),
-        partial(problem_of, settings=settings),
-        partial(released_kinds, settings=settings),
-    )
+    chosen_ways = {one.name: choose(one, settings) for one in measurements}
     chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     functions = [one for one, _ in found]
@@ -268,9 +259,7 @@ def whole_certificate(
 
 def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement:
     """Bind a spec's measurement to n rows and, where it depends on that, the spec's charge."""
-    if measurement.for_charge is not None:
-        return measurement.for_charge(n, spec.charge)
-    return for_rows(measurement, n)
+    return measurement.bind(n, spec.charge)
 
 
 def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
@@ -368,12 +357,13 @@ def plan_measurement(
     h: tuple[int, ...],
     family: NoiseFamily,
 ) -> tuple[PlannedMeasurement, Accumulator]:
-    """Plan one measurement, made for n rows by `for_rows`, with strategy, order and noise given."""
+    """Plan one measurement, made for n rows by `bind`, with strategy, order and noise given."""
     n, charge = settings.n, settings.charge
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
-    fraction, measurement = measurement.fraction, for_lattice(measurement, strategy)
-    exact, accumulator = _accumulated(measurement, settings, strategy, family)
+    fraction, measurement = measurement.fraction, measurement.for_lattice(strategy)
+    exact, params = _counted(measurement, settings, strategy, family)
+    accumulator = measurement.restore(strategy, n, params)
     promised = exact.of_each() if family.norm == math.inf else exact
     contract = _contract_of(promised, measurement.outputs, accumulator, n, fraction)
     law = family.calibrate(contract, charge)
@@ -382,13 +372,13 @@ def plan_measurement(
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
     facts = (measurement, strategy, h, law, lattice_error, released_error)
     approximation, certificate, most_silenced = _certified(*facts, settings)
-    planned = PlannedMeasurement(
+    planned = PlannedMeasurement.ready()(
         name=measurement.name,
         outputs=measurement.outputs,
         k=() if measurement.entries else strategy.lattice.k,
         h=h,
         maps=strategy.maps,
-        counting=accumulator.counting,
+        counting=params,
         description=accumulator.description,
         sensitivity=ScaledSensitivity.of(exact, law, unit),
         noise=ScaledNoise.of(family, strategy.kind, law, unit),
@@ -398,8 +388,9 @@ def plan_measurement(
         lattice_error=lattice_error,
         released_error=released_error,
         entries=measurement.entries,
-        most_silenced=most_silenced,
     )
+    if most_silenced:  # else it is left out
+        planned = planned.model_copy(update={"most_silenced": most_silenced})
     released_component(measurement, planned)  # refuses what no reader takes
     return planned, accumulator
 
@@ -417,13 +408,14 @@ def with_kernels(
         candidate, strategy, planned.h, planned.noise.law, *errors, settings
     )
     function = candidate.function_sensitivity / settings.n * planned.unit
-    return replace(
-        planned,
-        maps=bins,
-        sensitivity=planned.sensitivity.model_copy(update={"function": function}),
-        certificate=certificate,
-        approximation=approximation,
-        most_silenced=most_silenced,
+    return planned.model_copy(
+        update={
+            "maps": bins,
+            "sensitivity": planned.sensitivity.model_copy(update={"function": function}),
+            "certificate": certificate,
+            "approximation": approximation,
+            "most_silenced": most_silenced,
+        }
     )
 
 
@@ -505,11 +497,11 @@ def choose(
     best: Candidate | None = None
     uncounted: SpecError | None = None
     for one in settings.families:
-        to_beat = math.inf if best is None else best.error / (1 + _WORTH)
-        problem = problem_of(measurement, settings, one)
+        problem = replace(problem_of(measurement, settings, one), k=k, h=h)
         kinds = [""] if plain_only else released_kinds(one, measurement, settings)
-        found, refusal = _countable(kinds, replace(problem, k=k, h=h, to_beat=to_beat), settings)
-        best, family = (best, family) if found is None else (found, one)
+        candidate, refusal = _countable(kinds, problem, settings)
+        if candidate and errs_less(candidate, best):
+            best, family = candidate, one
         uncounted = uncounted or refusal
     if best is None and uncounted is not None:
         raise uncounted
@@ -521,6 +513,11 @@ def choose(
     return best.strategy, best.h, family
 
 
+def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:
+    """Return whether a later law's candidate errs less than an earlier one's, if there is one."""
+    return usual is None or (1 + _WORTH) * candidate.error < usual.error
+
+
 def _countable(
     kinds: Sequence[str], problem: Problem, settings: Settings
 ) -> tuple[Candidate | None, SpecError | None]:
@@ -529,19 +526,14 @@ def _countable(
     Bins always can. Of lattices that are too fine, coarser ones are tried, where k is open.
     """
     best, refusal = chosen(kinds, problem), None
-    bins = [kind for kind in kinds if kind == "binned"]
     coarsest = Lattice((1,) * problem.measurement.domain.dimensions)
     while best is not None and (why := _uncounted(best.strategy, problem, settings)):
         refusal = refusal or why
         finest = problem.cells(best.strategy.lattice) - 1
-        best = None
-        if problem.k is None and problem.cells(coarsest) <= finest:
-            coarser = [kind for kind in kinds if kind not in bins]
-            best = chosen(coarser, replace(problem, largest_lattice=finest))
+        coarser = problem.k is None and problem.cells(coarsest) <= finest
+        best = chosen(kinds, replace(problem, largest_lattice=finest)) if coarser else None
         if best is not None and problem.cells(best.strategy.lattice) > finest:
             best = None  # the coarsest that is worth a look
-        to_beat = problem.to_beat if best is None else best.error
-        best = chosen(bins, replace(problem, to_beat=to_beat)) or best
     return best, refusal
 
 
@@ -551,7 +543,7 @@ def _uncounted(strategy: Strategy, problem: Problem, settings: Settings) -> Spec
     if strategy.kind == "binned" or not measurement.kernels:
         return None
     try:
-        _accumulated(for_lattice(measurement, strategy), settings, strategy, problem.family)
+        _counted(measurement.for_lattice(strategy), settings, strategy, problem.family)
     except SpecError as error:
         return error
     return None
@@ -576,10 +568,12 @@ def _asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
 
 
 def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
-    """Return the strategies that may be released; only bins where questions or tuning need them."""
-    named = [kind for kind, name in noise_names(family).items() if settings.noise in ("auto", name)]
-    bins = measurement.candidates or _asked_of(measurement, settings) or settings.tune
-    return [kind for kind in named if kind == "binned" or not bins]
+    """Return what may be released with a family: by "auto" bins, where there are any."""
+    names = noise_names(family)
+    named = [kind for kind, name in names.items() if settings.noise in ("auto", name)]
+    counts = "binned" in named and measurement.binned  # lattice values err more: only by name
+    needed = measurement.candidates or _asked_of(measurement, settings) or settings.tune
+    return [kind for kind in named if kind == "binned" or not (counts or needed)]
 
 
 def _as_counted(
@@ -612,12 +606,13 @@ def _without_delta(
         return ()
     strategy, h, family = ways[one.name]
     ours = best = problem_of(one, settings, family).candidate(strategy, h)
-    pure, to_beat = replace(settings, charge=Budget(settings.charge.epsilon)), ours.error
+    pure = replace(settings, charge=Budget(settings.charge.epsilon))
     for noise in named("auto", STRATEGY_KINDS, with_delta=False):
         problem = replace(problem_of(one, pure, noise), h=settings.per_axis("h", one.domain))
-        problem = replace(problem, to_beat=to_beat / (1 + _WORTH))
-        found, _ = _countable(list(noise_names(noise)), problem, pure)
-        best, to_beat = (best, to_beat) if found is None else (found, found.error)
+        found, _ = _countable(released_kinds(noise, one, pure), problem, pure)
+        if found is not None:
+            candidate = problem.candidate(found.strategy, found.h)
+            best = candidate if errs_less(candidate, best) else best
     if best is ours:
         return ()
     return (
@@ -655,7 +650,7 @@ def problem_of(
     family = noise or settings.family
     k = _given_k(measurement, settings)
     if k is not None:
-        measurement = for_lattice(measurement, LatticeStrategy(Lattice(k)))
+        measurement = measurement.for_lattice(LatticeStrategy(Lattice(k)))
     many = measurement.domain.dimensions > 6
     largest = _LARGEST_OF_MANY_AXES if many else _LARGEST_AUTO_LATTICE
     return Problem(
@@ -729,9 +724,9 @@ def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
 _SHARE = 0.01  # of the noise that the effective kernel may cost
 
 
-def _accumulated(
+def _counted(
     measurement: Measurement, settings: Settings, strategy: Strategy, family: NoiseFamily
-) -> tuple[Sensitivity, Accumulator]:
+) -> tuple[Sensitivity, dict[str, Any]]:
     """Return the sensitivities of the exact function, and how records become integers."""
     n = settings.n
     exact = _exact_sensitivity(measurement, strategy, n, family)
@@ -741,7 +736,7 @@ def _accumulated(
         if family.norm == math.inf:  # over the root of the number of values, all of which move
             ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
         allowed = tolerance(exact, strategy, n, ratio)
-    return exact, measurement.accumulator(strategy, n, allowed)
+    return exact, measurement.params(strategy, n, allowed)
 
 
 def _exact_sensitivity(

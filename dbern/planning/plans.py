@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import Field, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
@@ -24,6 +25,7 @@ from dbern.components.component import (
     VectorComponent,
 )
 from dbern.components.function_classes import FunctionClass, read_class
+from dbern.components.strict import StrictModel
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
 from dbern.data.domain import Domain
@@ -40,7 +42,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import TRANSLATES_TOGETHER, AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.bias import mends_of
+from dbern.strategies.bias import KernelMixture, mends_of
 from dbern.strategies.bins import (
     MOST_AXES,
     NUMBERS_TOGETHER,
@@ -77,8 +79,21 @@ class Cost:
 # --- ReleasePlan
 
 
-@dataclass(frozen=True)
-class PlannedMeasurement:
+def _map_of(content: Any) -> AxisMap:
+    return content if isinstance(content, AxisMap) else map_from_dict(content)
+
+
+def _class_of(content: Any) -> FunctionClass | None:
+    return (read_class(content) if content else None) if isinstance(content, dict) else content
+
+
+def _certificate_of(content: Any) -> Certificate:
+    if isinstance(content, Certificate):
+        return content
+    return StoredCertificate.from_json(content).restore()
+
+
+class PlannedMeasurement(StrictModel):
     """One component, resolved; of a vector k, h and maps are empty.
 
     `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
@@ -95,18 +110,26 @@ class PlannedMeasurement:
     outputs: int
     k: tuple[int, ...]
     h: tuple[int, ...]
-    maps: tuple[AxisMap, ...]
+    maps: tuple[Annotated[AxisMap, PlainValidator(_map_of), PlainSerializer(map_to_dict)], ...]
     counting: dict[str, Any]
     description: str
     sensitivity: ScaledSensitivity
     noise: ScaledNoise
-    certificate: Certificate
-    approximation: FunctionClass | None
+    certificate: Annotated[
+        Certificate,
+        PlainValidator(_certificate_of),
+        PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
+    ]
+    approximation: Annotated[
+        FunctionClass | None,
+        PlainValidator(_class_of),
+        PlainSerializer(lambda stored: stored.to_json() if stored else {}),
+    ]
     unit: float
     lattice_error: float
     released_error: float
-    entries: tuple[str, ...] = ()
-    promise: dict[str, Any] = field(default_factory=dict)
+    entries: tuple[str, ...]
+    promise: dict[str, Any] = Field(default_factory=dict)
     most_silenced: float = 0.0
 
     @property
@@ -125,38 +148,6 @@ class PlannedMeasurement:
     def arrays(self) -> tuple[str, ...]:
         """Names of the released arrays, in the order of the outputs."""
         return array_names(self.name, self.outputs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
-        content |= {name: list(content[name]) for name in ("k", "h", "entries")}
-        for name in ("promise", "most_silenced"):  # plans had none
-            if not content[name]:
-                del content[name]
-        return {
-            **content,
-            "sensitivity": self.sensitivity.to_json(),
-            "noise": self.noise.to_json(),
-            "certificate": StoredCertificate.of(self.certificate).to_json(),
-            "approximation": self.approximation.to_json() if self.approximation else {},
-            "maps": [map_to_dict(axis_map) for axis_map in self.maps],
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> PlannedMeasurement:
-        """Read the values that `to_dict` wrote."""
-        approximation = content["approximation"]
-        return cls(
-            **{
-                **content,
-                **{name: tuple(content[name]) for name in ("k", "h", "entries")},
-                "sensitivity": ScaledSensitivity.from_json(content["sensitivity"]),
-                "noise": ScaledNoise.from_json(content["noise"]),
-                "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
-                "approximation": read_class(approximation) if approximation else None,
-                "maps": tuple(map_from_dict(axis_map) for axis_map in content["maps"]),
-            }
-        )
 
 
 def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
@@ -180,7 +171,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
                 zip(Features.model_fields, measurement.features, strict=False)
             )
         content |= {"axes": (), "entries": planned.entries}
-        return VectorComponent.built().model_validate({**content, **stated})
+        return VectorComponent.ready().model_validate({**content, **stated})
     if measurement.oblique is not None:
         oblique = measurement.oblique
         stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
@@ -190,7 +181,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         stated["spectral"] = "lattice"
     content |= {"axes": measurement.domain.names, "additive": measurement.additive}
     content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
-    return LatticeComponent.built().model_validate({**content, **stated})
+    return LatticeComponent.ready().model_validate({**content, **stated})
 
 
 @dataclass(frozen=True)
@@ -365,7 +356,7 @@ class ReleasePlan:
             "normalizer" if self.protection.private_rows else "n": self.n,
             **self.protection.to_dict(),
             "calibration": self.calibration,
-            "components": [component.to_dict() for component in self.components],
+            "components": [component.to_json() for component in self.components],
             "certificate": StoredCertificate.of(self.certificate).to_json(),
             "cost": asdict(self.cost),
             "notes": list(self.notes),
@@ -390,9 +381,7 @@ class ReleasePlan:
                 "protection": protection,
                 "charge": charge,
                 "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
-                "components": tuple(
-                    PlannedMeasurement.from_dict(one) for one in content["components"]
-                ),
+                "components": tuple(map(PlannedMeasurement.from_json, content["components"])),
                 "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),
@@ -420,7 +409,10 @@ def measured_pairs(
 ) -> list[tuple[Measurement, PlannedMeasurement]]:
     """Return each component and its measurement: of a number that tells of bins, the first."""
     by_name = {measurement.name: measurement for measurement in measurements}
-    return [(by_name.get(planned.name, measurements[0]), planned) for planned in components]
+    return [
+        (measurements[0] if planned.promise else by_name[planned.name], planned)
+        for planned in components
+    ]
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -498,7 +490,8 @@ _FIRST_PART = {
 
 
 def _first_part(approximation: FunctionClass) -> str:
-    if approximation.declares("gap"):
+    functions = approximation.restore()
+    if isinstance(functions, KernelMixture) and functions.gap:
         return "the first part holds for any mixture of kernels, and no database attains it"
     return _FIRST_PART.get(approximation.name, "")
 
@@ -562,7 +555,7 @@ def outlook_of(
     what their combination implies. `problem` returns what a measurement's choice started from;
     `promises` tell of the error for the data at hand.
     """
-    sums, own = [one for one, _ in pairs if one.kernel_sum], pairs[0][1]
+    sums, own = [one for one, _ in pairs if one.additive], pairs[0][1]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     unsigned = all(one.unsigned for one, _ in pairs)
@@ -601,7 +594,7 @@ def _asked(
 ) -> dict[str, float]:
     """Predictions of questions, which the first measurement that counts rows answers."""
     for one, planned in pairs:
-        own = problem(one) if one.kernel_sum else None
+        own = problem(one) if one.additive else None
         if own is not None and own.questions is not None:
             widths = own.widths(planned.strategy, own.questions)(density or 0.0)
             return {name: one for name, one in widths.items() if name != "density" or density}

@@ -1,36 +1,31 @@
-"""Predicted errors of one way to release, on grids: its noise, typical and worst databases.
+"""Predicted errors of a design on grids, in closed form: its noise, typical and worst databases.
 
-They are in unit-cube units; `dbern.planning.choose` compares them.
+They are in unit-cube units; see `dbern.planning.choose`.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from functools import lru_cache, partial, reduce
+from typing import TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
-from dbern.certificate import noise_sups
-from dbern.privacy.accuracy import independent_draws, public_stream
-from dbern.privacy.families import NoiseFamily
+from dbern.privacy.accuracy import Covariance
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
 from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
 from dbern.types import FloatArray
 
-_DRAWS = 128
-_PLANNING_SAMPLES = 200_000
-_MOST_DRAWN = 6_000_000  # which a plan chooses from
-_SHARED, _MOST_ROUNDED = 1 << 16, 16
-_UNIT_SCALE = 1 << 20
+_RISES = 0.5
+_LEAST_HEIGHT, _MOST_HEIGHT, _BISECTIONS = math.sqrt(2 / math.pi), 10.0, 13
+_TINY = 1e-9
 _GRID_POINTS = 10_000
-_FIT_POINTS = 129
+_NOISE_POINTS = 129  # of an axis
 
 CLUSTERS = 1000
 """Equal point masses at uniform places, at most: the rough part of a typical database."""
@@ -44,38 +39,74 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
 
 
-def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, values: int) -> float:
-    """Estimate the mean sup norm of the noise at scale one, on a coarse grid under a public key.
+def largest_noise(noise: Covariance, rows: Sequence[FloatArray]) -> float:
+    """Predict the mean sup of noise that rows of every axis weigh, products over axes.
 
-    Of more than `_MOST_DRAWN` values as many numbers as points are drawn, with the same covariance
-    there: triangular, so that values at the corners are single numbers as before.
+    Rows are those of `half_rows`: the noise is as large at either side of an axis's middle.
     """
-    points = grid_points(len(h), {1: 129, 2: 49, 3: 25})
-    maps = strategy.axis_maps if strategy.whole is None else (None,) * len(h)
-    axes = zip(strategy.lattice.k, h, maps, strict=True)
-    bases = [released_rows(*axis, points) for axis in axes]
-    starts = itertools.count()
-
-    def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        blocks = -(-size * draws // _SHARED)
-        if blocks <= _MOST_ROUNDED:  # then few numbers of them
-            blocks = 1 << (blocks - 1).bit_length()
-        return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
-
-    size = strategy.layout.size
-    if size > _MOST_DRAWN:
-        bases = [np.asarray(np.linalg.qr(one.T)[1].T, np.float64) for one in bases]
-        size = math.prod(rows.shape[1] for rows in bases)
-    draw = family.predicted(_UNIT_SCALE, values, shared)
-    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // size))
-    sups = noise_sups(bases, draw, draws, "planning", strategy.whole)
-    return float(sups.mean()) / _UNIT_SCALE
+    step = {1: 1, 2: 4, 3: 8}.get(len(rows), 32)
+    squares = reduce(np.multiply.outer, [np.square(axis[::step]).sum(axis=1) for axis in rows])
+    sums = reduce(np.multiply.outer, [axis[::step].sum(axis=1) for axis in rows])
+    deviations = np.sqrt(np.maximum(0.0, noise.variance(squares, sums)))
+    ends, lengths = [], []
+    for weights in rows:
+        reached = np.append(0.0, np.cumsum(_angles(weights, 0)))[::step]
+        ends.append(2.0 * (np.arange(len(reached)) == 0))
+        lengths.append(2 * _shared_out(reached))
+    return _expected_maximum(deviations, np.ix_(*ends), np.ix_(*lengths))
 
 
-@lru_cache(maxsize=8)
-def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
-    """Blocks of numbers that candidates share: fewer of them are a prefix."""
-    return independent_draws(law, blocks * _SHARED, 1, public_stream("planning", start)).ravel()
+def largest_of_grid(weights: FloatArray) -> float:
+    """Predict the same for noise of deviation one; weights (points of axes .., values)."""
+    ends, lengths = [], []
+    for axis, points in enumerate(weights.shape[:-1]):
+        angles = np.moveaxis(_angles(weights, axis), axis, 0)
+        reached = np.concatenate([np.zeros((1, *angles.shape[1:])), np.cumsum(angles, axis=0)])
+        ends.append(1.0 * np.isin(np.arange(points), (0, points - 1)))
+        lengths.append(np.moveaxis(_shared_out(reached), 0, axis))
+    return _expected_maximum(np.linalg.norm(weights, axis=-1), np.ix_(*ends), lengths)
+
+
+def _angles(weights: FloatArray, axis: int) -> FloatArray:
+    """Between the weights of neighboring points: how far the noise turns from one to the next."""
+    lengths = np.linalg.norm(weights, axis=-1, keepdims=True)
+    chords = np.linalg.norm(np.diff(weights / np.maximum(lengths, _TINY), axis=axis), axis=-1)
+    return np.asarray(2 * np.arcsin(np.minimum(1.0, chords / 2)))
+
+
+def _shared_out(reached: FloatArray) -> FloatArray:
+    """Give every point what is nearer to it than to the next ones, along the first axis."""
+    bounds = np.concatenate([reached[:1], (reached[1:] + reached[:-1]) / 2, reached[-1:]])
+    return np.diff(bounds, axis=0)
+
+
+def _expected_maximum(
+    deviations: FloatArray, ends: Sequence[FloatArray], lengths: Sequence[FloatArray]
+) -> float:
+    """Approximate the mean sup of a normal field, within a fifth also for Laplace noise.
+
+    By Rice's formula it is expected to rise above u at ``sum P(|N| > u / deviation)`` places, each
+    point weighed by ``ends + length u / (deviation sqrt(2 pi))`` of every axis (Adler, Taylor 2007,
+    chapter 11: a box's corners, edges and faces, of a deviation that varies slowly). The sup is
+    taken to be where that is one half, at least the mean size of the largest.
+
+    `ends` and `lengths` are arrays by axis, of points: how many ends are there, and the angle that
+    the noise turns by.
+    """
+    largest = float(deviations.max())
+    if not largest > 0:
+        return 0.0
+    each = np.maximum(deviations, _TINY * largest)
+    low, high = _LEAST_HEIGHT * largest, _MOST_HEIGHT * largest
+    for _ in range(_BISECTIONS):
+        level = (low + high) / 2
+        heights = level / each
+        # Within a sixth of P(|N| > heights), from zero on.
+        rises = np.exp(-np.square(heights) / 2) / np.sqrt(1 + np.pi / 2 * np.square(heights))
+        for corners, angles in zip(ends, lengths, strict=True):
+            rises = rises * (corners + heights * angles / math.sqrt(2 * math.pi))
+        low, high = (level, high) if rises.sum() > _RISES else (low, level)
+    return (low + high) / 2
 
 
 def typical_error(
@@ -85,7 +116,7 @@ def typical_error(
 
     Second moments of bump and release, ``E K K - 2 E K P + E P P``, multiply over axes.
     """
-    points = grid_points(len(kernels), {1: 129, 2: 33, 3: 13})
+    points = _grid_points(len(kernels), {1: 129, 2: 33, 3: 13})
     moments = np.ones((2, 3, 1))
     for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
         own = _axis_moments(*axis, points)
@@ -140,7 +171,7 @@ def reference_error(
     kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...], reference: Reference
 ) -> float:
     """Return the sup error, on a grid, of the release of the smoothed reference density itself."""
-    points = grid_points(len(kernels), {1: 201, 2: 61, 3: 25})
+    points = _grid_points(len(kernels), {1: 201, 2: 61, 3: 25})
     t = (np.arange(points) + 0.5) / points
     cube = np.stack(np.meshgrid(*[t] * len(kernels), indexing="ij"), axis=-1)
     weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
@@ -181,10 +212,10 @@ def _places(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Bins of one axis before their matrix is made, and their errors, on grids.
+    """Bins of one axis before their matrix is made, and their errors on grids.
 
-    `rows` (points, bins) multiply the bins at points of y, crowded at the ends. `bump` is the
-    largest kernel value, and `error` what the bins miss of it at worst.
+    `rows` (points, bins) multiply the bins at points of y, as of `half_rows`; `bump` is the largest
+    kernel value, `error` the most that the bins miss of it.
     """
 
     rows: FloatArray
@@ -197,34 +228,29 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
     bumps, t, _ = _places(kernel)
     rows = bin_fit(bump_blocks(kernel), partial(_fitted, kernel, k, h), cells, degree)
-    own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
-    return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
+    half = _NOISE_POINTS // 2 + 1
+    own = rows[half:] @ bin_matrix(t, cells, degree).T
+    return Fit(rows[:half], float(bumps.max()), float(np.abs(bumps - own).max()))
 
 
 @lru_cache(maxsize=16)
 def _fitted(kernel: Kernel, k: int, h: int, block: MirroredBlock) -> FloatArray:
-    """Values that bins are fitted to, at points that are crowded at the ends and at `_places`."""
+    """Targets of the fit of bins, at the points of `half_rows` and at `_places`."""
     _, t, half = _places(kernel)
     if k == 0:
-        y = np.concatenate([(1 - np.cos(np.linspace(0, np.pi, _FIT_POINTS))) / 2, t[half]])
-        return kernel(y[:, None] - block.t)
-    rows = _rows(k, h, _FIT_POINTS, crowded=True), _rows(k, h, len(t))[half]
+        y = (1 - np.cos(np.linspace(0, np.pi / 2, _NOISE_POINTS // 2 + 1))) / 2
+        return kernel(np.concatenate([y, t[half]])[:, None] - block.t)
+    rows = half_rows(k, h, None), _rows(k, h, len(t))[half]
     return np.asarray(np.vstack(rows) @ lattice_bumps(kernel, k, h, block))
 
 
-@lru_cache(maxsize=1024)
-def largest_row(k: int, h: int, axis: AxisMap | None) -> float:
-    """Return the largest norm over y, on a grid, of the row that multiplies released values."""
-    return float(np.linalg.norm(released_rows(k, h, axis, 129), axis=1).max())
-
-
 @lru_cache(maxsize=64)
-def released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
-    """Return the rows that multiply released values at points of y, crowded at the ends."""
-    rows = _rows(k, h, points, crowded=True)
+def half_rows(k: int, h: int, axis: AxisMap | None) -> FloatArray:
+    """Return what multiplies an axis's released values at points of y, to its middle."""
+    rows = _rows(k, h, _NOISE_POINTS, crowded=True)[: _NOISE_POINTS // 2 + 1]
     return rows if axis is None else rows @ axis.synthesis
 
 
-def grid_points(axes: int, usual: Mapping[int, int]) -> int:
+def _grid_points(axes: int, usual: Mapping[int, int]) -> int:
     """Return points an axis of a coarse grid over the cube: as usual, or ten thousand in all."""
     return usual.get(axes) or math.floor(_GRID_POINTS ** (1 / axes))

@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination import Combination
-from dbern.counting.measurement import Measurement, protect, require_counted
+from dbern.counting.measurement import Measurement, require_counted
 from dbern.data.domain import (
     Axis,
     Bound,
@@ -440,7 +440,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"data.bounds: {most} axes, and a lattice has at most {MOST_AXES}. Keep at "
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
-    found = tuple(protect(one, protection, schema.unit) for one in components)
+    found = tuple(one.protected(protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, families, beta, protection, tune)
 
 

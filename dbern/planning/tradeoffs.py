@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
-from dbern.planning.choose import Candidate, candidates
+from dbern.planning.choose import Candidate, candidates, preferred
 from dbern.planning.planner import (
     Settings,
+    errs_less,
     footers,
     plan_files,
     plan_measurement,
@@ -21,7 +23,7 @@ from dbern.planning.planner import (
 )
 from dbern.planning.plans import ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.families import ADVANCED, PAPER
+from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily
 from dbern.strategies import noise_names
 from dbern.system import Progress, one_thread, silent
 
@@ -54,10 +56,10 @@ class Option:
 
 
 def tradeoff(spec: ReleaseSpec) -> list[Option]:
-    """Return the best order for each lattice and rank of the first component, best first.
+    """Return the best order for each lattice and rank of the first component.
 
-    The first is what the plan chooses, and each is certified as the plan certifies it. At most
-    `_MOST_OPTIONS`; no record is read.
+    The first is what the plan chooses, the others follow by their predicted error. Each is
+    certified as the plan certifies it. At most `_MOST_OPTIONS`; no record is read.
     """
     with one_thread():  # as plans do
         return _tradeoff(spec)
@@ -77,28 +79,35 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '
             "Leave out --table."
         )
-    best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
-    families = {noise: one for one in settings.families for noise in noise_names(one).values()}
-    for noise, family in families.items():
-        kind = next(kind for kind, name in noise_names(family).items() if name == noise)
-        if kind not in released_kinds(family, measurement, settings):
-            continue
-        for candidate in candidates(kind, problem_of(measurement, settings, family)):
-            strategy = candidate.strategy
-            key = (noise, strategy.lattice.k, strategy.layout.size)
-            if key not in best or candidate.error < best[key].error:
-                best[key] = candidate
     options = []
-    for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
-        planned, _ = plan_measurement(measurement, settings, one.strategy, one.h, families[noise])
-        sure, predicted = planned.certificate, one.error * measurement.unit
+    for noise, family, estimate in _rows(measurement, settings)[:_MOST_OPTIONS]:
+        candidate = problem_of(measurement, settings, family).made(estimate)
+        strategy, h = candidate.strategy, candidate.h
+        planned, _ = plan_measurement(measurement, settings, strategy, h, family)
+        sure, predicted = planned.certificate, candidate.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
-        options.append(Option(noise, k, one.h, values, predicted, *parts))
+        size = strategy.layout.size
+        options.append(Option(noise, strategy.lattice.k, h, size, predicted, *parts))
     return options
 
 
-def _predicted(item: tuple[object, Candidate]) -> float:
-    return item[1].error
+def _rows(measurement: Measurement, settings: Settings) -> list[tuple[str, NoiseFamily, Candidate]]:
+    """Return the best candidate of each noise, lattice and rank: the plan's, then by error."""
+    choice: Candidate | None = None
+    rows = []
+    for family in settings.families:
+        problem, names = problem_of(measurement, settings, family), noise_names(family)
+        kinds = released_kinds(family, measurement, settings)
+        found = [candidate for kind in kinds for candidate in candidates(kind, problem)]
+        rows += [(names[candidate.strategy.kind], family, candidate) for candidate in found]
+        if found and errs_less(best := preferred(found, problem), choice):
+            choice = best
+    rows.sort(key=lambda row: (row[2] is not choice, row[2].error))
+    distinct: dict[tuple[str, tuple[int, ...], int], tuple[str, NoiseFamily, Candidate]] = {}
+    for row in rows:
+        strategy = row[2].strategy
+        distinct.setdefault((row[0], strategy.lattice.k, strategy.layout.size), row)
+    return list(distinct.values())
 
 
 def smallest_epsilon(

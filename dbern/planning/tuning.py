@@ -62,10 +62,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial, reduce
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -84,7 +84,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.strategies.approximation import Series
-from dbern.strategies.base import Bound, Entries, Lattice, Slab
+from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab
 from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -125,13 +125,13 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
         )
     one = components[0]
     alone = len(components) == 1 and one.unsigned and one.binned
-    if alone and (one.candidates or one.for_rows or one.for_charge):
+    if alone and one.chooses:
         raise SpecError(
             "mechanism.tune: a promise for these data is proved for the kernels that it is counted "
             'with, and bandwidth = "auto" chooses them after the noise. Write numbers as its '
             'bandwidth, or tune = "0"'
         )
-    if not alone or one.for_lattice or one.one_lattice or not 1 <= len(one.kernels) <= MOST_AXES:
+    if not alone or one.one_lattice or not 1 <= len(one.kernels) <= MOST_AXES:
         raise SpecError(
             f"mechanism.tune: a promise for these data is for one sum of kernels without signs on "
             f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
@@ -171,7 +171,7 @@ def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
 
 
 def _renamed(one: Measurement, name: str) -> Measurement:
-    return replace(one, name=name, counted_in=name)
+    return replace(one, name=name)
 
 
 # --- Bins and finer ones
@@ -391,31 +391,40 @@ class MissedAccumulator(DerivedAccumulator):
         return np.array([largest / self.finer.bound])
 
 
-def promised(one: Measurement, finer: Finer, share: Fraction, name: str = NAME) -> Measurement:
-    """Return the measurement of T/W for a share of the budget."""
+@dataclass(frozen=True)
+class BiasStatistic(Measurement):
+    """T/W of the records that a measurement counts, for a share of the budget."""
 
-    def accumulator(strategy: Any, n: int, tolerance: float) -> Accumulator:
-        inner = one.accumulator(finer.finer, n, tolerance)
-        return MissedAccumulator(inner, one.outputs, finer, strategy)
+    measurement: Measurement
+    finer: Finer
+    name: str = field(default=NAME, kw_only=True)
+    entries = ("what these data make the bins miss, as a share of the most",)
 
-    def restore(strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        inner = one.restore(finer.finer, n, counting)
-        return MissedAccumulator(inner, one.outputs, finer, strategy)
+    @property
+    def function_sensitivity(self) -> float:
+        """As of the finer bins, over W."""
+        return self.measurement.sensitivity(self.finer.finer, 1).value
 
-    def sensitivity(strategy: Any, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+        """As of the finer bins, over W."""
         del strategy, norm
-        return Bound(one.sensitivity(finer.finer, 1).value, "as the bins, over W")
+        bins = self.measurement.sensitivity(self.finer.finer, 1)
+        return Bound(bins.value, "as the bins, over W")
 
-    return Measurement(
-        name,
-        one.domain,
-        sensitivity=sensitivity,
-        accumulator=accumulator,
-        restore=restore,
-        function_sensitivity=one.sensitivity(finer.finer, 1).value,
-        entries=("what these data make the bins miss, as a share of the most",),
-        fraction=share,
-    )
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Choose integers of the finer bins."""
+        del strategy
+        return self.measurement.params(self.finer.finer, n, tolerance)
+
+    def restore(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> MissedAccumulator:
+        """Return the finer bins, which finish as T/W."""
+        bins, outputs = (
+            self.measurement.restore(self.finer.finer, n, params),
+            self.measurement.outputs,
+        )
+        return MissedAccumulator(bins, outputs, self.finer, cast("Entries", strategy))
 
 
 # --- What a plan says of it, and which bins are released
@@ -443,7 +452,9 @@ class Offer:
     def number(self, one: Measurement, share: Fraction) -> Measurement:
         """Return the measurement of the number that tells of them."""
         name = NAME + self.bins.name.removeprefix(one.name)
-        return promised(one, self.finer, share * self.part, name)
+        return BiasStatistic(
+            one, self.finer, name=name, domain=one.domain, fraction=share * self.part
+        )
 
     def told(self, noise: Any, share: Fraction, among: int) -> dict[str, Any]:
         """Return facts of the number with its noise, one of `among`."""
@@ -497,7 +508,7 @@ def offers(
         number, accumulator = plan(telling, settings, Entries(1), (), LAPLACE)
         told = offer.told(number.noise, settings.tune, len(kept))
         found += [each for each in bins[1:] if each[0] is offer.bins]
-        found.append((replace(number, promise=told), accumulator))
+        found.append((number.model_copy(update={"promise": told}), accumulator))
     names = [own[0].name, *(each.name for each, _ in found)]
     if len(set(names)) < len(names):
         raise SpecError(
@@ -611,4 +622,5 @@ def restored(one: Measurement, planned: Any, components: Sequence[Any]) -> Measu
     (bins,) = (each for each in components if each.name == planned.promise["bins"])
     times, lattice = planned.promise["how"]
     finer = Finer.of(one.kernels, bins.strategy, bins.h, (times, lattice))
-    return promised(one, finer, Fraction(planned.promise["share"]), planned.name)
+    fraction = Fraction(planned.promise["share"])
+    return BiasStatistic(one, finer, name=planned.name, domain=one.domain, fraction=fraction)

@@ -159,13 +159,6 @@ class Covariance:
         apart = (1 - self.correlation) * squares + self.correlation * np.square(sums)
         return np.asarray(self.deviation**2 * apart)
 
-    def given(self, draws: FloatArray) -> FloatArray:
-        """Give independent draws of deviation one, (size, draws), this covariance."""
-        middle = draws.mean(axis=0)
-        apart, together = 1 - self.correlation, 1 + (len(draws) - 1) * self.correlation
-        found = math.sqrt(apart) * (draws - middle) + math.sqrt(max(0.0, together)) * middle
-        return np.asarray(self.deviation * found)
-
 
 def independent_draws(
     law: LaplaceNoise | GaussianNoise, size: int, draws: int, stream: KeyStream

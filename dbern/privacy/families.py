@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -100,18 +99,6 @@ class NoiseFamily:
     def values_norm(self) -> int:
         """The norm in which the move of all values is bounded."""
         return 2 if self.norm == 2 else 1
-
-    def predicted(self, scale: int, values: float, independent: Drawn = independent_draws) -> Draw:
-        """Draws of about this noise, of so many values jointly, for predictions: at once."""
-        noise = self.covariance(values)
-        if noise.correlation == 0:
-            return partial(independent, self.law(scale, 0, 1))
-
-        def given(size: int, draws: int, stream: KeyStream) -> FloatArray:
-            laplace = independent(LaplaceNoise(scale, 0, 1), size, draws, stream)
-            return noise.given(laplace / math.sqrt(2))
-
-        return given
 
     def calibrate(self, contract: Contract, charge: Budget) -> Noise:
         """The law that makes the contract's integers private for its fraction."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from threading import Lock
@@ -16,6 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from dbern.components.component import Component
+from dbern.data.domain import Domain
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
@@ -107,20 +109,18 @@ def prefer(
         missed, unsure = (facts["factor"] * size for size in sizes)
         told.append(Told(facts["noise"], missed, unsure, facts["least"]))
     best = decide("bins", best_of(len(bins[0].maps), told))
-    chosen, shown = replace(bins[best], name=bins[0].name), []
+    chosen, shown = bins[best].model_copy(update={"name": bins[0].name}), []
     told_of = {"of": list(chosen.arrays)}
     nothing = {**told_of, "factor": 0.0, "rest": chosen.certificate.approximation}
     for number, one in zip(numbers, bins, strict=True):
         facts = told_of if one is bins[best] else nothing
-        shown.append(replace(number, promise={**number.promise, **facts}))
+        shown.append(number.model_copy(update={"promise": {**number.promise, **facts}}))
     shown.append(shown.pop(best))
     whole = whole_certificate(spec.combination, (chosen,))
     return replace(plan, components=(chosen, *shown), certificate=whole), bins[best]
 
 
 _DRAWING = Lock()  # two threads that draw, by short numpy calls, are slower than one
-
-_PROMISED = ("of", "factor", "rest", "bins", "cells", "degree", "noise", "least")
 
 
 def publish(
@@ -148,15 +148,16 @@ def publish(
     choice: dict[str, Any] = {}
     rho, preferred = plan.rho, None
     classes = [planned.approximation for planned in plan.components]
-    if any(stored and stored.declares("choices") for stored in classes):
+    if any(stored and stored.restore().choices > 1 for stored in classes):
         with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
     if sum(bool(planned.promise) for planned in plan.components) > 1:
         plan, preferred = prefer(
             spec, plan, lambda planned, name: noisy(planned, name).whole, staging.decide
         )
-    stored = {group.name: group for group in _groups(spec, plan)}
-    attributes = _attributes(spec, plan, reservation, ledger.id, choice)
+    components = _components(spec, plan)
+    stored = {group.name: group for group in _groups(components, plan)}
+    attributes = _attributes(spec, plan, components, reservation, ledger.id, choice)
     attributes["rho"] = None if rho is None else decimal_text(rho)  # of whatever was preferred
     writer.begin(attributes, list(stored.values()))
     total = sum(len(list(group.component.lattice.slabs())) for group in stored.values())
@@ -237,22 +238,30 @@ def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
     return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
 
 
-def _groups(spec: ReleaseSpec, plan: ReleasePlan) -> Iterator[ReleasedGroup]:
+def _components(spec: ReleaseSpec, plan: ReleasePlan) -> list[tuple[Component, Domain]]:
+    """Return what readers are told of each component, once its choices are made, and its domain."""
     measurements = spec_for_rows(spec, plan.n).components
-    for measurement, planned in measured_pairs(measurements, plan.components):
-        component, axes = released_component(measurement, planned), measurement.domain.axes
+    pairs = measured_pairs(measurements, plan.components)
+    return [(released_component(*pair), pair[0].domain) for pair in pairs]
+
+
+def _groups(
+    components: Sequence[tuple[Component, Domain]], plan: ReleasePlan
+) -> Iterator[ReleasedGroup]:
+    for (component, domain), planned in zip(components, plan.components, strict=True):
         positions = {
             axis.name: axis.at(Lattice(planned.k).nodes(i))
-            for i, axis in enumerate(axes)
+            for i, axis in enumerate(domain.axes)
             if component.axes
         }
-        for name in planned.arrays:
+        for name in component.arrays:
             yield ReleasedGroup(name, component, positions, planned.maps)
 
 
 def _attributes(
     spec: ReleaseSpec,
     plan: ReleasePlan,
+    components: Sequence[tuple[Component, Domain]],
     reservation: Reservation,
     ledger_id: str,
     choice: Mapping[str, Any] | None = None,
@@ -261,11 +270,6 @@ def _attributes(
     content, expected, extent = plan.to_dict(), plan.outlook.expected, plan.outlook.extent
     kernels = any(one.kernels for one in spec.components)  # of which a reader has the largest value
     spec = spec_for_rows(spec, plan.n)
-    components = []
-    for pair in measured_pairs(spec.components, plan.components):
-        components.append(released_component(*pair).to_json())
-        if promise := pair[1].promise:
-            components[-1]["promise"] = {key: promise[key] for key in _PROMISED}
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -285,7 +289,7 @@ def _attributes(
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
-        "components": components,
+        "components": [component.to_json() for component, _ in components],
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -38,21 +38,26 @@ _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
 
 
+class Limits(NamedTuple):
+    """Type, least and most that a value of JSON may be; unless it is `needed`, it may be absent."""
+
+    kind: type
+    least: Any
+    most: Any
+    needed: bool = True
+
+
 @dataclass(frozen=True)
 class StoredArray:
     """One array of a map, as synopses hold it and readers, who may have a stranger's, demand it.
 
     Dimensions are "mode" and "axis", numbers "int64" or "float64". Its attributes are fields of the
-    map, within limits: the type, the least and the most.
+    map, within limits.
     """
 
     dimensions: tuple[str, ...]
     numbers: str = "float64"
-    limits: Mapping[str, tuple[type, float, float]] = field(default_factory=dict)
-
-
-Said: TypeAlias = Mapping[str, tuple[tuple[int, ...], Mapping[str, Any]]]
-"""By its name, the shape that an array says to have, and its attributes."""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
 
 
 class AxisMap(ABC):
@@ -126,8 +131,8 @@ class AxisMap(ABC):
 
     @classmethod
     @abstractmethod
-    def stored_rank(cls, nodes: int, said: Said) -> int:
-        """Return how many values are released where there are so many nodes, by its arrays."""
+    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
+        """Whether so many values are released where there are so many nodes, by its attributes."""
 
     @classmethod
     def candidates(cls, problem: Any) -> Iterator[Any]:
@@ -487,25 +492,22 @@ def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
 # --- Lattice values whose polynomials are near a kernel
 
 _SPARE_NODES = 400  # beside one for each value: polynomials of order h vary less
-_BUMPS_TOGETHER = 1 << 10  # of those that a fit is tried on: 16 MiB where k is 1000
+_BUMPS_TRIED = 33  # of the first half, the middle among them
 _FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the function
 
 
 @lru_cache(maxsize=64)
 def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
-    """Largest error of `fitted_values` on a grid: no bins there improve on it."""
-    t = np.linspace(0.0, 0.5, math.ceil(2 / kernel.bandwidth) + 16)
+    """Largest error of `fitted_values` on a grid: no bins there improve on it.
+
+    Polynomials in Bernstein form are coarsest in the middle: there they miss most.
+    """
+    t = np.linspace(0.0, 0.5, _BUMPS_TRIED)
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
     bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
-
-    def largest(t: FloatArray) -> float:
-        each = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
-        made = of_parities(*[basis @ (total @ values) for basis, total, values in each])
-        return float(np.abs(kernel(y[:, None] - t) - made).max())
-
-    return max(
-        largest(t[first : first + _BUMPS_TOGETHER]) for first in range(0, len(t), _BUMPS_TOGETHER)
-    )
+    fitted = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
+    made = of_parities(*[basis @ (total @ values) for basis, total, values in fitted])
+    return float(np.abs(kernel(y[:, None] - t) - made).max())
 
 
 def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:

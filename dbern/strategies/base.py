@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -327,3 +327,7 @@ class Entries:
     def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """The entries of one slab."""
         return values[slab.start : slab.stop]
+
+
+AnyStrategy: TypeAlias = Strategy | Entries
+"""What may be released of a measurement: coordinates of a lattice, or numbers as they are."""

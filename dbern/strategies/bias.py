@@ -91,6 +91,11 @@ class Approximation(ABC):
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Bound ``sup_y |f(y) - (B f)(y)|`` over the class, B the noiseless release."""
 
+    @property
+    def highest(self) -> float:
+        """Bound any value's size; infinite where nothing is known."""
+        return math.inf
+
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> Approximation:
         """The class as a synopsis stores it, whose reader has no kernel of the user's."""
         del k, h, maps

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from typing import Any, ClassVar, TypeAlias
@@ -64,7 +64,7 @@ from dbern.bernstein.basis import (
     with_mirrored,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import AxisMap, Said, StoredArray, fitted_values
+from dbern.strategies.approximation import AxisMap, Limits, StoredArray, fitted_values
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.types import BoolArray, FloatArray, Int64Array
 
@@ -96,7 +96,7 @@ class AxisBins(AxisMap):
     called: ClassVar[str] = "bins"
     stored: ClassVar = {
         "synthesis": StoredArray(
-            ("axis", "mode"), limits={"cells": (int, 1, 2**31), "degree": (int, 0, 32)}
+            ("axis", "mode"), limits={"cells": Limits(int, 1, 2**31), "degree": Limits(int, 0, 32)}
         )
     }
 
@@ -163,11 +163,10 @@ class AxisBins(AxisMap):
         return cls(facts["cells"], facts["degree"], np.asarray(synthesis).astype("<f8").tobytes())
 
     @classmethod
-    def stored_rank(cls, nodes: int, said: Said) -> int:
+    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
         """As many bins as the attributes say."""
         del nodes
-        _, attributes = said["synthesis"]
-        return int(attributes["cells"] + attributes["degree"])
+        return bool(rank == attributes["cells"] + attributes["degree"])
 
 
 @lru_cache(maxsize=256)

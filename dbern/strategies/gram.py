@@ -105,19 +105,14 @@ class CubeKernel:
         grid = np.stack(np.meshgrid(*self.axes(lattice), indexing="ij"), axis=-1)
         return grid.reshape(-1, self.dimensions)
 
+    @lru_cache(maxsize=2)  # noqa: B019 - few cubes are kept
     def gram(self, lattice: Lattice) -> FloatArray:
         """G, in floats."""
-        return _gram(self, lattice)
-
-
-@lru_cache(maxsize=2)
-def _gram(cube: CubeKernel, lattice: Lattice) -> FloatArray:
-    points = cube.lattice_points(lattice)
-    found = np.concatenate(
-        [cube.kernel(points[i : i + _ROWS], points) for i in range(0, len(points), _ROWS)]
-    )
-    found.setflags(write=False)
-    return found
+        points = self.lattice_points(lattice)
+        blocks = [self.kernel(points[i : i + _ROWS], points) for i in range(0, len(points), _ROWS)]
+        gram = np.concatenate(blocks)
+        gram.setflags(write=False)
+        return gram
 
 
 @dataclass(frozen=True)
@@ -126,26 +121,22 @@ class LatticeSpectrum(AxisSpectrum):
 
     of: ClassVar[str] = "lattice"
 
+    @lru_cache(maxsize=64)  # noqa: B019 - few spectra are kept
     def norm(self, cube: CubeKernel, lattice: Lattice) -> float:
         """Bound ``lambda_max(S G S')`` for ``S = diag(w) T``, as proved above."""
-        return _norm(self, cube, lattice)
+        plain = self.weights[:, None] * self.analysis
+        product = plain @ cube.gram(lattice) @ plain.T
+        rows = np.abs(plain).sum(axis=1)
+        # An entry sums N^2 terms in two products: 2 (N + 4) u relative to those of |S| |G| |S|'.
+        entry = cube.error + 2 * (lattice.size + 4) * UNIT_ROUNDOFF * (cube.largest + cube.error)
+        loose = 1.01 * entry * np.outer(rows, rows) + 8 * UNIT_ROUNDOFF * np.abs(product)
+        gershgorin = (np.abs(product) + loose).sum(axis=1).max()
+        distance = np.linalg.norm(np.abs(product - np.eye(len(product))) + loose)
+        return OUTWARD * float(min(gershgorin, 1 + distance))
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values; the integers in base64."""
         return {**super().to_dict(), "of": "lattice"}
-
-
-@lru_cache(maxsize=64)
-def _norm(spectrum: LatticeSpectrum, cube: CubeKernel, lattice: Lattice) -> float:
-    plain = spectrum.weights[:, None] * spectrum.analysis
-    product = plain @ cube.gram(lattice) @ plain.T
-    rows = np.abs(plain).sum(axis=1)
-    # An entry sums N^2 terms in two products: 2 (N + 4) u relative to those of |S| |G| |S|'.
-    entry = cube.error + 2 * (lattice.size + 4) * UNIT_ROUNDOFF * (cube.largest + cube.error)
-    loose = 1.01 * entry * np.outer(rows, rows) + 8 * UNIT_ROUNDOFF * np.abs(product)
-    gershgorin = (np.abs(product) + loose).sum(axis=1).max()
-    apart = np.linalg.norm(np.abs(product - np.eye(len(product))) + loose)
-    return OUTWARD * float(min(gershgorin, 1 + apart))
 
 
 @lru_cache(maxsize=4)
@@ -216,8 +207,8 @@ class GramStrategy(Strategy):
     def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``A y``, the slab's rows of A only."""
         rows = slice(slab.start * self.lattice.layer, slab.stop * self.lattice.layer)
-        found = self.spectrum.synthesis[rows] @ values
-        return np.asarray(found.reshape(self.lattice.slab_shape(slab)))
+        layers = self.spectrum.synthesis[rows] @ values
+        return np.asarray(layers.reshape(self.lattice.slab_shape(slab)))
 
 
 def rkhs_sensitivity(
@@ -248,17 +239,17 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
             "matrix is computed for this kernel. Write a smaller k."
         )
     points, size = cube.lattice_points(lattice), lattice.size
-    kept = _absolute(cube, points, slice(None)) if size <= MOST_POINTS else None
+    stored = _absolute(cube, points, slice(None)) if size <= MOST_POINTS else None
 
     def times(x: FloatArray) -> FloatArray:
-        if kept is not None:
-            return np.asarray(kept @ x)
+        if stored is not None:
+            return np.asarray(stored @ x)
         parts = range(0, size, _ROWS)
         return np.concatenate([_absolute(cube, points, slice(i, i + _ROWS)) @ x for i in parts])
 
     sums = times(np.ones(size))
     largest, x = float(sums.max()), sums
-    for _ in range(_PERRON_STEPS if kept is not None else 1):
+    for _ in range(_PERRON_STEPS if stored is not None else 1):
         x = np.maximum(x / x.max(), 1e-6)
         following = times(x)
         largest, x = min(largest, float((following / x).max())), following
@@ -287,9 +278,9 @@ def lattice_sup_norm(k: Sequence[int], h: Sequence[int], matrix: FloatArray) -> 
     oversampling = 4 if len(matrix) * matrix.shape[1] < 1 << 20 else 2
     bases, factor = [], 1.0
     for degree, order in zip(k, h, strict=True):
-        nodes, one = enclosing_nodes(degree, oversampling)
+        nodes, axis_factor = enclosing_nodes(degree, oversampling)
         bases.append(bernstein_basis(nodes, degree) @ iterated_matrix(degree, order))
-        factor *= one
+        factor *= axis_factor
     together = max(1, _NUMBERS // math.prod(len(basis) for basis in bases))
     total: FloatArray | float = 0.0
     for first in range(0, matrix.shape[1], together):

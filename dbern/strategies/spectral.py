@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import LinearMap, Said, StoredArray, lebesgue_constant
+from dbern.strategies.approximation import Limits, LinearMap, StoredArray, lebesgue_constant
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -82,7 +82,7 @@ class SpectralStrategy(LatticeMapStrategy):
 
 
 _BITS = 40  # of the largest entry of T
-_POWERS = float, math.ulp(0.0), 1.0
+_POWERS = Limits(float, math.ulp(0.0), 1.0)
 _LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rounding noise
 
 
@@ -106,7 +106,7 @@ class AxisSpectrum(LinearMap):
     called: ClassVar[str] = "spectral coordinates"
     stored: ClassVar = {
         "analysis": StoredArray(
-            ("mode", "axis"), "int64", {"exponent": (int, -1000, 250), "weighting": _POWERS}
+            ("mode", "axis"), "int64", {"exponent": Limits(int, -1000, 250), "weighting": _POWERS}
         ),
         "eigenvalues": StoredArray(("mode",)),
     }
@@ -209,9 +209,10 @@ class AxisSpectrum(LinearMap):
         return cls(packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"])
 
     @classmethod
-    def stored_rank(cls, nodes: int, said: Said) -> int:
+    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
         """At most as many eigenvectors as nodes."""
-        return min(said["analysis"][0][0], nodes)
+        del attributes
+        return rank <= nodes
 
 
 @lru_cache(maxsize=8)

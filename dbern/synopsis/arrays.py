@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -31,8 +31,8 @@ from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
-from dbern.strategies.bias import Approximation
-from dbern.strategies.bins import AxisBins
+from dbern.strategies.bias import Approximation, KernelMixture
+from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
@@ -533,18 +533,18 @@ class ReleasedArray:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Kernels of a sum over records, axis by axis; else none."""
-        return getattr(self.approximation, "kernels", ())
+        mixture = self.approximation
+        return mixture.kernels if isinstance(mixture, KernelMixture) else ()
 
     @property
     def highest(self) -> float:
         """Bound the function's values, in unit-cube units; infinite where nothing is known."""
-        highest: float = getattr(self.approximation, "highest", math.inf)
-        return highest
+        return self.approximation.highest
 
     @property
     def bins(self) -> tuple[AxisBins, ...]:
         """Bins that were released, axis by axis; else none."""
-        return getattr(self.strategy, "bins", ())
+        return self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
 
     @property
     def counted_in(self) -> str | None:
@@ -558,13 +558,12 @@ class ReleasedArray:
         axis_map = self.component.axis_map
         if axis_map is None:
             return LatticeStrategy(self.lattice)
-        path = f"{self._path}/{self.component.noise.strategy_kind}"
 
-        def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
-            return self._store.array(f"{path}/{name}{suffix}")
+        def read(paths: Mapping[str, str], name: str) -> tuple[Any, dict[str, Any]]:
+            return self._store.array(f"{self._path}/{paths[name]}")
 
-        suffixes = [group.suffix for group in map_groups(self.component)]
-        maps = [axis_map.of_arrays(partial(read, suffix)) for suffix in suffixes]
+        groups = map_groups(self.component)
+        maps = [axis_map.of_arrays(partial(read, group.paths)) for group in groups]
         return strategy_of(self.lattice, maps)
 
     @cached_property

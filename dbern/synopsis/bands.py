@@ -72,6 +72,7 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
+from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
@@ -371,13 +372,14 @@ _strongest = lru_cache(maxsize=16)(strongest_bound)  # of public facts: asked fo
 def lower_bound_of(released: Released, beta: float) -> LowerBound:
     """Return what no mechanism can do better than, by what was released first."""
     first = released.components[0]
-    if not isinstance(first, LatticeComponent) or first.additive is False:
+    if not isinstance(first, LatticeComponent) or not first.additive:
         return LowerBound()
     epsilon, delta = float(Fraction(released.epsilon)), float(Fraction(released.delta))
     n = released.target.n or released.target.normalizer
     rows = PrivacyUnit.shown(released.unit).max_contributions
     unsigned = first.counted_in == first.arrays and first.oblique is None
-    kernels = getattr(first.approximation.restore(), "kernels", ()) if unsigned else ()
+    mixture = first.approximation.restore()
+    kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
     return _strongest(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
@@ -29,8 +29,8 @@ from dbern.components.strict import (
     StrictModel,
     Text,
     listed_in,
-    made,
     number,
+    or_value_error,
     require,
 )
 from dbern.data.domain import (
@@ -54,7 +54,7 @@ _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linea
 
 
 def _require_unit(text: str) -> str:
-    made(PrivacyUnit.shown, text)
+    or_value_error(PrivacyUnit.shown, text)
     return text
 
 
@@ -64,7 +64,9 @@ _Lengths = Annotated[list[Positive], Field(min_length=1)]
 _Extent = Annotated[list[_Value], Field(min_length=2, max_length=2)]
 
 
-class _Axis(StrictModel):
+class StoredAxis(StrictModel):
+    """An axis of the domain."""
+
     name: Name
     low: float
     high: float
@@ -72,34 +74,38 @@ class _Axis(StrictModel):
     values: list[_Category] = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> _Axis:
-        axis = made(Axis.from_dict, self.model_dump(exclude_unset=True))
+    def _require_consistent(self) -> Self:
+        axis = or_value_error(Axis.from_dict, self.model_dump(exclude_unset=True))
         require((axis.low, axis.high) == (self.low, self.high), "low and high are not of values")
         require(axis.unit is None or not axis.categories, "values have no unit")
         if axis.unit is not None:
             for end in (axis.low, axis.high):
-                made(axis.unit.text, end)
+                or_value_error(axis.unit.text, end)
         return self
 
 
-class _Filter(StrictModel):
+class StoredFilter(StrictModel):
+    """The values of a column that a row needs to count."""
+
     column: Text
     values: list[_Category]
 
 
-class _DomainFacts(StrictModel):
-    axes: Annotated[list[_Axis], Field(min_length=1)]
+class StoredDomain(StrictModel):
+    """The public bounds."""
+
+    axes: Annotated[list[StoredAxis], Field(min_length=1)]
     outside: Literal["drop", "clamp"]
     volume: Annotated[float, Field(ge=0)] | None  # for other readers: it is the axes' product
-    filter: _Filter = ABSENT
+    filter: StoredFilter = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> _DomainFacts:
+    def _require_consistent(self) -> Self:
         require(len({axis.name for axis in self.axes}) == len(self.axes), "an axis is there twice")
         return self
 
 
-class _TargetFacts(StrictModel):
+class StoredTarget(StrictModel):
     """The learner's parameters, which are shown and never computed with, and the rows."""
 
     model_config = ConfigDict(extra="allow")
@@ -110,14 +116,16 @@ class _TargetFacts(StrictModel):
     bandwidth: Any = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> _TargetFacts:
+    def _require_consistent(self) -> Self:
         require((self.n is None) != (self.normalizer is None), "needs n or normalizer")
-        chosen = not self.declares("chosen_of") or self.declares("bandwidth")
+        chosen = self.chosen_of is None or self.bandwidth is not None
         require(chosen, "chosen_of: needs the bandwidth that was chosen")
         return self
 
 
-class _CombineFacts(StrictModel):
+class StoredCombination(StrictModel):
+    """The facts of a `Combination`; keys in its order."""
+
     kind: Annotated[str, listed_in(KINDS)]
     classes: list[_Category] = ABSENT
     low: _Value = ABSENT
@@ -135,20 +143,21 @@ class _CombineFacts(StrictModel):
     ridge: Positive = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> _CombineFacts:
+    def _require_consistent(self) -> Self:
         ranged, solved = self.kind in RANGED, self.kind == LEAST_SQUARES
-        stated = self.declares("response"), self.declares("weight")
-        require(stated == (solved, solved), "response and weight")
-        for name in ("ridge", "products"):
-            require(solved or not self.declares(name), f"{name}: is not of this kind")
+        absent = self.response is None, self.weight is None
+        require(absent == (not solved,) * 2, "response and weight")
+        require(solved or self.ridge is None, "ridge: is not of this kind")
+        require(solved or self.products is None, "products: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         ordered = not ranged or self.high - self.low >= MIN_NUMBER
         require(ordered, "low must be below high")
-        both = self.declares("grid"), self.declares("degree")
-        require(both[0] == both[1] or (solved and self.degree == 2), "grid and degree")
-        require(not both[0] or self.degree**2 < 4 * self.grid, "degree: too large for the grid")
+        both = (self.grid is None) == (self.degree is None)
+        require(both or (solved and self.degree == 2), "grid and degree")
+        fits = self.grid is None or self.degree**2 < 4 * self.grid
+        require(fits, "degree: too large for the grid")
         gaussian = self.kind == GAUSSIAN_BAYES
-        require(gaussian or not self.declares("squares"), "squares: is not of this kind")
+        require(gaussian or self.squares is None, "squares: is not of this kind")
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
         allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
         allowed = count >= 2 if self.bayes else allowed
@@ -160,13 +169,14 @@ class _CombineFacts(StrictModel):
 
     @property
     def bayes(self) -> bool:
+        """Whether it is naive Bayes of either kind."""
         return self.kind in BAYES
 
 
 _Column = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
 
 
-class _ColumnsFacts(StrictModel):
+class StoredColumns(StrictModel):
     """Columns that have a role; the others are axes."""
 
     response: _Column = ABSENT
@@ -174,7 +184,9 @@ class _ColumnsFacts(StrictModel):
     group: _Column = ABSENT
 
 
-class _RandomFacts(StrictModel):
+class StoredRandomPrivacy(StrictModel):
+    """Random differential privacy, and how its sensitivity was estimated."""
+
     guarantee: Text = ABSENT
     gamma: Share
     distribution: Text
@@ -193,33 +205,33 @@ class Released(StrictModel):
     name: Text
     title: Annotated[str, StringConstraints(max_length=LONGEST_TITLE)] = ABSENT
     description: Annotated[str, StringConstraints(max_length=LONGEST_DESCRIPTION)] = ABSENT
-    columns: _ColumnsFacts = ABSENT
+    columns: StoredColumns = ABSENT
     units: dict[_Column, Annotated[str, StringConstraints(max_length=LONGEST_UNITS)]] = ABSENT
     created: Text
     dataset: Text
     ledger_id: Text
-    combine: _CombineFacts
-    domain: _DomainFacts
-    target: _TargetFacts
+    combine: StoredCombination
+    domain: StoredDomain
+    target: StoredTarget
     components: Annotated[list[Component], Field(min_length=1)]
     epsilon: Share
     delta: Exact
     rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
     unit: Annotated[Text, AfterValidator(_require_unit)]
-    random_dp: _RandomFacts = ABSENT
+    random_dp: StoredRandomPrivacy = ABSENT
     certificate: StoredCertificate
     expected_error: NotNegative = ABSENT
     extent: _Extent = ABSENT
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
-    def _is_one(self) -> Released:
+    def _require_consistent(self) -> Self:
         epsilon, delta = number(self.epsilon), number(self.delta)
         within = _LEAST_EPSILON <= epsilon <= _MOST_EPSILON
         require(within, f"epsilon: not from {_LEAST_EPSILON:g} to {_MOST_EPSILON:g}")
         require(0 <= delta < 1, "delta: not from 0 to below 1")
-        ordered = not self.declares("extent") or self.extent[0] < self.extent[1]
+        ordered = self.extent is None or self.extent[0] < self.extent[1]
         require(ordered, "extent: the least value is not below the largest")
         names = [name for one in self.components for name in one.arrays]
         require(len(set(names)) == len(names), "components: an array is there twice")
@@ -253,31 +265,32 @@ class Released(StrictModel):
         functions = sum(isinstance(part, LatticeComponent) for part in parts)
         last = isinstance(parts[-1], VectorComponent) and functions == len(parts) - 1
         vector = parts[-1].lattice.size if last else 0
-        blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.declares("values"))
+        blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None)
         axes, labels = len(domain) - len(blocks), len(combine.classes or ())
+        polynomial, linear = combine.grid is not None, combine.constant is not None
         if combine.bayes:
             fits = len(combine.peaks or ()) == len(combine.floors or ()) == axes
             fits &= tuple(combine.lists or ()) == blocks
             if combine.kind == KERNEL_BAYES:
                 fits &= (functions, vector) == (axes * labels, labels * (1 + sum(blocks)))
-                numbers = [one.name for one in self.domain.axes if not one.declares("values")]
+                numbers = [one.name for one in self.domain.axes if one.values is None]
                 own = [(name,) for name in numbers for _ in range(labels)]
                 fits &= [one.axes for one in parts[:-1]] == own
             else:
                 fits &= (functions, vector) == (0, labels * (1 + 2 * axes + sum(blocks)))
         elif combine.kind == LEAST_SQUARES:
-            if combine.declares("degree"):
+            if combine.degree is not None:
                 fits = tuple(combine.lists or ()) == blocks
                 require(fits, "combine: lists are not those of the axes")
                 axes += axes * (axes + 1) // 2
-            size = made(lambda: Moments(axes + 1, combine.weight, blocks).size)
+            size = or_value_error(lambda: Moments(axes + 1, combine.weight, blocks).size)
             fits = (functions, vector, combine.constant) == (0, size, 1.0)
             fits &= axes < MOST_NUMBERS and combine.response not in domain
             fits &= axes + sum(blocks) < MOST_COLUMNS or not blocks
-        elif combine.declares("grid"):
+        elif polynomial:
             fits = (functions, vector, combine.kind) == (0, combine.degree + 1, "response")
             fits &= axes == 1 and not blocks and parts[0].features is not None
-        elif combine.declares("constant"):
+        elif linear:
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
             weights = columns * (axes + sum(blocks) + (combine.constant > 0))
             fits = combine.kind in _LEARNED and (functions, vector) == (0, weights)

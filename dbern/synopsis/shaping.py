@@ -126,7 +126,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
         raise SpecError(
             f'shapes: a function that is a "{combine}" of arrays {able}. Ask the synopsis itself'
         )
-    if getattr(synopsis.arrays[0], "oblique", None) is not None and not simple:
+    if synopsis.arrays[0].component.oblique is not None and not simple:
         raise SpecError(
             f"shapes: a density of a full covariance can only be {either}, as its lattice is "
             "oblique to the axes. Leave out the others"

@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import StringConstraints
 
-from dbern.components.strict import StrictModel, checked, damaged
+from dbern.components.strict import StrictModel, damaged, parse_object
 from dbern.data.storage import Place, failures_told
 from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError
 
@@ -160,7 +160,7 @@ def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], 
 
 def _signer(place: Place, name: str, manifest: bytes) -> str:
     where, text = str(place), place.read(name, _MOST_BYTES)
-    found = checked(_Signature, text, where, name)
+    found = parse_object(_Signature, text, where, name)
     if text != _text(found.model_dump()):
         raise damaged(where, name, "", "is not written as a signature is: FORMAT.md says how")
     try:

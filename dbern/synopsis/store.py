@@ -14,28 +14,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pyarrow import Codec
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, create_model
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from dbern.components.component import MOST_COEFFICIENTS, Component
 from dbern.components.layout import (
-    COEFFICIENTS,
     LARGEST_NUMBER,
     ArrayLayout,
-    Scale,
+    array_paths,
     group_layout,
     map_groups,
+    map_layouts,
+    released_path,
 )
 from dbern.components.strict import (
     StrictModel,
     Text,
-    checked,
     damaged,
+    parse_object,
     require,
 )
 from dbern.data.storage import (
@@ -58,6 +59,7 @@ from dbern.errors import (
 )
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.strategies.approximation import Limits
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, Released, Root, array_groups
 from dbern.system import LRUCache, memory_limit
 from dbern.types import FloatArray
@@ -87,161 +89,102 @@ def _crc_of(byte: int) -> int:
 
 _CRC, _MOST_CRC = tuple(map(_crc_of, range(256))), 2**32 - 1
 
-_Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**40)]], Field(min_length=1)]
+_LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+_LEVEL = {"level": Limits(int, -math.inf, math.inf), "checksum": Limits(bool, False, True)}
+_ZSTD = {"name": "zstd", "configuration": _LEVEL}
+_SIZE = Limits(int, 1, MOST_COEFFICIENTS)
+_UNLIKE = "is not what the attributes of the root and the format say"
 
 
-class _Grid(StrictModel):
-    class _Regular(StrictModel):
-        chunk_shape: _Shape
+class _Document(StrictModel):
+    """An array's ``zarr.json``: a JSON object, to be compared with what a layout implies."""
 
-    name: Literal["regular"]
-    configuration: _Regular
+    model_config = ConfigDict(extra="allow")
 
 
-class _Keys(StrictModel):
-    class _Separator(StrictModel):
-        separator: Literal["/"]
-
-    name: Literal["default"]
-    configuration: _Separator
-
-
-class _Bytes(StrictModel):
-    class _Endian(StrictModel):
-        endian: Literal["little"]
-
-    name: Literal["bytes"]
-    configuration: _Endian
-
-
-class _Zstd(StrictModel):
-    class _Level(StrictModel):
-        level: int
-        checksum: bool
-
-    name: Literal["zstd"]
-    configuration: _Level
-
-
-class _Checksum(StrictModel):
-    name: Literal["crc32c"]
-
-
-class _Sharded(StrictModel):
-    class _Inner(StrictModel):
-        chunk_shape: _Shape
-        codecs: tuple[_Bytes, _Zstd]
-        index_codecs: tuple[_Bytes, _Checksum]
-        index_location: Literal["end"]
-
-    name: Literal["sharding_indexed"]
-    configuration: _Inner
-
-
-class _Array(StrictModel):
-    """Model of an array's ``zarr.json``; an unknown extension could change what bytes mean."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    zarr_format: Literal[3]
-    node_type: Literal["array"]
-    shape: _Shape
-    data_type: Literal["int64", "float64"]
-    chunk_grid: _Grid
-    chunk_key_encoding: _Keys
-    fill_value: int | float
-    codecs: Any
-    attributes: Any
-    dimension_names: list[Text]
-    storage_transformers: tuple[()] = ()
-
-    sharded: ClassVar[bool] = False
-
-    @property
-    def layers(self) -> int:
-        return self.chunk_grid.configuration.chunk_shape[0]
-
-    @property
-    def inner(self) -> int:
-        return self.layers
-
-    @property
-    def chunked(self) -> dict[str, bool]:
-        """Whether each key of its chunks is as the format says."""
-        whole = self.chunk_grid.configuration.chunk_shape == self.shape
-        return {"chunk_grid": whole, "fill_value": self.fill_value == 0}
-
-
-class _Coefficients(_Array):
-    codecs: tuple[_Sharded]
-    attributes: Scale
-
-    sharded: ClassVar[bool] = True
-
-    @property
-    def inner(self) -> int:
-        return self.codecs[0].configuration.chunk_shape[0]
-
-    @property
-    def chunked(self) -> dict[str, bool]:
-        """Whether shards and their chunks are whole layers, and no larger than the format says."""
-        shape, layer = self.shape, math.prod(self.shape[1:])
-        shard = self.chunk_grid.configuration.chunk_shape
-        inner = self.codecs[0].configuration.chunk_shape
-        most = min(shape[0], max(1, _MOST_SHARD // layer))
-        return {
-            "fill_value": self.fill_value == MISSING,
-            "chunk_grid": shard[1:] == shape[1:] and shard[0] <= most,
-            "codecs.0.chunk_shape": inner[1:] == shape[1:] and shard[0] % inner[0] == 0,
-        }
-
-
-class _Small(_Array):
-    codecs: tuple[_Bytes, _Zstd]
-    attributes: StrictModel
-
-
-class _Values(_Small):
-    attributes: Scale
-
-
-def _model_of(path: str, layout: ArrayLayout) -> type[_Array]:
-    """Return the model of an array's ``zarr.json``."""
-    if path == COEFFICIENTS:
-        return _Coefficients
-    return _Values if layout.scale else _small_with(tuple(layout.limits.items()))
-
-
-@cache  # to build one takes milliseconds, and axes have the same
-def _small_with(limits: tuple[tuple[str, tuple[type, float, float]], ...]) -> type[_Small]:
-    """Return the model of a small array with such attributes."""
-    fields: dict[str, Any] = {
-        key: (Annotated[kind, Field(ge=least, le=most)], ...) for key, (kind, least, most) in limits
+def _implied_by(layout: ArrayLayout) -> dict[str, Any]:
+    """Return the ``zarr.json`` of an array, or the limits of what the format leaves open."""
+    first, *others = layout.shape
+    chunk: list[Any] = [first, *others]
+    codecs: list[Any] = [_LITTLE, _ZSTD]
+    if layout.sharded:  # in whole layers
+        most = min(first, max(1, _MOST_SHARD // math.prod(others)))
+        chunk = [Limits(int, 1, most), *others]
+        inner = {"chunk_shape": chunk, "codecs": codecs, "index_location": "end"}
+        inner["index_codecs"] = [_LITTLE, {"name": "crc32c"}]
+        codecs = [{"name": "sharding_indexed", "configuration": inner}]
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(layout.shape),
+        "data_type": layout.numbers,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": MISSING if layout.sharded else 0.0,
+        "codecs": codecs,
+        "attributes": {**layout.attributes, **layout.limits},
+        "dimension_names": list(layout.dimensions),
+        "storage_transformers": [],
     }
-    attributes = create_model("_Attributes", __base__=StrictModel, **fields)
-    members = {"__annotations__": {"attributes": attributes}, "__module__": __name__}
-    return type("_OfMap", (_Small,), members)
+
+
+def _differences(stated: Any, implied: Any, key: str = "") -> Iterator[str]:
+    """Yield each key of JSON that is not as implied; keys beside these are left out."""
+    if isinstance(implied, dict) and isinstance(stated, dict):
+        for name, value in implied.items():
+            if name in stated or not isinstance(value, Limits) or value.needed:
+                yield from _differences(stated.get(name), value, f"{key}.{name}".lstrip("."))
+    elif isinstance(implied, list) and isinstance(stated, list) and len(stated) == len(implied):
+        for index, value in enumerate(implied):
+            yield from _differences(stated[index], value, f"{key}.{index}")
+    elif isinstance(implied, dict | list):
+        yield key
+    else:
+        exact = Limits(type(implied), implied, implied)
+        limits = implied if isinstance(implied, Limits) else exact
+        kinds = (int, float) if limits.kind is float else (limits.kind,)  # true is no number
+        if type(stated) not in kinds or not limits.least <= stated <= limits.most:
+            yield key
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """One array of a store: the path of its group, and its checked ``zarr.json``."""
+    """One array of a store: the path of its group, its layout, and its attributes.
+
+    Each of its objects has `layers` layers of the first axis, and a chunk of these has `inner`.
+    """
 
     path: str
-    document: _Array
+    layout: ArrayLayout
+    attributes: Mapping[str, Any]
+    layers: int
+    inner: int
+
+    @classmethod
+    def of(cls, path: str, layout: ArrayLayout, stated: Mapping[str, Any], where: str) -> Self:
+        """Compare an array's ``zarr.json`` with what its layout implies.
+
+        A key there that is not known could change what bytes mean.
+        """
+        stated, implied = {"storage_transformers": [], **stated}, _implied_by(layout)
+        differing = [*_differences(stated, implied), *(key for key in stated if key not in implied)]
+        if math.prod(layout.shape) > MOST_COEFFICIENTS:
+            differing.append("shape")
+        if not differing:
+            layers = inner = stated["chunk_grid"]["configuration"]["chunk_shape"][0]
+            if layout.sharded:
+                inner = stated["codecs"][0]["configuration"]["chunk_shape"][0]
+            differing += [] if layers % inner == 0 else ["codecs.0.configuration.chunk_shape"]
+        if differing:
+            raise damaged(where, f"{path}/{ROOT}", differing[0], _UNLIKE)
+        attributes, limits = dict(layout.attributes), layout.limits
+        for key in limits.keys() & stated["attributes"].keys():
+            attributes[key] = limits[key].kind(stated["attributes"][key])
+        return cls(path, layout, attributes, layers, inner)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.document.shape)
-
-    @property
-    def layers(self) -> int:
-        return self.document.layers
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        found = self.document.model_dump(include={"attributes"}, exclude_unset=True)
-        return dict(found["attributes"])
+        return self.layout.shape
 
     @property
     def names(self) -> list[str]:
@@ -264,9 +207,11 @@ class _Stored:
                 f"{where}: {self.name(index)} needs {needed >> 20} MiB, and this process may use "
                 f"{offered >> 20}. Open it where there is more memory"
             )
-        kind = _TYPES[self.document.data_type]
-        values = np.full((self.layers, *self.shape[1:]), self.document.fill_value, kind)
-        chunks, size = values.reshape(self._chunks, -1), self._bytes(self.document.inner)
+        kind = _TYPES[self.layout.numbers]
+        values = np.full(
+            (self.layers, *self.shape[1:]), MISSING if self.layout.sharded else 0, kind
+        )
+        chunks, size = values.reshape(self._chunks, -1), self._bytes(self.inner)
         for chunk, frame in zip(chunks, self._frames(data, index, where), strict=True):
             if frame is None:
                 continue
@@ -280,7 +225,7 @@ class _Stored:
 
     def _frames(self, data: bytes, index: int, where: str) -> Iterator[bytes | None]:
         """Split an object into its zstd frames; None for a chunk that is not there."""
-        if not self.document.sharded:
+        if not self.layout.sharded:
             yield data
             return
         start = len(data) - _INDEX * self._chunks - _CHECKSUM
@@ -302,7 +247,7 @@ class _Stored:
 
     @property
     def _chunks(self) -> int:
-        return self.layers // self.document.inner
+        return self.layers // self.inner
 
 
 def _content(frame: bytes) -> int | None:
@@ -332,47 +277,41 @@ def _stored_arrays(
     """Arrays that the root's attributes promise, by path, each checked by its ``zarr.json``."""
     stored: dict[str, _Stored] = {}
     for group, component in array_groups(released):
-        arrays = {}
-        for path, layout in group_layout(component).items():
+        documents: dict[str, Any] = {}
+        for path in array_paths(component):
             name = f"{group}/{path}/{ROOT}"
-            document = checked(_model_of(path, layout), texts[name], where, name)
-            arrays[path] = _Stored(f"{group}/{path}", document)
-        for path, layout in group_layout(component, _ranks(component, arrays)).items():
-            for key, holds in _implied(arrays[path].document, layout).items():
-                if not holds:
-                    why = "is not what the attributes of the root say"
-                    raise damaged(where, f"{group}/{path}/{ROOT}", key, why)
+            documents[path] = parse_object(_Document, texts[name], where, name).model_extra
+        ranks, arrays = _ranks(component, documents), {}
+        if ranks is not None:
+            layouts = {**group_layout(component), **map_layouts(component, ranks)}
+            for path, layout in layouts.items():
+                arrays[path] = _Stored.of(f"{group}/{path}", layout, documents[path], where)
+        if ranks is None or not _admit(component, ranks, arrays):
+            name = f"{group}/{released_path(component)}/{ROOT}"
+            raise damaged(where, name, "shape", _UNLIKE)
         stored |= {array.path: array for array in arrays.values()}
     return stored
 
 
-def _implied(document: _Array, layout: ArrayLayout) -> dict[str, bool]:
-    """Whether each key of an array is what its component implies, and the format."""
-    few = math.prod(document.shape) <= MOST_COEFFICIENTS
-    held = {
-        "shape": few and document.shape == list(layout.shape),
-        "dimension_names": document.dimension_names == list(layout.dimensions),
-        "data_type": document.data_type == layout.numbers,
-    }
-    for key in ("scale_factor", "oblique") if layout.scale else ():
-        held[f"attributes.{key}"] = getattr(document.attributes, key) == getattr(layout.scale, key)
-    return held | document.chunked
-
-
-def _ranks(component: Component, arrays: Mapping[str, _Stored]) -> list[int]:
-    """Return how many values each map has released, as its arrays say; 0 where no law has them."""
-    if component.axis_map is None:
-        return []
-    ranks = []
-    for group in map_groups(component):
-        said = {}
-        for name in component.axis_map.stored:
-            array = arrays[f"{component.noise.strategy_kind}/{name}{group.suffix}"]
-            said[name] = array.shape, array.attributes
-        ranks.append(component.axis_map.stored_rank(group.nodes, said))
+def _ranks(component: Component, documents: Mapping[str, Any]) -> list[int] | None:
+    """Return how many values are released of each map; None where the law is not of so many."""
+    maps = map_groups(component)
+    ranks: Any = documents[released_path(component)].get("shape") if maps else []
+    if [*_differences(ranks, [_SIZE] * len(maps))]:
+        return None
     values = len(component.arrays) * math.prod(ranks)
-    joint = component.noise.law.values in (math.inf, values)
-    return ranks if joint else [0] * len(ranks)
+    return ranks if not maps or component.noise.law.values in (math.inf, values) else None
+
+
+def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, _Stored]) -> bool:
+    """Whether the attributes of its maps say that so many values are released of each."""
+    for group, rank in zip(map_groups(component), ranks, strict=True):
+        attributes: dict[str, Any] = {}
+        for path in group.paths.values():
+            attributes |= arrays[path].attributes
+        if component.axis_map and not component.axis_map.admits(rank, group.nodes, attributes):
+            return False
+    return True
 
 
 # --- The manifest: the last object of a synopsis, and the only sign that it is one
@@ -412,14 +351,14 @@ class Manifest(StrictModel):
     @classmethod
     def parse(cls, text: bytes, where: str) -> Self:
         """Read a manifest of this format version; `where` names the store in errors."""
-        found = checked(_Version, text, where, MANIFEST)
+        found = parse_object(_Version, text, where, MANIFEST)
         if (found.format, found.format_version) != (FORMAT, FORMAT_VERSION):
             raise IntegrityError(
                 f"{where}: is {printable(found.format)} version {found.format_version}, and this "
                 f"dbern reads {FORMAT} version {FORMAT_VERSION}. Open it with the dbern that wrote "
                 "it"
             )
-        return checked(cls, text, where, MANIFEST)
+        return parse_object(cls, text, where, MANIFEST)
 
 
 def digest(data: bytes) -> Entry:
@@ -466,7 +405,7 @@ class ReleasedStore:
         self.manifest = text
         self._manifest = Manifest.parse(text, str(self.place))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        released = checked(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
+        released = parse_object(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
         self.released = released
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):
@@ -474,7 +413,7 @@ class ReleasedStore:
                     str(self.place), ROOT, f"attributes.{key}", "is not that of the manifest"
                 )
         groups = list(array_groups(released))
-        names = [f"{path}/{name}/{ROOT}" for path, part in groups for name in group_layout(part)]
+        names = [f"{path}/{name}/{ROOT}" for path, part in groups for name in array_paths(part)]
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
         self._arrays = _stored_arrays(released, texts, str(self.place))
         described = 2 + 2 * len(groups)  # root, components, and each lattice's
@@ -512,7 +451,7 @@ class ReleasedStore:
         least = 1 / LARGEST_NUMBER if "/eigenvalues" in path else -LARGEST_NUMBER
         if not ((values >= least) & (values <= LARGEST_NUMBER)).all():
             raise damaged(str(self.place), self._arrays[path].name(0), "", "holds no such number")
-        return values, self._arrays[path].attributes
+        return values, dict(self._arrays[path].attributes)
 
     def facts(self, path: str) -> Mapping[str, Any]:
         """Return the attributes of an array."""

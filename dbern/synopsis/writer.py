@@ -14,7 +14,14 @@ from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
 from dbern.components.component import Component
-from dbern.components.layout import COEFFICIENTS, ArrayLayout, group_layout, map_groups
+from dbern.components.layout import (
+    COEFFICIENTS,
+    ArrayLayout,
+    group_layout,
+    map_groups,
+    map_layouts,
+    released_path,
+)
 from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_published, owner
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.strategies.approximation import AxisMap
@@ -107,16 +114,15 @@ class SynopsisWriter:
     ) -> None:
         """Write released integers that are no lattice values, and the arrays of each map."""
         component = group.component
-        layouts = group_layout(component, [axis_map.rank for axis_map in group.maps])
+        layouts = map_layouts(component, [axis_map.rank for axis_map in group.maps])
         with self._made() as store:
             parent = zarr.open_group(store, path=group.path, mode="r+")
-            kind = component.noise.strategy_kind
-            parent.create_group(kind)
-            _create_array(parent, f"{kind}/released", values, layouts, silence)
-            for names, axis_map in zip(map_groups(component), group.maps, strict=True):
+            parent.create_group(component.noise.strategy_kind)
+            _create_array(parent, released_path(component), values, layouts, silence)
+            for map_group, axis_map in zip(map_groups(component), group.maps, strict=True):
                 for name, matrix in axis_map.arrays().items():
-                    path = f"{kind}/{name}{names.suffix}"
-                    _create_array(parent, path, matrix, layouts, axis_map.attributes(name))
+                    path, attributes = map_group.paths[name], axis_map.attributes(name)
+                    _create_array(parent, path, matrix, layouts, attributes)
 
     @contextmanager
     def _made(self) -> Iterator[MemoryStore]:
@@ -195,7 +201,7 @@ def _create_component(root: zarr.Group, released: ReleasedGroup) -> None:
         serializer=BytesCodec(endian="little"),
         compressors=ZstdCodec(level=1),
         dimension_names=layouts[COEFFICIENTS].dimensions,
-        attributes=_attributes(layouts[COEFFICIENTS]),
+        attributes=dict(layouts[COEFFICIENTS].attributes),
     )
     for axis, positions in released.positions.items():
         _create_array(group, axis, positions, layouts)
@@ -215,13 +221,9 @@ def _create_array(
         chunks=values.shape,
         compressors=ZstdCodec(level=1),
         dimension_names=layouts[path].dimensions,
-        attributes={**_attributes(layouts[path]), **attributes},
+        attributes={**layouts[path].attributes, **attributes},
     )
     array[...] = values
-
-
-def _attributes(layout: ArrayLayout) -> dict[str, Any]:
-    return layout.scale.to_json() if layout.scale else {}
 
 
 def _chunks(lattice: Layout) -> tuple[int, ...]:

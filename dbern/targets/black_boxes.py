@@ -43,22 +43,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, Pass, StoppedError
+from dbern.counting.passes import Errors, Memory, StoppedError
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
-from dbern.strategies.base import Bound, LatticeStrategy, Slab
+from dbern.strategies.base import AnyStrategy, Bound, LatticeStrategy, Slab
 from dbern.strategies.bias import Approximation, Linear
-from dbern.system import named_function, source_digest
+from dbern.system import named_function
 from dbern.types import FloatArray, Int64Array
 
 # --- A user's function of records and points
@@ -185,7 +186,7 @@ _MOST_BITS = 52  # of a sum, so that it is a float without error
 
 
 @dataclass(frozen=True)
-class BlackBoxAccumulator(Accumulator):
+class BlackBoxAccumulator(GatheredAccumulator):
     """A user's function resolved: state is the sum over shards of its lattice values.
 
     One pass over the files gathers one shard and asks for one block of at most `points` lattice
@@ -194,8 +195,9 @@ class BlackBoxAccumulator(Accumulator):
 
     user: UserFunction
     strategy: LatticeStrategy
-    parts: int
+    num_shards: int
     points: int
+    solves_empty = True
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -203,14 +205,9 @@ class BlackBoxAccumulator(Accumulator):
         return self.user.columns
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Shards, points of a block, and the digest of the function's module."""
-        return {"shards": self.parts, "points": self.points, "digest": self.user.digest}
-
-    @property
     def description(self) -> str:
         """Records, and passes over them."""
-        records = f"{self.parts} shards by content" if self.parts > 1 else "all records"
+        records = f"{self.shards} shards by content" if self.shards > 1 else "all records"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         return f"values of {self.user.function} of {records}, {passes}: a shard and block each"
 
@@ -225,7 +222,7 @@ class BlackBoxAccumulator(Accumulator):
     @property
     def bits(self) -> int:
         """b: a value is rounded to a multiple of ``2^-b``."""
-        return _MOST_BITS - math.frexp(self.parts * self._largest)[1]
+        return _MOST_BITS - math.frexp(self.shards * self._largest)[1]
 
     @property
     def _largest(self) -> float:
@@ -234,15 +231,20 @@ class BlackBoxAccumulator(Accumulator):
     @property
     def errors(self) -> Errors:
         """Half a step a shard, and values within their bounds."""
-        floats = math.ldexp(float(self.parts), -self.bits - 1)
+        floats = math.ldexp(float(self.shards), -self.bits - 1)
         l1, l2 = (OUTWARD * float(self._size ** (1 / norm)) * floats for norm in (1, 2))
-        largest = OUTWARD * self.parts * self._largest + floats
+        largest = OUTWARD * self.shards * self._largest + floats
         return Errors(0.0, (0.0, 0.0), 0.0, floats, (l1, l2), largest)
+
+    @property
+    def shards(self) -> int:
+        """Shards, of which each is called for by itself."""
+        return self.num_shards
 
     @property
     def passes(self) -> int:
         """One for each shard and block."""
-        return self.parts * self._blocks
+        return self.shards * self._blocks
 
     @property
     def memory(self) -> Memory:
@@ -259,19 +261,31 @@ class BlackBoxAccumulator(Accumulator):
         """The lattice, flat."""
         return (self._size,)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> BlackBoxPass:
-        """Gather the records of one shard, for one block.
+    @property
+    def sources(self) -> tuple[tuple[str, str, str], ...]:
+        """The function."""
+        return ((FUNCTION, self.user.function, self.user.digest),)
 
-        Raises StoppedError for a function that cannot be imported here, or is not the planned one.
-        """
-        try:
-            called = load(self.user.function)
-        except SpecError:
-            raise StoppedError("unlike", FUNCTION) from None
-        if source_digest(self.user.function) != self.user.digest:
-            raise StoppedError("unlike", FUNCTION)
-        shard, block = divmod(index, self._blocks)
-        return BlackBoxPass(self, state, called, salt, shard, block)
+    @property
+    def width(self) -> int:
+        """Columns of a record."""
+        return len(self.columns)
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Records that count, in data units."""
+        return self.user.rows(records)
+
+    def split(self, index: int) -> tuple[int, int, int]:
+        """One shard and one block for each pass."""
+        return self.shards, *divmod(index, self._blocks)
+
+    def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
+        """Values of f at a block's points, for no records too."""
+        records = np.repeat(rows, counts.astype(np.int64), axis=0)
+        values = self.asked(load(self.user.function), records, block)
+        integers = np.zeros(self.shape, dtype=np.int64)
+        integers[self.block(block)] = np.rint(np.ldexp(values, self.bits))
+        return integers
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Exact values of one slab."""
@@ -323,46 +337,6 @@ class BlackBoxAccumulator(Accumulator):
         return np.column_stack(
             [axis.at(lattice.nodes(i)[indices[i]]) for i, axis in enumerate(axes)]
         )
-
-
-class BlackBoxPass(Pass):
-    """One shard and one block: records in, the block's integers out."""
-
-    def __init__(
-        self,
-        accumulator: BlackBoxAccumulator,
-        state: Int64Array,
-        called: Any,
-        salt: bytes,
-        shard: int,
-        block: int,
-    ) -> None:
-        self._accumulator, self._called, self._block = accumulator, called, block
-        shards, rows = accumulator.parts, accumulator.user.rows
-        self._gathering = Gathering(
-            state, rows, self._solved, salt, shards, passes=shards, index=shard
-        )
-        self._asked = False
-
-    def add(self, records: Mapping[str, FloatArray]) -> None:
-        """Keep the records of the shard."""
-        self._gathering.add(records)
-
-    def finish(self) -> None:
-        """Call the function, for no records too, and add the integers to the state."""
-        self._gathering.finish()
-        if not self._asked:
-            columns = len(self._accumulator.columns)
-            self._gathering.state += self._solved(np.empty((0, columns)), np.empty(0))
-
-    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        self._asked = True
-        accumulator = self._accumulator
-        records = np.repeat(rows, counts.astype(np.int64), axis=0)
-        values = accumulator.asked(self._called, records, self._block)
-        integers = np.zeros(accumulator.shape, dtype=np.int64)
-        integers[accumulator.block(self._block)] = np.rint(np.ldexp(values, accumulator.bits))
-        return integers
 
 
 # --- The sensitivity sampler
@@ -464,8 +438,8 @@ _CALLS = 16  # to share out
 _TRIAL_ROWS = 1000
 
 
-@dataclass(frozen=True)
-class BlackBox(UserFunction):
+@dataclass(frozen=True, kw_only=True)
+class BlackBox(Measurement):
     """A user's function before its lattice is chosen.
 
     `smoothness` is the class of F, in values as they are and positions in the unit cube. `stated`
@@ -474,6 +448,8 @@ class BlackBox(UserFunction):
     one lattice.
     """
 
+    name: str = "oracle"
+    user: UserFunction
     smoothness: Approximation
     stated: float
     sampling: Sampling | None
@@ -481,34 +457,45 @@ class BlackBox(UserFunction):
     separable: bool = False
     sampled: tuple[float, float, float] | None = None
 
-    def measurement(self, n: int = 0) -> Measurement:
-        """The measurement for n records."""
-        one = replace(self, n=n)
-        shards = self._shards(n)
-        return Measurement(
-            "oracle",
-            self.domain,
-            extent=(shards * self.low, shards * self.high),
-            sensitivity=one.sensitivity,
-            accumulator=one.accumulator,
-            restore=one.restore,
-            function_sensitivity=one.function_sensitivity,
-            bias=self.smoothness,
-            linear=self.smoothness == Linear(),
-            for_rows=self.measurement,
-            for_lattice=one.for_lattice if self.sampling else None,
-            one_lattice=bool(self.sampling) or self.l1_sensitivity is not None,
-            random=self.sampling.guarantee if self.sampling else None,
-        )
+    @property
+    def bias(self) -> Approximation:
+        """The class of F."""
+        return self.smoothness
 
-    def for_lattice(self, strategy: LatticeStrategy) -> Measurement:
-        """The measurement with its sensitivities sampled for a lattice."""
-        return replace(self, sampled=None)._sampled(strategy).measurement(self.n)
+    @property
+    def linear(self) -> bool:
+        """Whether F is linear."""
+        return self.smoothness == Linear()
 
-    def _sampled(self, strategy: LatticeStrategy) -> BlackBox:
+    @property
+    def extent(self) -> tuple[float, float]:
+        """The bounds, once a shard."""
+        shards = self._shards(self.user.n)
+        return shards * self.user.low, shards * self.user.high
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether an estimate, or what is stated of sums, is for one lattice."""
+        return bool(self.sampling) or self.l1_sensitivity is not None
+
+    def bind(self, n: int, charge: Budget) -> BlackBox:
+        """Return the measurement for n records."""
+        del charge
+        return replace(self, user=replace(self.user, n=n))
+
+    def random_guarantee(self, charge: Budget) -> RandomPrivacy | None:
+        """Guarantee of the charge, of an estimate."""
+        return self.sampling.guarantee(charge) if self.sampling else None
+
+    def for_lattice(self, strategy: AnyStrategy) -> BlackBox:
+        """Return the measurement with its sensitivities sampled for a lattice."""
+        return replace(self, sampled=None)._sampled(strategy)
+
+    def _sampled(self, strategy: AnyStrategy) -> BlackBox:
         if self.sampled is not None or self.sampling is None:
             return self
-        accumulator = self.accumulator(strategy, self.n, 0.0)
+        params = self.params(strategy, self.user.n, 0.0)
+        accumulator = self.restore(strategy, self.user.n, params)
         return replace(self, sampled=_sampled_distances(accumulator, self.sampling))
 
     def _shards(self, n: int) -> int:
@@ -522,43 +509,42 @@ class BlackBox(UserFunction):
     def function_sensitivity(self) -> float:
         """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
         if self.sampling:
-            return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
-        return OUTWARD * self.n * self._twice * self.stated
+            return OUTWARD * self.user.n * (self.sampled[0] if self.sampled else math.nan)
+        return OUTWARD * self.user.n * self._twice * self.stated
 
-    def sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity, proved if stated, else estimated (`random_privacy`)."""
         if self.sampling:
             moved = (self._sampled(strategy).sampled or ())[norm]
             order, samples = self.sampling.order, self.sampling.samples
             text = f"distance {order} of {samples} sampled, an estimate"
-            return Bound(OUTWARD * self.n * moved, text)
+            return Bound(OUTWARD * self.user.n * moved, text)
         size, text = strategy.lattice.size, "stated S(F)"
         value = OUTWARD * size ** (1 / norm) * self.function_sensitivity
         bound = Bound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
         if self.l1_sensitivity is None:
             return bound
-        value = OUTWARD * self.n * self._twice * self.l1_sensitivity
+        value = OUTWARD * self.user.n * self._twice * self.l1_sensitivity
         text = "as stated"
         if norm == 2:
             value, text = OUTWARD * math.sqrt(value * self.function_sensitivity), "sqrt(S(F) l1)"
         return min(bound, Bound(value, text), key=lambda one: one.value)
 
-    def accumulator(
-        self, strategy: LatticeStrategy, n: int, tolerance: float
-    ) -> BlackBoxAccumulator:
-        """Resolve shards and blocks; refuse a function that fails on made-up records."""
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Choose shards and points of a block; refuse a function that fails on made-up records."""
         del tolerance
-        _try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
+        user = self.user
+        _try_out(user.function, user.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
         shards = self._shards(n)
         share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
-        return BlackBoxAccumulator(replace(self, n=n), strategy, shards, points)
+        return {"shards": shards, "points": points, "digest": user.digest}
 
     def restore(
-        self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> BlackBoxAccumulator:
-        """Read the planned accumulator; another function raises an IntegrityError."""
-        if counting["digest"] != self.digest:
+        """Return values at the lattice points; another function raises an IntegrityError."""
+        if params["digest"] != self.user.digest:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
-        one, points = replace(self, n=n), counting["points"]
-        return BlackBoxAccumulator(one, strategy, counting["shards"], points)
+        user, lattice = replace(self.user, n=n), cast("LatticeStrategy", strategy)
+        return BlackBoxAccumulator(user, lattice, params["shards"], params["points"])

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -46,7 +46,6 @@ from dbern.counting.measurement import WHOLE, Measurement
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.strategies.bias import KernelMixture
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
 from dbern.targets.predicted_functions import sum_notes
 from dbern.targets.predictions import TypicalResponses
@@ -170,7 +169,7 @@ class Smoother(Learner):
         record_weights: RecordWeights,
         fraction: Fraction = WHOLE,
         counted_in: str | None = None,
-    ) -> Measurement:
+    ) -> KernelSum:
         """The sum of record weights over the domain, by the learner's kernel.
 
         `counted_in` is that of `KernelSum`.
@@ -186,8 +185,9 @@ class Smoother(Learner):
             kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
             unit = domain.density_unit()
             return KernelSum(
-                name, domain, kernels, record_weights, unit, fraction, counted_in=counted_in
-            )
+                name, domain, kernels, record_weights, unit,
+                counted_in=counted_in, fraction=fraction,
+            )  # fmt: skip
         oblique, kernels = _oblique_kernels(domain, self.covariance)
         box = Domain(
             tuple(
@@ -197,8 +197,9 @@ class Smoother(Learner):
         )
         unit = domain.density_unit(math.prod(oblique.width))
         return KernelSum(
-            name, box, kernels, record_weights, unit, fraction, domain, oblique, counted_in
-        )
+            name, box, kernels, record_weights, unit, domain, oblique, counted_in,
+            fraction=fraction,
+        )  # fmt: skip
 
     def chosen_sum(self, name: str, domain: Domain, record_weights: RecordWeights) -> Measurement:
         """The sum whose bandwidth the released bins choose, a common share of every axis.
@@ -208,34 +209,49 @@ class Smoother(Learner):
 
         Raises SpecError for more than three axes.
         """
-        axes = domain.dimensions
-        if axes not in _FINEST:
+        if domain.dimensions not in _FINEST:
             raise SpecError(
-                f'target.bandwidth: "auto" is for one to {max(_FINEST)} axes, not {axes}. Write '
-                "one number for each axis"
+                f'target.bandwidth: "auto" is for one to {max(_FINEST)} axes, not '
+                f"{domain.dimensions}. Write one number for each axis"
             )
+        unit, kernels = domain.density_unit(), _equal_kernels(self.kernel, domain, _SMOOTHEST)
+        return ChosenSum(name, domain, kernels, record_weights, unit, kernel=self.kernel)
 
-        def of(share: float) -> Measurement:
-            share /= kernel_of(self.kernel, 1.0).deviation
-            lengths = tuple(share * axis.width for axis in domain.axes)
-            given = self.model_copy(update={"bandwidth": lengths})
-            return given.kernel_sum(name, domain, record_weights)
 
-        def chosen_from(n: int, charge: Budget) -> Measurement:
-            finest = _finest_bandwidth(n, float(charge.epsilon), axes)
-            count = 1 + math.ceil(math.log(_SMOOTHEST / finest) / math.log(_STEP))
-            found = [of(share) for share in np.geomspace(finest, _SMOOTHEST, count).tolist()]
-            every = tuple(
-                replace(one, bias=KernelMixture(one.kernels, choices=count)) for one in found
+@dataclass(frozen=True)
+class ChosenSum(KernelSum):
+    """A sum of which the released bins choose the bandwidth, before its candidates are known."""
+
+    kernel: str = field(default="gaussian", kw_only=True)
+    chooses = True
+
+    def bind(self, n: int, charge: Budget) -> KernelSum:
+        """Return the sum of the narrowest candidate, with all of them."""
+        domain = self.domain
+        finest = _finest_bandwidth(n, float(charge.epsilon), domain.dimensions)
+        count = 1 + math.ceil(math.log(_SMOOTHEST / finest) / math.log(_STEP))
+        candidates = tuple(
+            KernelSum(
+                self.name, domain, _equal_kernels(self.kernel, domain, share),
+                self.record_weights, self.unit, choices=count, protection=self.protection,
             )
-            lengths = [" x ".join(f"{b:.3g}" for b in lengths_of(one.kernels, domain))
-                       for one in (every[0], every[-1])]  # fmt: skip
-            note = f"the released bins choose a bandwidth, for free: one of {count} from " + (
-                " to ".join(lengths) + "; certificate and bands hold for whichever it is"
-            )
-            return replace(every[0], candidates=every, notes=(note,))
+            for share in np.geomspace(finest, _SMOOTHEST, count).tolist()
+        )  # fmt: skip
+        lengths = [
+            " x ".join(f"{b:.3g}" for b in lengths_of(candidate.kernels, domain))
+            for candidate in (candidates[0], candidates[-1])
+        ]
+        note = f"the released bins choose a bandwidth, for free: one of {count} from " + (
+            " to ".join(lengths) + "; certificate and bands hold for whichever it is"
+        )
+        return replace(candidates[0], candidates=candidates, notes=(note,))
 
-        return replace(of(_SMOOTHEST), for_charge=chosen_from)
+
+def _equal_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:
+    """Kernels whose deviation is the same fraction of every axis."""
+    bandwidth = deviation / kernel_of(name, 1.0).deviation
+    lengths = tuple(bandwidth * axis.width for axis in domain.axes)
+    return axis_kernels(domain, lengths, "bandwidth", name)
 
 
 def _oblique_kernels(

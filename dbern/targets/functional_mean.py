@@ -38,10 +38,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -49,11 +49,12 @@ from pydantic import Field
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination, grid_polynomials
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.passes import Errors, Memory
+from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.strategies.base import Bound, Entries, Slab
+from dbern.strategies.base import AnyStrategy, Bound
 from dbern.targets.base import Learner, Way, response_of
 from dbern.targets.predictions import deviation_of
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -66,12 +67,38 @@ _ROWS = 1 << 11  # whose products are in memory at a time
 
 
 @dataclass(frozen=True)
-class CurveSums:
-    """Coefficients of the mean curve, over n, in units of half the bounds."""
+class CurveSums(VectorSum):
+    """Coefficients of a curve, in units of half the bounds."""
 
     domain: Domain
     response: Response
     degree: int
+    name: str = field(default="curve", kw_only=True)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Column of the curves."""
+        return (self.response.column,)
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return self.degree + 1
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """One axis, no constant, and the points of the grid."""
+        return 1, 0.0, self.response.points
+
+    @property
+    def entry_unit(self) -> float:
+        """Half the bounds."""
+        return self.response.radius
+
+    @property
+    def description(self) -> str:
+        """Exact integers."""
+        return f"{self.size} exact integer sums of {self.response.points} values"
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -84,22 +111,6 @@ class CurveSums:
         points = self.response.points
         values = grid_polynomials(np.linspace(0.0, 1.0, points), points, self.degree + 1)
         return np.rint(np.ldexp(values.T, _FINE)).astype(np.int64)
-
-    def measurement(self) -> Measurement:
-        """The coefficients as a measurement; a value of F moves by less than all their sizes."""
-        moved = self._absolute * float(np.abs(self.table).max()) / 2.0**_FINE
-        return Measurement(
-            "curve",
-            self.domain,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=OUTWARD * moved,
-            entries=self.entries,
-            features=(1, 0.0, self.response.points),
-            added_sensitivity=self.added_sensitivity,
-            added_function_sensitivity=OUTWARD * moved / 2,
-        )
 
     @cached_property
     def _absolute(self) -> float:
@@ -116,61 +127,59 @@ class CurveSums:
         spread = math.sqrt(float(rows.max()) / self.response.points) / 2.0**_FINE
         return OUTWARD * self.response.radius * 2 * spread
 
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under replace-one (proof above)."""
         del strategy
-        found = self._absolute if norm == 1 else self._euclidean
-        shown = f"({found:g}) / n: a curve from one bound to the other, by the polynomials' signs"
-        return Bound(found, shown if norm == 1 else f"({found:g}) / n")
+        value = self._absolute if norm == 1 else self._euclidean
+        shown = f"({value:g}) / n: a curve from one bound to the other, by the polynomials' signs"
+        return Bound(value, shown if norm == 1 else f"({value:g}) / n")
 
-    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of an added record: half."""
-        return self.sensitivity(strategy, norm).half
-
-    def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> CurveAccumulator:
-        """Accumulator of as many bits as never overflow: a record's entry is below 2^(s + 4)."""
-        del tolerance
-        return CurveAccumulator(self, strategy, n, min(_MOST_BITS, 58 - n.bit_length()))
-
-    def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> CurveAccumulator:
-        """Read the accumulator with the planned bits."""
-        return CurveAccumulator(self, strategy, n, counting["bits"])
-
-
-@dataclass(frozen=True)
-class CurveAccumulator(RecordAccumulator):
-    """Exact integer sums of the coefficients, added up by workers."""
-
-    sums: CurveSums
-    strategy: Entries
-    n: int
-    bits: int
+        return self.replaced_sensitivity(strategy, norm).half
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """Column of the curves."""
-        return (self.sums.response.column,)
+    def replaced_function_sensitivity(self) -> float:
+        """A value of F moves by less than all the coefficients' sizes."""
+        return OUTWARD * self._largest_move
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """The fixed-point bits."""
-        return {"bits": self.bits}
+    def added_function_sensitivity(self) -> float:
+        """Half of that."""
+        return OUTWARD * self._largest_move / 2
 
     @property
-    def description(self) -> str:
-        """Exact integers."""
-        return f"{self.sums.degree + 1} exact integer sums of {self.sums.response.points} values"
+    def _largest_move(self) -> float:
+        return self._absolute * float(np.abs(self.table).max()) / 2.0**_FINE
 
-    @property
-    def errors(self) -> Errors:
+    def bits(self, n: int) -> int:
+        """As many bits as never overflow: a record's entry is below 2^(s + 4)."""
+        return min(_MOST_BITS, 58 - n.bit_length())
+
+    def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
+        """Integer sums of a batch."""
+        response = self.response
+        curves = records[response.name].reshape(-1, response.points)
+        curves = curves[np.isfinite(curves).all(axis=1)]
+        curves = np.clip(curves, response.low, response.high)  # first: nothing then overflows
+        values = np.clip((curves - response.middle) / response.radius, -1.0, 1.0)
+        whole = np.rint(np.ldexp(values, _FINE)).astype(np.int64)
+        over = response.points << (2 * _FINE - bits)
+        sums = np.zeros(self.size, dtype=np.int64)
+        for start in range(0, len(whole), _ROWS):
+            products = whole[start : start + _ROWS] @ self.table.T
+            sums += ((2 * products + over) // (2 * over)).sum(axis=0)
+        return sums
+
+    def errors(self, bits: int) -> Errors:
         """Bound errors; rounding adds a unit for each entry to the sensitivity.
 
         *Position*: a value and a polynomial are rounded by ``2^-21`` each. *Floats*: an integer as
         a float, two products and a division, of at most all entries, ``sqrt(d + 1)``.
         """
-        count, radius = self.sums.degree + 1, self.sums.response.radius
-        unit, largest = radius * 2.0**-self.bits, radius * (math.sqrt(count) + 0.001)
-        top = float(np.abs(self.sums.table).max()) / 2.0**_FINE
+        count, radius = self.size, self.response.radius
+        unit, largest = radius * 2.0**-bits, radius * (math.sqrt(count) + 0.001)
+        top = float(np.abs(self.table).max()) / 2.0**_FINE
         floats = OUTWARD * 5 * UNIT_ROUNDOFF * largest
         return Errors(
             kernel=unit,
@@ -184,34 +193,8 @@ class CurveAccumulator(RecordAccumulator):
     @property
     def memory(self) -> Memory:
         """Memory of masks, of values as floats and integers, and of products of a few."""
-        points = self.sums.response.points
-        return Memory(
-            8 * (4 + 4 * points), tables=8 * (self.sums.degree + 1) * (points + 4 * _ROWS)
-        )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The entries."""
-        return (self.sums.degree + 1,)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        response = self.sums.response
-        curves = records[response.name].reshape(-1, response.points)
-        curves = curves[np.isfinite(curves).all(axis=1)]
-        curves = np.clip(curves, response.low, response.high)  # first: nothing then overflows
-        values = np.clip((curves - response.middle) / response.radius, -1.0, 1.0)
-        whole = np.rint(np.ldexp(values, _FINE)).astype(np.int64)
-        over = response.points << (2 * _FINE - self.bits)
-        for start in range(0, len(whole), _ROWS):
-            sums = whole[start : start + _ROWS] @ self.sums.table.T
-            state += ((2 * sums + over) // (2 * over)).sum(axis=0)
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Coefficients of one slab over n, in units of the response."""
-        del output
-        part = state[slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part * self.sums.response.radius, -self.bits) / self.n
+        points = self.response.points
+        return Memory(8 * (4 + 4 * points), tables=8 * self.size * (points + 4 * _ROWS))
 
 
 class FunctionalMean(Learner):
@@ -247,7 +230,7 @@ class FunctionalMean(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One; before rows are known, of degree 0."""
-        return (self._sums(schema).measurement(),)
+        return (self._sums(schema),)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> FunctionalMean:
         """Return it with a degree."""
@@ -270,13 +253,13 @@ class FunctionalMean(Learner):
         del n
         sums = self._sums(schema)
         noise, radius = math.sqrt(sums.degree + 1) * deviation_of(ways[0].law), sums.response.radius
-        said = (
+        text = (
             f"degree {sums.degree}: noise of a value {noise:.3g}, root mean square over the axis; "
             f"of a constant, the middle of the bounds, errors are up to {radius:.3g}"
         )
         if noise < radius / 4:
-            return (said,)
-        return (said, "WARNING: it hides any curve. Write a larger epsilon or a smaller degree.")
+            return (text,)
+        return (text, "WARNING: it hides any curve. Write a larger epsilon or a smaller degree.")
 
     def _sums(self, schema: RecordSchema) -> CurveSums:
         response, domain = response_of(schema), schema.domain

@@ -21,19 +21,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import with_products
 from dbern.counting.kernel_sums import ByResponse
-from dbern.counting.measurement import WHOLE, Measurement
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.passes import Errors, Memory
+from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response
-from dbern.strategies.base import Bound, Entries, Slab
+from dbern.strategies.base import AnyStrategy, Bound
 from dbern.strategies.moments import Moments, product_names
 from dbern.targets.predictions import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -44,13 +43,14 @@ _ROWS = 1 << 13  # whose products are in memory at a time
 
 
 @dataclass(frozen=True)
-class MomentSums:
-    """The moments of the axes and the response, over n."""
+class MomentSums(VectorSum):
+    """The moments of the axes and the response."""
 
     domain: Domain
     response: Response
     moments: Moments
     degree: int = 1
+    name: str = field(default="moments", kw_only=True)
 
     @classmethod
     def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
@@ -60,11 +60,21 @@ class MomentSums:
         return cls(domain, response, Moments.of(axes + 1, domain.blocks), degree)
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes and the response."""
+        return (*self.domain.columns, self.response.column)
+
+    @property
+    def size(self) -> int:
+        """Number of moments."""
+        return self.moments.size
+
+    @property
     def entries(self) -> tuple[str, ...]:
         """Names of the moments."""
         names = [axis.name for axis in self.domain.numbers]
         names += product_names(names) if self.degree == 2 else []
-        values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
+        values = [[f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.lists]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
     def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:
@@ -85,72 +95,32 @@ class MomentSums:
         equations = deviation**2 * (moments.variances[-2, -1] + slopes)
         return by_value, float(equations * np.sum(1 / directions))
 
-    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """The moments as a measurement.
-
-        The response's sums move by two, times their weight; of an added record by half of that.
-        """
-        largest = self.moments.largest_entry
-        return Measurement(
-            "moments",
-            self.domain,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=2.0 * largest,
-            entries=self.entries,
-            fraction=fraction,
-            added_sensitivity=self.added_sensitivity,
-            added_function_sensitivity=float(largest),
-        )
-
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity under replace-one (`dbern.strategies.moments`)."""
         del strategy
         return self.moments.sensitivity(norm)
 
-    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of an added record (`dbern.strategies.moments`)."""
         del strategy
         return self.moments.added_sensitivity(norm)
 
-    def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> MomentAccumulator:
-        """Accumulator of as many bits as never overflow: ``n a 2^s < 2^62``."""
-        del tolerance
+    @property
+    def replaced_function_sensitivity(self) -> float:
+        """The response's sums move by two, times their weight."""
+        return 2.0 * self.moments.largest_entry
+
+    @property
+    def added_function_sensitivity(self) -> float:
+        """Half of that, of an added record."""
+        return float(self.moments.largest_entry)
+
+    def bits(self, n: int) -> int:
+        """As many bits as never overflow: ``n a 2^s < 2^62``."""
         room = 62 - n.bit_length() - self.moments.largest_entry.bit_length()
-        return MomentAccumulator(self, strategy, n, min(_MOST_BITS, room))
+        return min(_MOST_BITS, room)
 
-    def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> MomentAccumulator:
-        """Read the accumulator with the planned bits."""
-        return MomentAccumulator(self, strategy, n, counting["bits"])
-
-
-@dataclass(frozen=True)
-class MomentAccumulator(RecordAccumulator):
-    """Exact integer sums of the moments, added up by workers."""
-
-    sums: MomentSums
-    strategy: Entries
-    n: int
-    bits: int
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The axes and the response."""
-        return (*self.sums.domain.columns, self.sums.response.column)
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """The fixed-point bits."""
-        return {"bits": self.bits}
-
-    @property
-    def description(self) -> str:
-        """Exact integers."""
-        return f"{self.sums.moments.size} exact integer sums"
-
-    @property
-    def errors(self) -> Errors:
+    def errors(self, bits: int) -> Errors:
         """Bound errors; rounding adds a unit for each entry to the sensitivity.
 
         *Kernel*: of one record's entry half a unit, and the floats before it, are less than one.
@@ -158,7 +128,7 @@ class MomentAccumulator(RecordAccumulator):
         integer as a float, and a division, of at most the weight a, which no record's entry
         exceeds; in all, of the sum of all entries, in either norm.
         """
-        moments, unit = self.sums.moments, _ROUNDED * 2.0**-self.bits
+        moments, unit = self.moments, _ROUNDED * 2.0**-bits
         norm = OUTWARD * 3.01 * UNIT_ROUNDOFF * moments.largest
         return Errors(
             kernel=unit,
@@ -172,60 +142,53 @@ class MomentAccumulator(RecordAccumulator):
     @property
     def memory(self) -> Memory:
         """Memory of numbers, positions and masks, and of the products of a few records."""
-        moments = self.sums.moments
+        moments = self.moments
         columns = 6 * moments.numbers + 3 * len(moments.blocks)
         return Memory(8 * (8 + columns), tables=8 * (4 * _ROWS * moments.plain + moments.size))
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The entries."""
-        return (self.sums.moments.size,)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        kept, positions = self.sums.domain.bounded(records)
-        known, _, responses = ByResponse(self.sums.response)(records)
-        codes, axes = self.sums.domain.parted(positions[known[kept]])
+    def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
+        """Integer sums of a batch."""
+        valid, positions = self.domain.bounded(records)
+        known, _, responses = ByResponse(self.response)(records)
+        codes, axes = self.domain.parted(positions[known[valid]])
         axes, products = np.split(
-            with_products(axes) if self.sums.degree == 2 else axes, [axes.shape[1]], axis=1
+            with_products(axes) if self.degree == 2 else axes, [axes.shape[1]], axis=1
         )
-        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[kept & known]])
+        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[valid & known]])
+        sums = np.zeros(self.size, dtype=np.int64)
         for start in range(0, len(numbers), _ROWS):
             part = slice(start, start + _ROWS)
-            plain = self._integers(numbers[part])
-            state[: plain.shape[1]] += plain.sum(axis=0)
-            if self.sums.moments.blocks:
-                self._add_categories(state[plain.shape[1] :], numbers[part], codes[part])
+            plain = self._integers(numbers[part], bits)
+            sums[: plain.shape[1]] += plain.sum(axis=0)
+            if self.moments.blocks:
+                self._add_categories(sums[plain.shape[1] :], numbers[part], codes[part], bits)
+        return sums
 
-    def _integers(self, numbers: FloatArray) -> Int64Array:
+    def _integers(self, numbers: FloatArray, bits: int) -> Int64Array:
         """Entries of each record's numbers, (m, entries)."""
-        moments, unit = self.sums.moments, float(1 << self.bits)
+        moments, unit = self.moments, float(1 << bits)
         first, second = moments.pairs
         products = numbers[:, first] * numbers[:, second]
         products[:, first == second] -= 0.5
         entries = np.column_stack([np.ones(len(numbers)), numbers, products])
         return np.rint(entries * moments.scales[: moments.plain] * unit).astype(np.int64)
 
-    def _add_categories(self, state: Int64Array, numbers: FloatArray, codes: Int64Array) -> None:
+    def _add_categories(
+        self, sums: Int64Array, numbers: FloatArray, codes: Int64Array, bits: int
+    ) -> None:
         """Add counts and sums by value, and then counts of pairs of values, one after the other."""
-        unit, blocks = 1 << self.bits, self.sums.moments.blocks
+        unit, blocks = 1 << bits, self.moments.blocks
         each = np.column_stack([np.ones(len(numbers)), numbers])
-        plain = self.sums.moments.plain
-        scales = self.sums.moments.scales[plain : plain + each.shape[1]]  # of every value
+        plain = self.moments.plain
+        scales = self.moments.scales[plain : plain + each.shape[1]]  # of every value
         each = np.rint(each * scales * float(unit))
         width, start = each.shape[1], 0
-        for size, own in zip(blocks, codes.T, strict=True):
-            cells = state[start : start + size * width].reshape(size, width)
-            np.add.at(cells, own, each.astype(np.int64))
+        for size, values in zip(blocks, codes.T, strict=True):
+            cells = sums[start : start + size * width].reshape(size, width)
+            np.add.at(cells, values, each.astype(np.int64))
             start += cells.size
         for a, b in itertools.combinations(range(len(blocks)), 2):
             size = blocks[a] * blocks[b]
             pairs = np.bincount(codes[:, a] * blocks[b] + codes[:, b], minlength=size)
-            state[start : start + size] += unit * pairs
+            sums[start : start + size] += unit * pairs
             start += size
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Moments of one slab over n."""
-        del output
-        part = state[slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,12 +19,12 @@ from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
 from dbern.combination import LEAST_SQUARES, Combination
+from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator
-from dbern.data.domain import Column, RecordSchema
+from dbern.data.domain import RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
-from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of, restored
+from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
 from dbern.erm.risk import Huber, Logistic, Loss, Risk, Square
 from dbern.erm.spaces import (
     LEAST_ROWS,
@@ -34,7 +34,8 @@ from dbern.erm.spaces import (
     ProjectedGaussian,
 )
 from dbern.errors import SpecError
-from dbern.privacy.budget import Budget, Protection
+from dbern.privacy.budget import Budget
+from dbern.strategies.base import AnyStrategy
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
@@ -72,68 +73,59 @@ _LISTED = (
 )
 
 
-@dataclass(frozen=True)
-class Classifier:
+@dataclass(frozen=True, kw_only=True)
+class Classifier(LinearFunctions):
     """Linear functions before a plan chooses the method and C.
 
-    `model` is released by weights; its cost is stated, or not chosen yet, and `cost` is None where
-    the plan chooses. It is predicted for the records of `typical`. `protected` has the neighboring
-    relation and ids where rows are private.
+    Where C is `chosen`, `cost` is none yet. Functions are predicted for the records of `typical`.
     """
 
-    model: LinearFunctions
-    method: Literal["auto", "objective", "weights"]
-    cost: float | None
+    release_method: Literal["auto", "objective", "weights"]
     typical: Typical
-    protected: tuple[Protection, Column | None] | None = None
-
-    def measurement(self) -> Measurement:
-        """The measurement, which a plan resolves."""
-        return replace(
-            self._protected.measurement(),
-            for_charge=self._planned,
-            restore=self._restored,
-            protected=lambda *neighbors: replace(self, protected=neighbors).measurement(),
-        )
-
-    def _restored(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        if "weight" in counting:
-            return restored(self._protected, strategy, n, counting)
-        return self._protected.measurement().restore(strategy, n, counting)
 
     @property
-    def _protected(self) -> LinearFunctions:
-        return self.model if self.protected is None else self.model.protected(*self.protected)
+    def model(self) -> LinearFunctions:
+        """The functions alone."""
+        names = [parameter.name for parameter in fields(LinearFunctions)]
+        return LinearFunctions(**{name: getattr(self, name) for name in names})
 
-    def _planned(self, n: int, charge: Budget) -> Measurement:
+    def restore(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> GatheredAccumulator:
+        """Return the sums of the method that a plan has chosen."""
+        if "weight" in params:
+            functions = PerturbedFunctions.restored(self.model, n, params)
+            return functions.restore(strategy, n, params)
+        return self.model.restore(strategy, n, params)
+
+    def bind(self, n: int, charge: Budget) -> Measurement:
         """The method and C that predict the smaller risk, with the prediction's text."""
-        classes, domain = max(2, self.model.outputs), self.model.domain
-        numbers = (self.model.space.dimensions + 1) * classes
+        classes, domain = max(2, self.num_models), self.domain
+        numbers = (self.space.dimensions + 1) * classes
         small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
         typical = self.typical
         able = not charge.delta
-        if (self.method == "objective" or domain.lists) and not able:
+        if (self.release_method == "objective" or domain.lists) and not able:
             raise SpecError(_LISTED if domain.lists else _WHERE)
-        stated = self.cost, self.model.space.kernel.constant, self.model.shards
-        usual = stated == (None, 1, None)
-        perturbed = self.method == "objective" or bool(domain.lists)
-        perturbed |= self.method == "auto" and able and usual and n <= MOST_ROWS
+        usual = self.chosen and (self.space.kernel.constant, self.shards) == (1, None)
+        perturbed = self.release_method == "objective" or bool(domain.lists)
+        perturbed |= self.release_method == "auto" and able and usual and n <= MOST_ROWS
         found: list[tuple[tuple[float, float], Measurement]] = []
-        optional = self.method == "auto" and not domain.lists
+        optional = self.release_method == "auto" and not domain.lists
         with suppress(SpecError) if optional else nullcontext():  # too few rows for an objective
             if perturbed:
                 functions = self._perturbed(n, charge.epsilon)
                 risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
-                found.append((risk, functions.measurement()))
-        if not found or (self.method == "auto" and small and not domain.lists):
+                found.append((risk, functions))
+        if not found or (self.release_method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
-            found.append((risk, model.measurement()))
+            found.append((risk, model))
         risk, best = min(found, key=lambda one: one[0])
         return replace(best, notes=typical.note(risk) if small else UNPREDICTED)
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
-        model = self._protected
-        if self.cost is None:
+        model = self.model
+        if self.chosen:
             a_row = epsilon / model.protection.unit.max_contributions
             share = determinant_share(n, a_row, loss_of(model), self.typical)
             return PerturbedFunctions.for_budget(model, n, epsilon, share)
@@ -151,8 +143,8 @@ class Classifier:
     def _by_weights(
         self, n: int, epsilon: Fraction, small: bool
     ) -> tuple[LinearFunctions, tuple[float, float]]:
-        model = self._protected
-        costs = _GRID if self.cost is None and small else (model.cost,)
+        model = self.model
+        costs = _GRID if self.chosen and small else (model.cost,)
         found = []
         for cost in costs:
             one = replace(model, cost=cost).for_rows(n)
@@ -194,9 +186,8 @@ def minimizer(
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
     if isinstance(space, LinearFeatures):
-        return LinearFunctions(schema.domain, loss, space, *facts, sources=sources).measurement()
-    model = RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
-    return model.measurement()
+        return LinearFunctions(schema.domain, loss, space, *facts, sources=sources)
+    return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
 
 
 Method = Literal["auto", "objective", "weights"]
@@ -229,7 +220,8 @@ def chosen_cost(
     fitting = {
         risk.cost: 1 + math.sqrt(risk.cost * shards * loss.curvature) / 2
         for risk in risks
-        if risk.sensitivity <= most and risk.smoothness(risk.cost) < 1.01 * _STEEPEST
+        if risk.bounds.sensitivity <= most
+        and risk.shard_bounds(risk.cost).smoothness < 1.01 * _STEEPEST
     }
     largest = space.largest_factor(max(fitting.values(), default=1.0))
     return max((cost for cost, factor in fitting.items() if factor <= largest), default=1.0)
@@ -249,18 +241,19 @@ def linear_functions(
         raise SpecError(
             'target.constant, target.shards: are of method = "weights". Leave them out.'
         )
-    numbers, chosen = len(domain.numbers), cost == "auto"
+    numbers, weights = len(domain.numbers), _weighing(schema)
     space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
-    radius, stated = response.radius if response else 1.0, None if cost == "auto" else float(cost)
-    facts = (_weighing(schema), stated or 1.0, radius, _count(shards))
-    model = LinearFunctions(domain, loss, space, *facts, chosen=chosen)
-    logistic = loss == Logistic()
+    radius, logistic = response.radius if response else 1.0, loss == Logistic()
+    stated = 1.0 if cost == "auto" else float(cost)
     typical: Typical = (
         TypicalResponses(numbers, domain.blocks, radius)
         if response
-        else TypicalClasses(numbers, domain.blocks, max(2, model.outputs), logistic)
+        else TypicalClasses(numbers, domain.blocks, max(2, weights.outputs), logistic)
     )
-    return Classifier(model, method, stated, typical).measurement()
+    return Classifier(
+        domain, loss, space, weights, stated, radius, _count(shards),
+        chosen=cost == "auto", release_method=method, typical=typical,
+    )  # fmt: skip
 
 
 def _count(shards: Shards) -> int | None:
@@ -440,7 +433,7 @@ class RidgeRegression(Learner):
         """One."""
         response = response_of(schema)
         if self._by_moments(schema):
-            return (MomentSums.of(schema.domain, response, self.degree).measurement(),)
+            return (MomentSums.of(schema.domain, response, self.degree),)
         if self.method == "objective":
             robust = Huber(_RESIDUAL * response.radius, response.radius)
             facts = self.C, self.constant, self.shards

@@ -79,28 +79,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import GAUSSIAN_BAYES, Combination
-from dbern.counting.kernel_sums import (
-    ByCategory,
-    KernelSum,
-    SumAccumulator,
-    WeightedRecords,
-    WeightedSum,
-)
-from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.kernel_sums import ByCategory, KernelSum, SumAccumulator
+from dbern.counting.measurement import Measurement, RecordSum
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.vector_sums import VectorAccumulator, VectorSum
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.strategies.base import Bound, Entries, Lattice, LatticeStrategy, Slab
+from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.targets.base import KernelName, Learner, Lengths, Way
 from dbern.targets.density import axis_kernels
@@ -116,20 +111,26 @@ _ROUNDED = 1.001  # units that rounding and floats part two integers by
 
 
 @dataclass(frozen=True)
-class ClassSums:
-    """Each class's count, and with `moments` its sums and squares of all axes, over n.
+class ClassSums(VectorSum):
+    """Each class's count, and with `moments` its sums and squares of all axes.
 
-    A record counts if it is valid in all axes of `box`; `label` has the classes.
+    A record counts if it is valid in all axes of the domain; `label` has the classes.
     """
 
-    box: Domain
+    domain: Domain
     label: Column
     moments: bool
+    name: str = field(default="classes", kw_only=True)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes and the label."""
+        return (*self.domain.columns, self.label)
 
     @property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of all classes."""
-        features, box = ["count"], self.box
+        features, box = ["count"], self.domain
         if self.moments:
             names = [axis.name for axis in box.numbers]
             features += [f"{what} of {name}" for what in ("sum", "squares") for name in names]
@@ -141,22 +142,7 @@ class ClassSums:
             for feature in features
         )
 
-    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """The sums as a measurement: a count moves by one; a sum by two, within its class."""
-        return Measurement(
-            "classes",
-            self.box,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=2.0 if self.moments else 1.0,
-            entries=self.entries,
-            fraction=fraction,
-            added_sensitivity=self.added_sensitivity,
-            added_function_sensitivity=1.0,
-        )
-
-    def sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of the class sums under replace-one (proof above)."""
         del strategy
         axes, lists = self._dimensions
@@ -167,7 +153,7 @@ class ClassSums:
         squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
-    def added_sensitivity(self, strategy: Entries, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity of the class sums under add-or-remove-one (proof above)."""
         del strategy
         axes, lists = self._dimensions
@@ -179,49 +165,46 @@ class ClassSums:
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     @property
+    def replaced_function_sensitivity(self) -> float:
+        """A count moves by one; a sum by two, within its class."""
+        return 2.0 if self.moments else 1.0
+
+    @property
+    def added_function_sensitivity(self) -> float:
+        """A count moves by one, and a sum too."""
+        return 1.0
+
+    @property
     def _dimensions(self) -> tuple[int, int]:
-        return len(self.box.numbers) * self.moments, len(self.box.lists)
+        return len(self.domain.numbers) * self.moments, len(self.domain.lists)
 
-    def accumulator(
-        self, strategy: Entries, n: int, tolerance: float = 0.0
-    ) -> ClassSumsAccumulator:
-        """Accumulator of as many bits as never overflow: ``n 2^s < 2^62``."""
-        del tolerance
-        return ClassSumsAccumulator(self, strategy, n, min(_MOST_BITS, 62 - n.bit_length()))
+    def bits(self, n: int) -> int:
+        """As many bits as never overflow: ``n 2^s < 2^62``."""
+        return min(_MOST_BITS, 62 - n.bit_length())
 
-    def restore(
-        self, strategy: Entries, n: int, counting: Mapping[str, Any]
-    ) -> ClassSumsAccumulator:
-        """Read the accumulator with the planned bits."""
-        return ClassSumsAccumulator(self, strategy, n, counting["bits"])
+    def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
+        """Integer sums of a batch, class by class."""
+        kept, positions = self.domain.bounded(records)
+        known, codes, _ = ByCategory(self.label)(records)
+        positions, codes = positions[known[kept]], codes[kept & known]
+        listed, numbers = self.domain.parted(positions)
+        unit, width = 1 << bits, 1 + 2 * numbers.shape[1] * self.moments
+        features = np.full((len(codes), width), unit, dtype=np.int64)
+        if self.moments:
+            centred = 2.0 * numbers - 1.0
+            squares = centred * centred - 0.5
+            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
+        classes = len(self.label.categories)
+        sums = np.zeros((classes, self.size // classes), dtype=np.int64)
+        for code in range(classes):
+            sums[code, :width] = features[codes == code].sum(axis=0)
+        for size, values in zip(self.domain.blocks, listed.T, strict=True):
+            cells = np.bincount(codes * size + values, minlength=classes * size)
+            sums[:, width : width + size] = unit * cells.reshape(-1, size)
+            width += size
+        return sums.ravel()
 
-
-@dataclass(frozen=True)
-class ClassSumsAccumulator(RecordAccumulator):
-    """Exact integer sums of the classes, added up by workers."""
-
-    sums: ClassSums
-    strategy: Entries
-    n: int
-    bits: int
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The axes and the label."""
-        return (*self.sums.box.columns, self.sums.label)
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """The fixed-point bits."""
-        return {"bits": self.bits}
-
-    @property
-    def description(self) -> str:
-        """Exact integers."""
-        return f"{len(self.sums.entries)} exact integer sums"
-
-    @property
-    def errors(self) -> Errors:
+    def errors(self, bits: int) -> Errors:
         """Bound errors; rounding adds a unit for each sum and square of a class to the sensitivity.
 
         *Kernel*: rounding to ``2^-s``, and the floats before it: less than as much again.
@@ -229,12 +212,12 @@ class ClassSumsAccumulator(RecordAccumulator):
         a float, and a division, of at most one; in all, of the sum of all entries, each record's at
         most ``1 + 1.5 l + m``. Of counts alone less is needed.
         """
-        axes, moments = len(self.sums.box.numbers), self.sums.moments
-        rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-self.bits
+        axes, moments = len(self.domain.numbers), self.moments
+        rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-bits
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.sums.box.lists))
+        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.domain.lists))
         return Errors(
-            kernel=2.0**-self.bits,
+            kernel=2.0**-bits,
             kernel_norms=(OUTWARD * rounded * unit, OUTWARD * math.sqrt(rounded) * unit),
             position=OUTWARD * (16 if moments else 8) * UNIT_ROUNDOFF,
             floats=floats,
@@ -245,38 +228,7 @@ class ClassSumsAccumulator(RecordAccumulator):
     @property
     def memory(self) -> Memory:
         """Memory of positions, features and a few temporaries."""
-        return Memory(8 * (8 + 4 * self.sums.box.dimensions))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Classes, features."""
-        classes = len(self.sums.label.categories)
-        return (classes, len(self.sums.entries) // classes)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        kept, positions = self.sums.box.bounded(records)
-        known, codes, _ = ByCategory(self.sums.label)(records)
-        positions, codes = positions[known[kept]], codes[kept & known]
-        listed, numbers = self.sums.box.parted(positions)
-        unit, width = 1 << self.bits, 1 + 2 * numbers.shape[1] * self.sums.moments
-        features = np.full((len(codes), width), unit, dtype=np.int64)
-        if self.sums.moments:
-            centred = 2.0 * numbers - 1.0
-            squares = centred * centred - 0.5
-            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
-        for code in range(len(state)):
-            state[code, :width] += features[codes == code].sum(axis=0)
-        for size, own in zip(self.sums.box.blocks, listed.T, strict=True):
-            cells = np.bincount(codes * size + own, minlength=len(state) * size)
-            state[:, width : width + size] += unit * cells.reshape(-1, size)
-            width += size
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Entries of one slab over n."""
-        del output
-        part = state.reshape(-1)[slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n
+        return Memory(8 * (8 + 4 * self.domain.dimensions))
 
 
 # --- Naive Bayes as one function on the lattice
@@ -285,78 +237,69 @@ _SLACK = 1.1  # over the peaks, for the 2 rho in them
 
 
 @dataclass(frozen=True)
-class NaiveBayesProduct:
+class NaiveBayesProduct(RecordSum):
     """F of two classes, as one function on the lattice."""
 
     domain: Domain
-    kernels: tuple[Kernel, ...]
     label: Column
+    kernels: tuple[Kernel, ...] = ()
+    unit: float = 1.0
+    name: str = field(default="score", kw_only=True)
 
-    def measurement(self, name: str, unit: float) -> Measurement:
-        """F as a measurement.
-
-        A class's score is its share times a mixture of product translates, and shares sum to one.
-        """
-        return Measurement(
-            name,
-            self.domain,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=self.function_sensitivity,
-            bias=KernelMixture(self.kernels),
-            kernels=self.kernels,
-            unit=unit,
-            added_sensitivity=self.added_sensitivity,
-            added_function_sensitivity=self.function_sensitivity / 2,
-        )
+    @cached_property
+    def bias(self) -> KernelMixture:
+        """A class's score is its share times a mixture of product translates: shares sum to one."""
+        return KernelMixture(self.kernels)
 
     @property
-    def function_sensitivity(self) -> float:
+    def replaced_function_sensitivity(self) -> float:
         """``2 max(1, l - 1) prod K_i(0)``."""
         return OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
 
-    def sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
+    @property
+    def added_function_sensitivity(self) -> float:
+        """Half of that."""
+        return self.replaced_function_sensitivity / 2
+
+    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """N or ``sqrt(N)`` times S(F); lattice values only."""
-        size, function = strategy.layout.size, self.function_sensitivity
+        size, function = strategy.layout.size, self.replaced_function_sensitivity
         if norm == 1:
             return Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
         root = OUTWARD * math.sqrt(size) * function
         return Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
 
-    def added_sensitivity(self, strategy: LatticeStrategy, norm: int) -> Bound:
+    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """N or ``sqrt(N)`` times half of what a replacement does."""
-        return self.sensitivity(strategy, norm).half
+        return self.replaced_sensitivity(strategy, norm).half
 
-    def accumulator(
-        self, strategy: LatticeStrategy, n: int, tolerance: float
-    ) -> NaiveBayesAccumulator:
-        """Sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""
+    def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
+        """Choose sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""
         each = tolerance / (_SLACK * len(self.kernels) ** 2 * _peak(self.kernels))
         axes = (
-            one.accumulator(own, n, each * one.kernels[0].peak)
+            one.counter_params(own, rows, each * one.kernels[0].peak)
             for one, own in zip(self._sums, _axes(strategy), strict=True)
         )
-        return NaiveBayesAccumulator(self, strategy, tuple(axes), self._counts(n), n)
+        return {"axes": list(axes)}
 
-    def restore(
-        self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
+    def counter(
+        self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]
     ) -> NaiveBayesAccumulator:
-        """Read the accumulator that a plan has chosen."""
+        """Return the sums of each axis, and the counts."""
         axes = (
-            one.restore(own, n, facts)
-            for one, own, facts in zip(self._sums, _axes(strategy), counting["axes"], strict=True)
+            one.counter(own, rows, facts)
+            for one, own, facts in zip(self._sums, _axes(strategy), params["axes"], strict=True)
         )
-        return NaiveBayesAccumulator(self, strategy, tuple(axes), self._counts(n), n)
-
-    def _counts(self, n: int) -> ClassSumsAccumulator:
-        return ClassSums(self.domain, self.label, moments=False).accumulator(Entries(2), n)
+        classes = ClassSums(self.domain, self.label, moments=False)
+        counts = VectorAccumulator(classes, Entries(2), rows, classes.bits(rows))
+        lattice = cast("LatticeStrategy", strategy)
+        return NaiveBayesAccumulator(self, lattice, tuple(axes), counts, rows)
 
     @property
-    def _sums(self) -> list[WeightedSum]:
+    def _sums(self) -> list[KernelSum]:
         weights = ByCategory(self.label)
         return [
-            WeightedSum(WeightedRecords(self.domain.axis(i), weights, self.domain), (kernel,))
+            KernelSum(f"axis_{i}", self.domain.axis(i), (kernel,), weights, box=self.domain)
             for i, kernel in enumerate(self.kernels)
         ]
 
@@ -368,18 +311,13 @@ class NaiveBayesAccumulator(RecordAccumulator):
     product: NaiveBayesProduct
     strategy: LatticeStrategy
     axes: tuple[SumAccumulator, ...]
-    counts: ClassSumsAccumulator
+    counts: VectorAccumulator
     n: int
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The axes and the label."""
         return self.counts.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """Inherited from the axes' accumulators."""
-        return {"axes": [one.counting for one in self.axes]}
 
     @property
     def description(self) -> str:
@@ -465,8 +403,9 @@ def _peak(kernels: Sequence[Kernel]) -> float:
     return math.prod(kernel.peak for kernel in kernels)
 
 
-def _axes(strategy: LatticeStrategy) -> list[LatticeStrategy]:
-    return [LatticeStrategy(Lattice((k,))) for k in strategy.lattice.k]
+def _axes(strategy: AnyStrategy) -> list[LatticeStrategy]:
+    lattice = cast("LatticeStrategy", strategy).lattice
+    return [LatticeStrategy(Lattice((k,))) for k in lattice.k]
 
 
 # --- Naive Bayes
@@ -531,18 +470,17 @@ class NaiveBayes(Learner):
                 raise SpecError(
                     'target.release: "joint" is for two classes. Write release = "factored"'
                 )
-            product = NaiveBayesProduct(domain, kernels, label)
-            return (product.measurement("score", domain.density_unit()),)
+            return (NaiveBayesProduct(domain, label, kernels, domain.density_unit()),)
         fraction = (1 - _COUNTS) / domain.dimensions
         sums = (
             KernelSum(
                 f"axis_{i}", numbers.axis(i), (kernel,), ByCategory(label),
-                1 / numbers.axes[i].width, fraction, box=domain,
+                1 / numbers.axes[i].width, box=domain, fraction=fraction,
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
         counts = _COUNTS + fraction * len(domain.lists)
-        return (*sums, ClassSums(domain, label, moments=False).measurement(counts))
+        return (*sums, ClassSums(domain, label, moments=False, fraction=counts))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
@@ -598,7 +536,7 @@ class GaussianNaiveBayes(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One vector."""
         self._floors(schema)
-        return (ClassSums(schema.domain, schema.classes, moments=True).measurement(),)
+        return (ClassSums(schema.domain, schema.classes, moments=True),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores."""

@@ -15,7 +15,14 @@ from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_sta
 from dbern.strategies.bias import Approximation, Holder, Linear, Smooth
 from dbern.system import source_digest
 from dbern.targets.base import Learner, Section
-from dbern.targets.black_boxes import UNIFORM, BlackBox, Sampling, load, load_distribution
+from dbern.targets.black_boxes import (
+    UNIFORM,
+    BlackBox,
+    Sampling,
+    UserFunction,
+    load,
+    load_distribution,
+)
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -148,12 +155,12 @@ class Oracle(Learner):
 
     def identity(self) -> dict[str, Any]:
         """The digest of the function's module."""
-        found = {"function_sha256": self._digest()}
+        digests = {"function_sha256": self._digest()}
         _, estimate = self._stated
         if estimate and estimate.distribution != UNIFORM:
             load_distribution(estimate.distribution)
-            found["distribution_sha256"] = source_digest(estimate.distribution)
-        return found
+            digests["distribution_sha256"] = source_digest(estimate.distribution)
+        return digests
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
@@ -175,19 +182,15 @@ class Oracle(Learner):
         if failure is not None and not low <= failure <= high:
             raise SpecError(f"target.on_failure: lies outside bounds. Write on_failure = {low}")
         box = BlackBox(
-            function=self.function,
-            digest=self._digest(),
-            schema=schema,
+            domain=schema.domain,
+            user=UserFunction(self.function, self._digest(), schema, low, high, failure),
             smoothness=self._class(),
             stated=stated,
             sampling=estimate.sampling() if estimate else None,
             l1_sensitivity=self.l1_sensitivity,
-            low=low,
-            high=high,
-            failure=failure,
             separable=self.separable,
         )
-        return (box.measurement(),)
+        return (box,)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Whose word this is."""
@@ -199,8 +202,8 @@ class Oracle(Learner):
     @property
     def _stated(self) -> tuple[float, SampledSensitivity | None]:
         """The sensitivity, NaN where it is estimated, and the estimate's parameters."""
-        given = self.sensitivity
-        return (math.nan, given) if isinstance(given, SampledSensitivity) else (given, None)
+        stated = self.sensitivity
+        return (math.nan, stated) if isinstance(stated, SampledSensitivity) else (stated, None)
 
     def _digest(self) -> str:
         load(self.function)

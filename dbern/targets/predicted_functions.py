@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 
 import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.reproducing import rowwise_products
 from dbern.combination import Combination
 from dbern.erm.risk import Loss
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures
@@ -73,7 +74,7 @@ class Function:
             return np.asarray(deviation_of(way.law) * lengths)
         whole, maps = way.strategy.whole, way.strategy.axis_maps
         if whole is not None:
-            rows = [reduce(_outer, rows) @ whole.reshape(-1, whole.shape[-1])]
+            rows = [rowwise_products(rows) @ whole.reshape(-1, whole.shape[-1])]
         else:
             pairs = zip(rows, maps, strict=True)
             rows = [own if one is None else own @ one.synthesis for own, one in pairs]
@@ -91,10 +92,6 @@ class Function:
             return [one(y[:, [i]] - t) for i, (one, t) in enumerate(axes)]
         maps = zip(axes, self._rows, self.way.strategy.axis_maps, strict=True)
         return [released_translates(one, rows, own, t) for (one, t), rows, own in maps]
-
-
-def _outer(left: FloatArray, right: FloatArray) -> FloatArray:
-    return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
 def _noise(deviations: Sequence[FloatArray], draw: int) -> FloatArray:

@@ -23,9 +23,9 @@ from dbern.erm.objective import (
     PerturbedRisk,
     Separate,
     Softmax,
-    minimized,
 )
 from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions, lists_share, loss_of
+from dbern.erm.solver import minimize
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace
@@ -198,8 +198,11 @@ def determinant_share(
     noise and penalty are felt. A loss that is c times as curved has weights that are ``sqrt(c)``
     times smaller.
     """
-    curved, size = n * 4 * _FLAT * loss.diagonal * _NARROW**2, loss.outputs * (typical.axes + 1)
-    lists, curve = len(typical.lists), loss.diagonal
+    curved, size = (
+        n * 4 * _FLAT * loss.bounds.diagonal * _NARROW**2,
+        loss.outputs * (typical.axes + 1),
+    )
+    lists, curve = len(typical.lists), loss.bounds.diagonal
     square = typical.axes + CONSTANT**2 + lists * LISTED**2
     numbers = 1 - lists_share(typical.axes, typical.lists)
 
@@ -207,7 +210,9 @@ def determinant_share(
         weight, left = penalty_weight(epsilon * share, curve, 1, square), epsilon * (1 - ROUNDED)
         tied = tied_charge(left, weight, 1, 1, square) if loss.tied else left - epsilon * share
         penalty = 1 / weight
-        variance = (2 * loss.entry / float(tied * numbers)) ** 2 * (size + 1) * (size + 2) / 3
+        variance = (
+            (2 * loss.bounds.entry / float(tied * numbers)) ** 2 * (size + 1) * (size + 2) / 3
+        )
         lost = [variance / (w**2 / (4 * curve)) + penalty**2 for w in typical.weights]
         return sum(lost) / (curved + penalty) ** 2
 
@@ -416,7 +421,8 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
     for draw in range(FEW):
         b = risk.drawn(public_stream("predicted", draw))[0]
         problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, b)
-        weights = functions.released(risk.kept(minimized(problem)))
+        state = minimize(problem, risk.bounds.tolerance).state
+        weights = functions.released(risk.truncated(state))
         found.append(typical.risk(typical.scores(weights)))
     return mean_of(found)
 
@@ -431,12 +437,13 @@ def predicted_released(
     features = np.column_stack([points, np.full(len(points), constant)])
     rows, labels, counts = typical.weighed(features, n)
     radii = (1.0,) * axes + (max(1.0, constant),)
-    risk = PerturbedRisk(loss_of(model).single, n, radii, model.cost / n, float(n))
+    risk = PerturbedRisk(replace(loss_of(model), outputs=1), n, radii, model.cost / n, float(n))
     nothing = np.zeros((1, axes + 1))
-    states = [
-        minimized(PerturbedObjective(risk, rows, risk.loss.labels(one), counts, nothing))
-        for one in typical.targets(labels)
-    ]
+    problems = (
+        PerturbedObjective(risk, rows, risk.loss.labels(targets), counts, nothing)
+        for targets in typical.targets(labels)
+    )
+    states = [minimize(problem, risk.bounds.tolerance).state for problem in problems]
     weights, lengths = np.vstack(states), np.append(np.ones(axes), constant)
     scale = model.sensitivity(Entries(weights.size), 1).value / model.radius / n / float(epsilon)
     zeros = np.zeros(FEW * weights.size, dtype=np.int64)

@@ -59,22 +59,23 @@ where a kernel sum has two, so what it adds to the movement is taken three times
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByResponse, SumAccumulator, WeightedRecords, WeightedSum
+from dbern.counting.kernel_sums import ByResponse, KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass
 from dbern.data.domain import Axis, Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.strategies.base import AxisStrategy, Bound, Slab
+from dbern.privacy.budget import Budget
+from dbern.strategies.base import AnyStrategy, AxisStrategy, Bound, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
@@ -136,17 +137,10 @@ class Run:
 
 @dataclass
 class OrderedPass(Pass):
-    """One pass over all positions: adds the integers of its records' atoms to the state.
+    """One pass over all positions: adds the integers of its records' atoms to the state."""
 
-    `keys` encodes position and response of a batch's records that count in one number each, in that
-    order; it exceeds the response, at most `response_unit`, by `response_unit`. `atoms` adds to a
-    state the atoms of a run whose nearest position below is given, if there is one.
-    """
-
+    accumulator: GapAccumulator
     state: Int64Array = field(repr=False)
-    keys: Callable[[Mapping[str, FloatArray]], UInt64Array] = field(repr=False)
-    atoms: Callable[[Int64Array, Run, int | None], None] = field(repr=False)
-    response_unit: int
     _waiting: list[UInt64Array] = field(default_factory=list, repr=False)
     _rows: int = 0
     _run: Run | None = field(default=None, repr=False)
@@ -154,7 +148,7 @@ class OrderedPass(Pass):
 
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the batch's records that are in this pass's run."""
-        mine = self._chosen(self.keys(records))
+        mine = self._chosen(self.accumulator.keys(records))
         self._waiting.append(mine)
         self._rows += len(mine)
         if self._rows > max(_LEAST_MERGED, 0 if self._run is None else len(self._run.positions)):
@@ -165,7 +159,7 @@ class OrderedPass(Pass):
 
     def _merge(self) -> None:
         """Sort the waiting records; at least half of what is sorted is new."""
-        run = Run.of(np.concatenate(self._waiting), self.response_unit)
+        run = Run.of(np.concatenate(self._waiting), 1 << self.accumulator.gaps.response_bits)
         self._waiting.clear()
         self._rows = 0
         self._run = run if self._run is None else self._run.merged(run)
@@ -175,7 +169,7 @@ class OrderedPass(Pass):
         if self._waiting:
             self._merge()
         if self._run is not None and len(self._run.positions):
-            self.atoms(self.state, self._run, self._before)
+            self.accumulator.add_atoms(self.state, self._run, self._before)
 
 
 @dataclass
@@ -189,7 +183,7 @@ class SurveyedPass(OrderedPass):
 
     def survey(self, records: Mapping[str, FloatArray]) -> None:
         """Count the batch's records in their cells."""
-        cells = self.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
+        cells = self.accumulator.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
         self._cells += np.bincount(cells.astype(np.int64), minlength=_CELLS)
 
     @cached_property
@@ -221,7 +215,7 @@ _TIMES = 3  # as many atoms as one of a kernel sum: *Sensitivity under replace-o
 
 
 @dataclass(frozen=True)
-class GapSum:
+class GapSum(Measurement):
     """A Priestley-Chao estimate.
 
     `domain` has the one axis, `max_gap` is G in steps of a position. `n` is the public number of
@@ -229,32 +223,30 @@ class GapSum:
     """
 
     domain: Domain
-    kernels: tuple[Kernel, ...]
     response: Response
     max_gap: int
+    kernels: tuple[Kernel, ...] = ()
     n: int = 0
+    name: str = field(default="prediction", kw_only=True)
+    binned = True
 
-    def measurement(self, n: int = 0) -> Measurement:
-        """The estimate as a measurement for n records.
+    def bind(self, n: int, charge: Budget) -> GapSum:
+        """Return the estimate for n records."""
+        del charge
+        return replace(self, n=n)
 
-        Half the response's range is the unit: gaps and densities have inverse units. The estimate
-        is a mixture of translates with signed weights, which sum to one at most; in an interval to
-        its length and G, as all its gaps but the first lie in it.
+    @property
+    def unit(self) -> float:
+        """Half the response's range: gaps and densities have inverse units."""
+        return self.response.radius
+
+    @cached_property
+    def bias(self) -> KernelMixture:
+        """Mixtures of translates with signed weights, which sum to one at most.
+
+        In an interval they sum to its length and G, as all its gaps but the first lie in it.
         """
-        gaps = replace(self, n=n)
-        return Measurement(
-            "prediction",
-            self.domain,
-            sensitivity=gaps.sensitivity,
-            accumulator=gaps.accumulator,
-            restore=gaps.restore,
-            function_sensitivity=gaps.function_sensitivity,
-            bias=KernelMixture(self.kernels, gap=math.ldexp(self.max_gap, -POSITION_BITS)),
-            kernels=self.kernels,
-            unit=self.response.radius,
-            binned=True,
-            for_rows=self.measurement,
-        )
+        return KernelMixture(self.kernels, gap=math.ldexp(self.max_gap, -POSITION_BITS))
 
     @property
     def variation(self) -> float:
@@ -266,8 +258,9 @@ class GapSum:
         """``n tau sup K``."""
         return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
 
-    def sensitivity(self, strategy: AxisStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity: tau/2 times the move of a translate, of variation two."""
+        strategy = cast("AxisStrategy", strategy)
         bound = (
             strategy.l2_sensitivity(self.kernels, signed=True)
             if norm == 2
@@ -289,18 +282,19 @@ class GapSum:
         """R: no sum of responses overflows, and no number made of one."""
         return min(_MOST_BITS, 60 - self.n.bit_length())
 
-    def accumulator(self, strategy: AxisStrategy, n: int, tolerance: float) -> GapAccumulator:
-        """Sums of atoms, each so accurate that all that a record moves meet the tolerance."""
+    def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
+        """Choose sums of atoms so accurate that all that a record moves meet the tolerance."""
         each = tolerance * 2.0**self.scale / (_TIMES * n)
-        atoms = _atom_sum(self.kernels).accumulator(strategy, 1 << self.scale, each)
-        return GapAccumulator(replace(self, n=n), strategy, atoms)
+        return self._atoms.counter_params(strategy, 1 << self.scale, each)
 
-    def restore(
-        self, strategy: AxisStrategy, n: int, counting: Mapping[str, Any]
-    ) -> GapAccumulator:
-        """Read the accumulator that a plan has chosen."""
-        atoms = _atom_sum(self.kernels).restore(strategy, 1 << self.scale, counting)
-        return GapAccumulator(replace(self, n=n), strategy, atoms)
+    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> GapAccumulator:
+        """Return the sums of atoms."""
+        atoms = self._atoms.counter(strategy, 1 << self.scale, params)
+        return GapAccumulator(replace(self, n=n), cast("AxisStrategy", strategy), atoms)
+
+    @property
+    def _atoms(self) -> KernelSum:
+        return KernelSum("atoms", Domain((Axis("position", 0.0, 1.0),)), self.kernels, Atoms())
 
 
 @dataclass(frozen=True)
@@ -314,10 +308,6 @@ class Atoms:
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, FloatArray]:
         """Every record, the first output, the atom's weight."""
         return None, None, records["weight"]
-
-
-def _atom_sum(kernels: tuple[Kernel, ...]) -> WeightedSum:
-    return WeightedSum(WeightedRecords(Domain((Axis("position", 0.0, 1.0),)), Atoms()), kernels)
 
 
 @dataclass(frozen=True)
@@ -338,11 +328,6 @@ class GapAccumulator(Accumulator):
         return (*self.gaps.domain.columns, self.gaps.response.column)
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Parameters of the atoms' counting."""
-        return self.atoms.counting
-
-    @property
     def description(self) -> str:
         """The atoms' counting and the passes, in words."""
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
@@ -360,7 +345,7 @@ class GapAccumulator(Accumulator):
     @property
     def _spread(self) -> float:
         """Absolute integers of all atoms, relative to the most of a kernel sum's."""
-        units = math.ldexp(self._scale, self.atoms.counting["bits"])
+        units = math.ldexp(self._scale, self.atoms.bits)
         return OUTWARD * (1 + self.gaps.n / units)
 
     @property
@@ -415,10 +400,9 @@ class GapAccumulator(Accumulator):
     def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
         """Begin a pass that puts records in order."""
         del salt
-        made = state, self.keys, self.add_atoms, 1 << self.gaps.response_bits
         if self.passes == 1:
-            return OrderedPass(*made)
-        return SurveyedPass(*made, index=index, rows=PASS_ROWS)
+            return OrderedPass(self, state)
+        return SurveyedPass(self, state, index=index, rows=PASS_ROWS)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab, in unit-cube units."""
@@ -427,8 +411,9 @@ class GapAccumulator(Accumulator):
     def keys(self, records: Mapping[str, FloatArray]) -> UInt64Array:
         """Position and response of the records that count, in one number each, ordered like pairs.
 
-        The step of a position is public and no part of the error: the function is that of records
-        at the middle of their step.
+        A number exceeds the response, in units of ``2^-R``, by ``2^R``. The step of a position is
+        public and no part of the error: the function is that of records at the middle of their
+        step.
         """
         gaps = self.gaps
         kept, unit = gaps.domain.bounded(records)
@@ -509,7 +494,7 @@ class PriestleyChao(Learner):
                 f"{domain.names[0]}. Write max_gap = {domain.axes[0].width / 1000:g}"
             )
         steps = math.floor(math.ldexp(share, POSITION_BITS))
-        return (GapSum(domain, kernels, response, steps).measurement(),)
+        return (GapSum(domain, response, steps, kernels),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""

@@ -28,6 +28,7 @@ BEYOND = {
     "ledger/secrets": "key files, and the staged center: encrypted, sealed, compared",
     "erm/perturbed": "perturbed objectives: what b and the Jacobian cost, b's key, the output",
     "erm/objective": "their minimizer, and how far from it whatever is computed may be",
+    "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
     "erm/risk": "losses: slopes and curvatures, on which all of that depends",
     "planning/tuning": "the number of `tune`: what it moves by, and what floats may add",
 }

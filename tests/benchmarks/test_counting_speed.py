@@ -82,7 +82,7 @@ def twin_state(counters: Counters, path: Path, portion: Portion) -> np.ndarray:
     (part,) = counters.parts
     state = counters.empty()
     for batch in read_batches(str(path), portion.row_groups, counters.columns):
-        add_slowly(state, part.weighted_records.rows(batch), part._terms)
+        add_slowly(state, part.kernel_sum.rows(batch), part._terms)
     return state
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fitting import solve
+from fitting import Minimize, solve
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
@@ -23,7 +23,7 @@ from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.reproducing import Gaussian
 from dbern.erm.risk import Hinge, Logistic, Loss, Risk
-from dbern.erm.solver import Certified, Expansion
+from dbern.erm.shards import Expansion
 from dbern.erm.spaces import ProjectedGaussian
 from dbern.privacy.keystream import content_buckets
 
@@ -150,7 +150,7 @@ def linear(loss: Loss, cost: float, n: int) -> Column:
         return float(weights @ weights / 2 + cost / n * total(labels * (features @ weights)))
 
     def ours() -> np.ndarray:
-        return solve(risk, Certified.for_sensitivity(risk), points, labels).weights[:, 0]
+        return solve(risk, Minimize.for_sensitivity(risk), points, labels).weights[:, 0]
 
     def theirs(model: Callable[..., Any], tolerance: float) -> np.ndarray:
         fitted = model(**same, tol=tolerance).fit(kernel.features(points), labels)
@@ -186,7 +186,7 @@ def by_gram(loss: Hinge, cost: float, n: int) -> Column:
         return float(coefficients @ values / 2 + cost / n * hinge(labels * values))
 
     def ours() -> np.ndarray:
-        found = solve(risk, Certified.for_sensitivity(risk), points, labels)
+        found = solve(risk, Minimize.for_sensitivity(risk), points, labels)
         order = np.lexsort((labels, points[:, 1], points[:, 0]))  # the solver sorts records
         result = np.empty(n)
         result[order] = found.coefficients[:, 0]
@@ -214,7 +214,7 @@ def by_shards(loss: Loss, cost: float, rows: int) -> float:
     points, labels = sample(MILLION)
     shards = max(1, MILLION // rows)
     risk = Risk(loss, Gaussian(SCALES), cost, MILLION, RADIUS, 2, shards=shards)
-    method = Certified.for_sensitivity(risk)
+    method = Minimize.for_sensitivity(risk)
     start = time.process_time()
     buckets = content_buckets(np.column_stack([points, labels]), bytes(32), shards)
     hashing = time.process_time() - start
@@ -229,7 +229,7 @@ def by_features(loss: Loss, cost: float) -> float:
     """Seconds for a million records in shards as large as their features are kept, one of them."""
     points, labels = sample(KEPT)
     risk = Risk(loss, ProjectedGaussian.on_lattice(SCALES, [20, 20], [9, 9]), cost, KEPT, RADIUS, 2)
-    method = Certified.for_sensitivity(risk)
+    method = Minimize.for_sensitivity(risk)
     start = time.process_time()
     solve(risk, method, points, labels).on_grid(NODES)
     return (time.process_time() - start) * MILLION / KEPT

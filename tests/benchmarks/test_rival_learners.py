@@ -221,6 +221,7 @@ def test_a_task_that_is_none_is_refused_with_those_that_are(monkeypatch, capsys,
     assert capsys.readouterr().out == "a table\n"
 
 
+@pytest.mark.slow
 def test_the_whole_small(monkeypatch, tmp_path, capsys):
     def thinned(makers, names):
         def few():

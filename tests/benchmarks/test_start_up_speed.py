@@ -8,7 +8,6 @@ the elapsed ones too and writes the table; as a test it runs once, so that it ca
 from __future__ import annotations
 
 import itertools
-import os
 import resource
 import subprocess
 import sys
@@ -27,7 +26,6 @@ LIMITS = {  # elapsed seconds; times the processor's of `import numpy`
     "import dbern": (1.0, 1.5),
     OPENED: (0.3, 6.0),
     "a small release": (1.5, 30.0),
-    "the next partition": (1.5, 27.0),
 }
 ROWS = 10_000
 OPEN = {"k": None, "h": None, "noise": None}
@@ -54,17 +52,14 @@ def of_children() -> float:
 def ways(project: Project, executable: str) -> dict[str, Callable[[], object]]:
     numbers = itertools.count()
 
-    def ran(*command: str, cache: str = "") -> object:
-        environment = {**os.environ, "DBERN_CACHE": cache}
-        return subprocess.run(
-            command, check=True, capture_output=True, cwd=project.folder, env=environment
-        )
+    def ran(*command: str) -> object:
+        return subprocess.run(command, check=True, capture_output=True, cwd=project.folder)
 
-    def released(cache: str = "") -> object:
+    def released() -> object:
         """Another one each time, on a cluster of its own."""
         name = f"small-{next(numbers)}"
         project.spec(release={"name": name, "output": f"{name}.zarr"}, mechanism=OPEN)
-        return ran(executable, "release", "release.toml", cache=cache)
+        return ran(executable, "release", "release.toml")
 
     released()
     return {
@@ -73,7 +68,6 @@ def ways(project: Project, executable: str) -> dict[str, Callable[[], object]]:
         "import dbern": lambda: ran(sys.executable, "-c", "import dbern"),
         OPENED: lambda: ran(sys.executable, "-c", ASK, "small-0.zarr"),
         "a small release": released,
-        "the next partition": lambda: released("cache"),
     }
 
 

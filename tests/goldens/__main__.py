@@ -96,7 +96,6 @@ def record_tree(tree: Path, arguments: Sequence[str], out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "goldens", "--out", str(out.resolve()), *arguments]
         environment = {
-            "DBERN_CACHE": "",
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(tree.resolve()), str(TESTS))),
             TREE: str(tree.resolve()),

@@ -176,7 +176,6 @@ def report(
 
 def run(*, write: bool, every: int, predictor: Path | None) -> int:
     """Plan every n-th entry again, and compare or write; 0 where all predictions are equal."""
-    os.environ["DBERN_CACHE"] = ""  # nothing that was planned before
     chosen = list(entries()) if write else committed()[::every]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
         plans = list(workers.map(planned, chosen))

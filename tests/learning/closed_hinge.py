@@ -20,7 +20,7 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.erm.risk import Hinge, Risk
-from dbern.erm.solver import Expansion
+from dbern.erm.shards import Expansion
 from dbern.errors import SpecError
 from dbern.types import FloatArray
 
@@ -35,7 +35,7 @@ def is_closed(risk: Risk, width: float = 0.0) -> bool:
     ...  for cost in (0.5, 1.0, 1.001)]
     [True, True, False]
     """
-    weight = Fraction(risk.cost) * Fraction(risk.most_rows, risk.n)
+    weight = Fraction(risk.cost) * Fraction(risk.bounds.max_rows, risk.n)
     return weight * Fraction(risk.kernel.bound(risk.radius)) <= 1 - Fraction(width)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Linear, Polynomial, Stationary
 from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Risk, Square
-from dbern.erm.solver import Objective, _mix, _step
+from dbern.erm.solver import Objective, _by_plain_steps
 from dbern.erm.user import UserLoss
 
 
@@ -97,7 +97,9 @@ def iterate(risk, gram, labels, weights, step, steps):
     state = np.zeros(len(gram), dtype=np.longdouble)
     labels = np.asarray(labels, dtype=np.longdouble)
     for _ in range(steps):
-        slopes = np.clip(risk.loss.derivative(labels, gram @ state), -risk.slope, risk.slope)
+        slopes = np.clip(
+            risk.loss.derivative(labels, gram @ state), -risk.bounds.slope, risk.bounds.slope
+        )
         state = (1 - np.longdouble(step)) * state - np.longdouble(step) * weights * slopes
     return state
 
@@ -130,16 +132,12 @@ def sample(n, seed=0):
 
 @dataclass(frozen=True)
 class Plain:
-    """So many plain steps, as long as they may be in a shard that holds every row."""
+    """So many plain steps, whatever the certificate says."""
 
     steps: int
 
     def run(self, problem: Objective) -> np.ndarray:
-        step = _step(problem.risk, problem.risk.most_weight)
-        state = problem.zero()
-        for _ in range(self.steps):
-            state = _mix(state, problem.pull(state), step)
-        return state
+        return _by_plain_steps(problem, -1.0, self.steps).state
 
 
 def smoothing_distance(loss: Hinge, total: float) -> float:

@@ -8,13 +8,37 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbern.erm import objective
-from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax, minimized
+from dbern.erm import objective, solver
+from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax
 from dbern.erm.risk import Hinge, Huber
+from dbern.erm.solver import count_steps, minimize
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
 
-SOLVERS = [minimized, objective._accelerated, objective._plain]
+
+def minimized(problem) -> np.ndarray:
+    return minimize(problem, problem.risk.bounds.tolerance).state
+
+
+def by_newton(problem) -> np.ndarray | None:
+    solved = solver._by_newton(problem, problem.risk.bounds.tolerance)
+    return solved and solved.state
+
+
+def accelerated(problem) -> np.ndarray | None:
+    tolerance = problem.risk.bounds.tolerance
+    steps = count_steps(problem.bounds, tolerance)[1]
+    solved = solver._by_acceleration(problem, tolerance, steps)
+    return solved and solved.state
+
+
+def plain(problem) -> np.ndarray:
+    tolerance = problem.risk.bounds.tolerance
+    steps = count_steps(problem.bounds, tolerance)[0]
+    return solver._by_plain_steps(problem, tolerance, steps).state
+
+
+SOLVERS = [minimized, accelerated, plain]
 RISK = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
 
 
@@ -66,7 +90,7 @@ def test_minimizers_are_those_of_another_solver(outputs, solve):
         b = scale * rng.normal(size=(outputs, 3))
         found = solve(problem(risk, features, labels, b))
         error = np.linalg.norm(found - exactly(risk, features, labels, b))
-        assert error <= risk.distance < 1e-6
+        assert error <= risk.bounds.distance < 1e-6
 
 
 @pytest.mark.parametrize("solve", SOLVERS)
@@ -80,12 +104,12 @@ def test_a_category_is_as_many_features_as_there_are_values(solve):
     b = rng.normal(size=(1, 8))
     found = solve(problem(risk, np.column_stack([codes, numbers]), labels, b))
     exact = exactly(risk, np.column_stack([*listed, numbers]), labels, b)
-    assert np.linalg.norm(found - exact) <= risk.distance < 1e-6
+    assert np.linalg.norm(found - exact) <= risk.bounds.distance < 1e-6
     assert risk.features == 8
     b = np.zeros((1, 8))
-    b[0, :3] = 1.01 * risk.largest * objective.LISTED / 3  # the shortest b of that norm
+    b[0, :3] = 1.01 * risk.bounds.largest * objective.LISTED / 3  # the shortest b of that norm
     found = solve(problem(risk, np.column_stack([codes, numbers]), labels, b))
-    assert not risk.kept(found).any()
+    assert not risk.truncated(found).any()
 
 
 SEPARATE = [(Separate(Hinge(1.0)), "classes"), (Separate(Hinge(0.1), 3), "several"),
@@ -121,7 +145,7 @@ def test_minimizers_of_other_losses_are_where_the_gradient_is_zero(loss, kind, s
                 target = label if loss.outputs == 1 else (1.0 if label == k else -1.0)
                 derivative = slope_by_definition(loss.loss, target, own @ found[k])
                 slope[k] += risk.weight * derivative * own
-        assert np.sqrt((slope**2).sum()) <= risk.distance < 1e-6
+        assert np.sqrt((slope**2).sum()) <= risk.bounds.distance < 1e-6
 
 
 @pytest.mark.parametrize(("loss", "kind"), SEPARATE)
@@ -130,14 +154,14 @@ def test_constants_of_other_losses_are_bounds_and_are_attained(loss, kind):
     labels = labels_of(kind, 4000, rng)
     predictions = rng.normal(0, 1.5, (4000, loss.outputs))
     slopes, second = loss.derivative(labels, predictions), loss.second(labels, predictions)
-    assert 0.99 * loss.entry < np.abs(slopes).max() <= loss.entry
-    assert np.linalg.norm(slopes, axis=1).max() <= loss.slope
+    assert 0.99 * loss.bounds.entry < np.abs(slopes).max() <= loss.bounds.entry
+    assert np.linalg.norm(slopes, axis=1).max() <= loss.bounds.slope
     assert (second * (1 - np.eye(loss.outputs)) == 0).all()
     values = np.diagonal(second, axis1=1, axis2=2)
     assert values.min() > -1e-6
-    assert 0.99 * loss.diagonal < values.max() <= loss.diagonal * (1 + 1e-6)
-    assert values.sum(axis=1).max() <= loss.trace * (1 + 1e-6)
-    assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.at_zero
+    assert 0.99 * loss.bounds.diagonal < values.max() <= loss.bounds.diagonal * (1 + 1e-6)
+    assert values.sum(axis=1).max() <= loss.bounds.trace * (1 + 1e-6)
+    assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.bounds.at_zero
 
 
 def test_a_certificate_bounds_the_distance_of_any_state():
@@ -147,8 +171,8 @@ def test_a_certificate_bounds_the_distance_of_any_state():
     exact, solved = exactly(RISK, features, labels, b), problem(RISK, features, labels, b)
     for size in (1e-9, 1e-4, 1.0, 50.0):
         state = exact + size * rng.normal(size=(1, 3))
-        bound = RISK.certified(float(np.linalg.norm(state)),
-                               float(np.linalg.norm(solved.gradient(state))))  # fmt: skip
+        bound = RISK.bounds.floats.certified(float(np.linalg.norm(state)),
+                               float(np.linalg.norm(state - solved.pull(state))))  # fmt: skip
         assert np.linalg.norm(state - exact) <= bound
 
 
@@ -163,8 +187,8 @@ def test_a_certificate_counts_what_floats_hide_of_a_gradient():
         slopes = (shares - (labels == 0)) @ features.astype(np.longdouble)
         b = (-slopes - state / np.longdouble(RISK.weight)).astype(float)
         exact = np.linalg.norm((state + RISK.weight * (slopes + b)).astype(float))
-        computed = np.linalg.norm(problem(RISK, features, labels, b).gradient(state))
-        assert exact <= RISK.certified(float(np.linalg.norm(state)), float(computed))
+        computed = np.linalg.norm(state - problem(RISK, features, labels, b).pull(state))
+        assert exact <= RISK.bounds.floats.certified(float(np.linalg.norm(state)), float(computed))
         hidden += computed < exact
     assert hidden > 20
 
@@ -178,36 +202,36 @@ def test_databases_without_a_minimizer_of_their_own_have_one(labels, solve):
     b = np.array([[0.5, -1.0, 2.0]])
     found = solve(problem(RISK, features, classes[: len(features)], b))
     if labels == "none":
-        np.testing.assert_allclose(found, -RISK.weight * b, atol=RISK.distance)
-    assert np.linalg.norm(found) < RISK.radius
-    slope = problem(RISK, features, classes[: len(features)], b).gradient(found)
-    assert np.linalg.norm(slope) <= RISK.tolerance
+        np.testing.assert_allclose(found, -RISK.weight * b, atol=RISK.bounds.distance)
+    assert np.linalg.norm(found) < RISK.bounds.radius
+    slope = found - problem(RISK, features, classes[: len(features)], b).pull(found)
+    assert np.linalg.norm(slope) <= RISK.bounds.tolerance
 
 
 def test_what_is_kept_moves_no_more_than_the_minimizer_and_ends():
     rng = np.random.default_rng(4)
-    lengths = RISK.radius * rng.uniform(0, 2.5, 2000)
+    lengths = RISK.bounds.radius * rng.uniform(0, 2.5, 2000)
     states = rng.normal(size=(2000, 1, 3))
     states *= (lengths / np.linalg.norm(states, axis=2)[:, 0])[:, None, None]
-    near = states + 0.1 * RISK.radius * rng.normal(size=states.shape) * rng.uniform(
+    near = states + 0.1 * RISK.bounds.radius * rng.normal(size=states.shape) * rng.uniform(
         size=(2000, 1, 1)
     )
-    kept = [np.array([RISK.kept(one) for one in some]) for some in (states, near)]
+    kept = [np.array([RISK.truncated(one) for one in some]) for some in (states, near)]
     moved = np.linalg.norm((kept[0] - kept[1])[:, 0], axis=1)
     assert (moved <= (1 + 1e-12) * np.linalg.norm((states - near)[:, 0], axis=1)).all()
-    inside = lengths <= RISK.radius
+    inside = lengths <= RISK.bounds.radius
     np.testing.assert_array_equal(kept[0][inside], states[inside])
-    assert not kept[0][lengths >= 2 * RISK.radius].any()
-    assert np.linalg.norm(kept[0][:, 0], axis=1).max() <= RISK.radius * (1 + 1e-12)
+    assert not kept[0][lengths >= 2 * RISK.bounds.radius].any()
+    assert np.linalg.norm(kept[0][:, 0], axis=1).max() <= RISK.bounds.radius * (1 + 1e-12)
 
 
 def test_beyond_the_largest_norm_of_b_nothing_is_kept_of_any_minimizer():
     features, labels = records(60, 1, np.random.default_rng(5))
     for place in range(3):
         b = np.zeros((1, 3))
-        b[0, place] = 1.01 * RISK.largest * RISK.radii[place]
+        b[0, place] = 1.01 * RISK.bounds.largest * RISK.radii[place]
         found = minimized(problem(RISK, features, labels, b))
-        assert not RISK.kept(found).any()
+        assert not RISK.truncated(found).any()
 
 
 @pytest.mark.parametrize("outputs", [1, 4])
@@ -217,42 +241,46 @@ def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale, outputs)
     risk = replace(RISK, loss=Softmax(outputs), scale=scale)
     law, rng = risk.laws[0], np.random.default_rng(8)
     b, largest = risk.drawn(KeyStream(bytes(32), 0))
-    assert largest < 1.01 * risk.largest
-    off = law.error(1.01 * risk.largest) * rng.choice([-1, 1], b.shape) * np.array(risk.radii)
+    assert largest < 1.01 * risk.bounds.largest
+    off = (
+        law.error(1.01 * risk.bounds.largest) * rng.choice([-1, 1], b.shape) * np.array(risk.radii)
+    )
     apart = np.linalg.norm(risk.weight * off)
     tight = {1.0: 0.0, 1e4: 0.1, 1e7: 0.9}[scale]
-    assert tight * risk.distance < apart <= risk.distance
+    assert tight * risk.bounds.distance < apart <= risk.bounds.distance
 
 
 def test_nothing_is_kept_beyond_the_largest_norm_though_all_records_pull_the_other_way():
     """Of a narrow law records pull more than what is kept is long."""
     risk = PerturbedRisk(Softmax(1), 6000, (1.0, 1.0, 1.5), 0.2, 0.01)
-    assert 2 * risk.radius / risk.weight < 0.1 * risk.largest
+    assert 2 * risk.bounds.radius / risk.weight < 0.1 * risk.bounds.largest
     features, counts = np.array([[1.0, 1.0, 1.5]]), np.array([6000.0])
     for label, sign in ((0.0, 1.0), (1.0, -1.0)):
-        b = sign * 1.01 * risk.largest * np.array([[1.0, 0.0, 0.0]])
+        b = sign * 1.01 * risk.bounds.largest * np.array([[1.0, 0.0, 0.0]])
         state = minimized(PerturbedObjective(risk, features, np.array([label]), counts, b))
-        assert not risk.kept(state).any()
+        assert not risk.truncated(state).any()
 
 
 def test_no_usual_minimizer_is_cut():
     features, labels = records(60, 1, np.random.default_rng(6))
     b = 20 * RISK.scale * np.array([[1.0, 1.0, 1.5]])
     found = minimized(problem(RISK, features, labels, b))
-    np.testing.assert_array_equal(RISK.kept(found), found)
+    np.testing.assert_array_equal(RISK.truncated(found), found)
 
 
-@pytest.mark.parametrize("accelerated", [True, False])
-def test_newtons_steps_that_fail_are_followed_by_others(monkeypatch, accelerated):
+@pytest.mark.parametrize("steps", [10**6, 3])
+def test_newtons_steps_that_fail_are_followed_by_others(monkeypatch, steps):
     features, labels = records(60, 1, np.random.default_rng(7))
     solved = problem(RISK, features, labels, np.ones((1, 3)))
     wanted = minimized(solved)
-    monkeypatch.setattr(PerturbedObjective, "step", lambda *_: np.full((1, 3), 1e9))
-    if not accelerated:
-        monkeypatch.setattr(PerturbedRisk, "accelerated_steps", 3)
+    monkeypatch.setattr(PerturbedObjective, "newton_step", lambda *_: np.full((1, 3), 1e9))
+    plain_steps = count_steps(solved.bounds, RISK.bounds.tolerance)[0]
+    monkeypatch.setattr(
+        solver, "count_steps", lambda *_: (plain_steps, min(plain_steps - 1, steps))
+    )
     found = minimized(solved)
-    assert 0 < np.linalg.norm(found - wanted) <= 2 * RISK.distance
-    assert objective._newton(solved, np.zeros((1, 3)), 100) is None
+    assert 0 < np.linalg.norm(found - wanted) <= 2 * RISK.bounds.distance
+    assert by_newton(solved) is None
 
 
 @pytest.mark.slow
@@ -263,10 +291,10 @@ def test_accelerated_steps_suffice_where_problems_are_badly_conditioned():
     features = np.column_stack([rng.uniform(0.999, 1, 400), np.full(400, 1.5)])
     labels = rng.integers(0, 2, 400) * 1.0
     solved = problem(risk, features, labels, np.array([[0.3, -0.2]]))
-    assert 0.99 * 2**20 < risk.smoothness < 1.01 * 2**20
-    found, other = objective._accelerated(solved), objective._newton(solved, np.zeros((1, 2)), 100)
+    assert 0.99 * 2**20 < risk.bounds.undisturbed.smoothness < 1.01 * 2**20
+    found, other = accelerated(solved), by_newton(solved)
     assert found is not None
-    assert np.linalg.norm(found - other) <= 2 * risk.distance
+    assert np.linalg.norm(found - other) <= 2 * risk.bounds.distance
 
 
 @pytest.mark.parametrize(
@@ -284,7 +312,7 @@ def test_newtons_steps_do_not_go_round_in_circles(n, weight, scale, b):
     features = np.array([[x, y, 1.5] for x in (-1.0, 1.0) for y in (-1.0, 1.0)])
     labels, counts = (features[:, 0] > 0) * 1.0, np.full(4, float(n // 4))
     solved = PerturbedObjective(risk, features, labels, counts, np.array(b, dtype=float))
-    assert objective._newton(solved, np.zeros((5, 3)), 100) is not None
+    assert by_newton(solved) is not None
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
@@ -296,12 +324,12 @@ def test_constants_of_the_loss_are_bounds_and_are_attained(outputs):
     slopes, second = loss.derivative(labels, predictions), loss.second(labels, predictions)
     values = np.linalg.eigvalsh(second)
     assert np.abs(slopes).max() <= 1
-    assert 0.95 * loss.slope < np.linalg.norm(slopes, axis=1).max() <= loss.slope
+    assert 0.95 * loss.bounds.slope < np.linalg.norm(slopes, axis=1).max() <= loss.bounds.slope
     assert values.min() > -1e-15
-    assert 0.9 * loss.curvature < values.max() <= loss.curvature * (1 + 1e-12)
+    assert 0.9 * loss.bounds.curvature < values.max() <= loss.bounds.curvature * (1 + 1e-12)
     traces = np.trace(second, axis1=1, axis2=2)
-    assert 0.85 * loss.trace < traces.max() <= loss.trace * (1 + 1e-12)
-    assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.at_zero
+    assert 0.85 * loss.bounds.trace < traces.max() <= loss.bounds.trace * (1 + 1e-12)
+    assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.bounds.at_zero
     h = 1e-6 * np.eye(outputs)
     numeric = np.column_stack([
         (loss.value(labels, predictions + one) - loss.value(labels, predictions - one)) / 2e-6
@@ -315,4 +343,4 @@ def test_problems_that_floats_cannot_solve_are_refused():
         replace(RISK, weight=1e12)
     with pytest.raises(SpecError, match=r"budget\.epsilon: too large"):
         replace(RISK, scale=1e-9)
-    assert math.isfinite(RISK.distance)
+    assert math.isfinite(RISK.bounds.distance)

@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, Plain, sample
-from fitting import solve
+from fitting import Minimize, solve
 from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
-from dbern.erm import solver as objectives
+from dbern.erm import shards
 from dbern.erm.risk import Logistic, Risk, state_error, value_error
-from dbern.erm.solver import Certified
 from dbern.erm.spaces import ProjectedGaussian
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
@@ -84,20 +83,22 @@ def test_float_error_of_primal_iterates_is_within_its_bound(loss, name):
         features = np.column_stack([points, np.full(2100, 0.5)]).astype(np.longdouble)
     else:
         features = long_features(kernel, points)
-    step = np.longdouble(1 / (1 + risk.smoothness(risk.most_weight)) / (1 + 2.0**-40))
+    step = np.longdouble(
+        1 / (1 + risk.shard_bounds(risk.bounds.max_weight).smoothness) / (1 + 2.0**-40)
+    )
     state = np.zeros(features.shape[1], np.longdouble)
     for _ in range(6):
         slopes = np.clip(
             risk.loss.derivative(labels.astype(np.longdouble), features @ state),
-            -risk.slope,
-            risk.slope,
+            -risk.bounds.slope,
+            risk.bounds.slope,
         )
-        pull = -np.longdouble(risk.weight) * (features.T @ slopes)
+        pull = -np.longdouble(risk.bounds.weight) * (features.T @ slopes)
         state = (1 - step) * state + step * pull
     floats = solve(risk, Plain(6), points, labels).weights[:, 0]
     found = float(np.sqrt(np.square(floats - state).sum()))
-    bound = state_error(risk, risk.most_weight)
-    assert found <= bound <= 1e-5 * risk.sensitivity
+    bound = state_error(risk, risk.bounds.max_weight)
+    assert found <= bound <= 1e-5 * risk.bounds.sensitivity
     assert np.sqrt(np.square(floats.astype(np.float32) - state).sum()) > bound
 
 
@@ -107,7 +108,7 @@ def test_what_the_cut_changes_of_the_minimizer_is_within_its_bound(loss, cost):
     points, labels = sample(300, seed=2)
     for rank in (3, 6):
         risks = [Risk(LOSSES[loss], k, cost, 300, RADIUS, 2) for k in (cut_to(rank), WHOLE)]
-        cut, whole = (solve(risk, Certified(1e-9), points, labels)(GRID) for risk in risks)
+        cut, whole = (solve(risk, Minimize(1e-9), points, labels)(GRID) for risk in risks)
         bound = cut_to(rank).cut_error(risks[0])
         assert np.abs(cut - whole).max() <= bound
     assert bound < 0.2 * cost
@@ -117,7 +118,7 @@ def test_weights_are_the_spectral_coordinates_of_the_lattice_values():
     points, labels = sample(200, seed=3)
     kernel = cut_to(6)
     risk = Risk(Logistic(), kernel, 10.0, 200, RADIUS, 2)
-    model = solve(risk, Certified(1e-9), points, labels)
+    model = solve(risk, Minimize(1e-9), points, labels)
     values = model.on_grid([np.arange(21) / 20, np.arange(17) / 16])[:, :, 0]
     maps = [
         s.analysis / math.sqrt(b * math.sqrt(2 * math.pi))
@@ -131,9 +132,9 @@ def test_weights_are_the_spectral_coordinates_of_the_lattice_values():
 def test_features_too_many_to_keep_are_recomputed(kernel, monkeypatch):
     points, labels = sample(2100, seed=4)
     risk = Risk(Logistic(), kernel, 10.0, 2100, RADIUS, 2)
-    kept = solve(risk, Certified(1e-9), points, labels)
-    monkeypatch.setattr(objectives, "STORED_FEATURES", 0)
-    recomputed = solve(risk, Certified(1e-9), points, labels)
+    kept = solve(risk, Minimize(1e-9), points, labels)
+    monkeypatch.setattr(shards, "STORED_FEATURES", 0)
+    recomputed = solve(risk, Minimize(1e-9), points, labels)
     np.testing.assert_allclose(kept.weights, recomputed.weights, atol=1e-12)
 
 
@@ -145,5 +146,5 @@ def test_no_neighbor_moves_the_weights_further_than_r():
 def test_float_error_is_small_beside_r_at_a_million_rows():
     for cost in (1.0, 100.0):
         risk = Risk(Logistic(), cut_to(9), cost, 10**6, RADIUS, 2)
-        assert state_error(risk, risk.most_weight) <= 0.001 * risk.sensitivity
-        assert value_error(risk, RADIUS) <= 0.01 * risk.sensitivity
+        assert state_error(risk, risk.bounds.max_weight) <= 0.001 * risk.bounds.sensitivity
+        assert value_error(risk, RADIUS) <= 0.01 * risk.bounds.sensitivity

@@ -18,7 +18,7 @@ from dbern.bernstein.reproducing import (
     Stationary,
     box_radius,
 )
-from dbern.erm.solver import Expansion
+from dbern.erm.shards import Expansion
 from dbern.erm.user import UserKernel, UserLoss
 from dbern.errors import SpecError
 

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from exact_learning import GRID, KERNELS, RADIUS
-from fitting import solve
+from fitting import Minimize, solve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dbern.erm.risk import Hinge, Huber, Logistic, Risk
-from dbern.erm.solver import Certified
 from dbern.privacy.keystream import content_buckets, content_words, subkey
 
 SALT = bytes(range(32))
@@ -81,7 +80,7 @@ def test_buckets_are_even_and_change_with_the_salt():
 
 def mean_of_shards(risk, points, labels):
     buckets = content_buckets(np.column_stack([points, labels]), SALT, risk.shards)
-    method = Certified.for_sensitivity(risk, 0.01)
+    method = Minimize.for_sensitivity(risk, 0.01)
     total = sum(
         solve(risk, method, points[buckets == s], labels[buckets == s])(GRID)
         for s in range(risk.shards)

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from exact_learning import KERNELS, LOSSES, RADIUS, distance, risk_of
-from fitting import LinearModel, problem_of, solve
+from fitting import LinearModel, Minimize, problem_of, solve
 
 from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.erm.risk import Hinge, Logistic, Risk, Square
-from dbern.erm.solver import Certified, Expansion
+from dbern.erm.shards import Expansion
 from dbern.errors import SpecError
 from dbern.privacy.keystream import content_buckets
 
@@ -68,7 +68,7 @@ def neighbors(points, labels, rng):
 
 def fit(risk, points, labels, method=None):
     """One model a shard, by content."""
-    method = method or Certified.for_sensitivity(risk, 1e-5)
+    method = method or Minimize.for_sensitivity(risk, 1e-5)
     bucket = content_buckets(np.column_stack([points, labels]), SALT, risk.shards)
     return [
         solve(risk, method, points[bucket == s], labels[bucket == s]) for s in range(risk.shards)
@@ -82,7 +82,7 @@ def worst(risk, rng) -> float:
         base = fit(risk, points, labels)
         for other in neighbors(points, labels, rng):
             found = max(found, moved(base, fit(risk, *other)))
-    return found / risk.sensitivity
+    return found / risk.bounds.sensitivity
 
 
 def check(loss, kernel, cost, shards):
@@ -101,8 +101,8 @@ def test_no_neighbor_moves_the_function_further_than_r(loss, kernel):
 @pytest.mark.parametrize("cost", [0.3, 8.0])
 def test_r_is_in_proportion_to_the_cost_of_a_loss(cost):
     assert check("hinge", "gaussian", cost, shards=1) > 0.5
-    assert risk_of("hinge", "gaussian", 2 * cost, N).sensitivity == pytest.approx(
-        2 * risk_of("hinge", "gaussian", cost, N).sensitivity
+    assert risk_of("hinge", "gaussian", 2 * cost, N).bounds.sensitivity == pytest.approx(
+        2 * risk_of("hinge", "gaussian", cost, N).bounds.sensitivity
     )
 
 
@@ -133,8 +133,8 @@ def test_the_counterexample_to_the_printed_constant():
     flipped = labels.copy()
     flipped[0] = -1
     at = points[:1]
-    moved_by = [solve(risk, Certified(1e-9), points, each)(at)[0, 0] for each in (labels, flipped)]
-    printed = risk.sensitivity / 2
+    moved_by = [solve(risk, Minimize(1e-9), points, each)(at)[0, 0] for each in (labels, flipped)]
+    printed = risk.bounds.sensitivity / 2
     assert printed == pytest.approx(0.02)
     assert abs(moved_by[0] - moved_by[1]) == pytest.approx(0.04, abs=1e-7)
     assert abs(moved_by[0] - moved_by[1]) > 1.99 * printed
@@ -144,7 +144,7 @@ def test_removing_a_record_moves_the_function_by_half_of_r_at_most():
     risk = risk_of("hinge", "gaussian", 0.7, N)
     rng = np.random.default_rng(1)
     found = max(moved(fit(risk, p, y), fit(risk, p[1:], y[1:])) for p, y in databases(rng))
-    assert 0.49 * risk.sensitivity < found <= 0.5001 * risk.sensitivity
+    assert 0.49 * risk.bounds.sensitivity < found <= 0.5001 * risk.bounds.sensitivity
 
 
 def test_shards_by_position_are_not_stable_in_a_sorted_file():
@@ -154,13 +154,16 @@ def test_shards_by_position_are_not_stable_in_a_sorted_file():
     line = np.repeat(np.linspace(0, 1, m), 2)
     points, labels = np.column_stack([line, line]), np.ones(2 * m)
     other = np.concatenate([[[0.0, 0.0]], points[:-1]])
-    method = Certified.for_sensitivity(risk, 1e-5)
+    method = Minimize.for_sensitivity(risk, 1e-5)
 
     def by_position(points):
         return [solve(risk, method, part, np.ones(2)) for part in np.split(points, m)]
 
-    assert moved(by_position(points), by_position(other)) > 3 * risk.sensitivity
-    assert moved(fit(risk, points, labels), fit(risk, other, labels)) <= 1.00002 * risk.sensitivity
+    assert moved(by_position(points), by_position(other)) > 3 * risk.bounds.sensitivity
+    assert (
+        moved(fit(risk, points, labels), fit(risk, other, labels))
+        <= 1.00002 * risk.bounds.sensitivity
+    )
 
 
 def test_a_longer_step_than_the_theorem_s_does_not_contract():
@@ -168,7 +171,7 @@ def test_a_longer_step_than_the_theorem_s_does_not_contract():
     risk = risk_of("square", "gaussian", 20.0, N)
     problem = problem_of(risk, np.tile([[0.5, 0.5]], (N, 1)), np.zeros(N))
     state = np.full((1, 1), 0.01)
-    beta = risk.smoothness(risk.most_weight)
+    beta = risk.shard_bounds(risk.bounds.max_weight).smoothness
 
     def factor(step):
         return abs(((1 - step) * state + step * problem.pull(state))[0, 0]) / state[0, 0]
@@ -185,22 +188,22 @@ def test_slope_holds_at_every_minimizer_and_is_never_the_global_one_for_nothing(
     for name in ("square", "logistic"):
         risk = risk_of(name, kernel, cost, N)
         for points, labels in databases(rng):
-            model = solve(risk, Certified(1e-9), points, labels)
+            model = solve(risk, Minimize(1e-9), points, labels)
             f = model(points)[:, 0]
             used = np.abs(risk.loss.derivative(risk.loss.admissible(labels), f)).max()
-            assert used <= risk.slope * (1 + 1e-9)
+            assert used <= risk.bounds.slope * (1 + 1e-9)
             norm = distance(risk.kernel, [(1.0, model)], [(0.0, model)])
-            assert norm <= risk.norm(risk.most_weight) * (1 + 1e-9)
+            assert norm <= risk.shard_bounds(risk.bounds.max_weight).norm * (1 + 1e-9)
 
 
 def test_slope_is_the_papers_at_a_large_cost_and_smaller_at_a_small_one():
     square = risk_of("square", "gaussian", 4.0)
-    assert square.slope == pytest.approx(1 + math.sqrt(4))  # B (1 + kappa sqrt C)
-    assert risk_of("square", "gaussian", 0.1).slope == pytest.approx(1 / (1 - 0.1))
+    assert square.bounds.slope == pytest.approx(1 + math.sqrt(4))  # B (1 + kappa sqrt C)
+    assert risk_of("square", "gaussian", 0.1).bounds.slope == pytest.approx(1 / (1 - 0.1))
     logistic = risk_of("logistic", "gaussian", 1.0)
-    assert logistic.slope == pytest.approx(1 / (1 + math.exp(-logistic.slope)))
-    assert risk_of("square", "gaussian", 1.0, shards=9).slope == pytest.approx(1 + 3)
-    assert risk_of("hinge").slope == 1
+    assert logistic.bounds.slope == pytest.approx(1 / (1 + math.exp(-logistic.bounds.slope)))
+    assert risk_of("square", "gaussian", 1.0, shards=9).bounds.slope == pytest.approx(1 + 3)
+    assert risk_of("hinge").bounds.slope == 1
 
 
 def test_the_distance_of_functions_that_are_nearly_one_does_not_cancel():
@@ -216,14 +219,14 @@ def test_the_distance_of_functions_that_are_nearly_one_does_not_cancel():
 
 def test_more_rows_than_the_normalizer_weigh_more():
     usual, more = risk_of("hinge", n=10), risk_of("hinge", n=10, vanishing=128)
-    assert more.most_weight == pytest.approx(3.3 * usual.most_weight)
-    assert more.sensitivity == usual.sensitivity
+    assert more.bounds.max_weight == pytest.approx(3.3 * usual.bounds.max_weight)
+    assert more.bounds.sensitivity == usual.bounds.sensitivity
 
 
 def test_linear_risk_of_the_unit_ball_has_the_stated_sensitivity():
     # Logistic loss (M = 1) with a constant feature c on the unit ball: r = 2 C sqrt(1 + c^2) / n.
     risk = Risk(Logistic(), Linear(constant=0.5), 1000.0, 100, 1.0, 3)
-    assert risk.sensitivity == pytest.approx(2 * 1000 * math.sqrt(1 + 0.25) / 100)
+    assert risk.bounds.sensitivity == pytest.approx(2 * 1000 * math.sqrt(1 + 0.25) / 100)
 
 
 @pytest.mark.parametrize("wrong", [{"cost": 0.0}, {"cost": math.inf}, {"n": 0}, {"shards": 0}])

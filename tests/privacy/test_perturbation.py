@@ -142,7 +142,7 @@ def planned(axes: int, outputs: int, epsilon_b: Fraction, epsilon_j: Fraction):
     radii = (1.0,) * axes + (1.5,)
     law = Perturbation.for_budget(radii * outputs, 2.0, epsilon_b)
     square = axes + 1.5**2
-    return law, penalty_weight(epsilon_j, Softmax(outputs).trace, outputs, square)
+    return law, penalty_weight(epsilon_j, Softmax(outputs).bounds.trace, outputs, square)
 
 
 def corners(axes: int, outputs: int) -> list:
@@ -179,7 +179,7 @@ def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
     """Numbers and lists have a norm each, and a record moves the gradient by 2 in either."""
     parts = {"b": 0.5, "listed": 0.4, "jacobian": 0.3}
     loss, square = Softmax(outputs), 1 + 1.5**2 + 2 * LISTED**2
-    weight = penalty_weight(Fraction(3, 10), loss.trace, outputs, square)
+    weight = penalty_weight(Fraction(3, 10), loss.bounds.trace, outputs, square)
     scales = [Perturbation.for_budget((), 2.0, Fraction(parts[name])).scale
               for name in ("b", "listed")]  # fmt: skip
     risk = PerturbedRisk(loss, 10, (1.0, 1.5), weight, scales[0], (3, 2), scales[1])
@@ -223,8 +223,8 @@ def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
 def test_no_neighbours_part_by_more_than_is_charged_under_other_losses(loss, labels):
     """Their second derivatives jump; where there is one the densities are as proved."""
     epsilon_b, epsilon_j, square = Fraction(1, 2), Fraction(1, 4), 1 + 1.5**2
-    weight = penalty_weight(epsilon_j, loss.trace, loss.outputs, square)
-    law = Perturbation.for_budget((1.0, 1.5) * loss.outputs, 2 * loss.entry, epsilon_b)
+    weight = penalty_weight(epsilon_j, loss.bounds.trace, loss.outputs, square)
+    law = Perturbation.for_budget((1.0, 1.5) * loss.outputs, 2 * loss.bounds.entry, epsilon_b)
     records = [
         None,
         *itertools.product(
@@ -256,7 +256,7 @@ def test_no_units_densities_part_by_more_than_is_charged(axes, outputs, rows):
     epsilon_b, epsilon_j = Fraction(1, 2), Fraction(1, 2)
     radii, rank = (1.0,) * axes + (1.5,), min(rows, axes + 1) * outputs
     law = Perturbation.for_budget(radii * outputs, 2.0 * rows, epsilon_b)
-    trace = rows * Softmax(outputs).trace
+    trace = rows * Softmax(outputs).bounds.trace
     weight = penalty_weight(epsilon_j, trace, rank, axes + 1.5**2)
     rng, known = np.random.default_rng(9), corners(axes, outputs)[1:]
     units = [[], *([one] * rows for one in known)]
@@ -286,7 +286,7 @@ def test_gradients_of_two_records_are_two_apart_at_most_and_some_are(outputs):
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "8"])
 @pytest.mark.parametrize("rank", [1, 4])
 def test_the_penalty_pays_for_the_jacobian_and_for_no_more(epsilon, rank):
-    trace = Softmax(rank).trace
+    trace = Softmax(rank).bounds.trace
     weight = penalty_weight(Fraction(epsilon), trace, rank, 7.25)
     spent = rank * math.log1p(weight * trace * 7.25 / rank)
     assert float(Fraction(epsilon)) * (1 - 1e-9) < spent <= float(Fraction(epsilon))
@@ -350,12 +350,12 @@ def test_no_added_unit_parts_densities_by_more_than_is_charged(
     """Beside any number of other rows, below the most that weigh in full and far above it."""
     radii, square = (1.0, 1.5), 1 + 1.5**2
     rank, rest = min(rows, 2) * loss.outputs, float(_regained(rows, 2 * loss.outputs, most))
-    weight = penalty_weight(Fraction(bent), rows * loss.trace, rank, square)
+    weight = penalty_weight(Fraction(bent), rows * loss.bounds.trace, rank, square)
     moved = Fraction(pulled) * (1 if replaced else 2)
     charge = Fraction(pulled) + Fraction(bent)
     if loss.tied:
         moved = tied_charge(charge, weight, rows, rank, square, not replaced)
-    law = Perturbation.for_budget(radii * loss.outputs, 2.0 * rows * loss.entry, moved)
+    law = Perturbation.for_budget(radii * loss.outputs, 2.0 * rows * loss.bounds.entry, moved)
     rng, worst, unbent = np.random.default_rng(41), [0.0, 0.0], 0.0
     known = list(itertools.product([np.array([z, 1.5]) for z in (-1.0, 0.2, 1.0)], labels))
 

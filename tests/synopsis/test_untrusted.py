@@ -24,10 +24,10 @@ from projects import SOLVED, Project, Ran, labelled
 
 import dbern
 from dbern.cli import main as command_line
-from dbern.components.strict import checked
+from dbern.components.strict import parse_object
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.synopsis.metadata import _CombineFacts
+from dbern.synopsis.metadata import StoredCombination
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"
@@ -485,6 +485,12 @@ def test_a_k_that_is_not_that_of_the_array_is_refused(copied, k):
         (COEFFICIENTS, ("codecs", 0, "name"), "gzip"),
         (COEFFICIENTS, ("storage_transformers",), [{"name": "x"}]),
         (COEFFICIENTS, ("dimension_names",), ["y", "x"]),
+        (COEFFICIENTS, ("shape",), [7.0, 7]),
+        (COEFFICIENTS, ("codecs", 0, "configuration", "chunk_shape"), [True, 7]),
+        (COEFFICIENTS, ("codecs", 0, "configuration", "codecs", 1, "configuration"), {}),
+        (COEFFICIENTS, ("attributes", "add_offset"), False),
+        (COEFFICIENTS, ("attributes", "oblique"), None),
+        (COEFFICIENTS, ("consolidated_metadata",), None),
         ("components/density/x/zarr.json", ("chunk_grid",), {"name": "rectilinear"}),
         ("components/density/x/zarr.json", ("data_type",), "int64"),
         ("components/density/x/zarr.json", ("dimension_names",), ["y"]),
@@ -498,12 +504,25 @@ def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, 
         dbern.open(copied)
 
 
+@pytest.mark.parametrize("key", ["cells", "degree"])
+def test_bins_of_another_number_than_was_released_are_refused(kinds, tmp_path, key):
+    store = shutil.copytree(kinds("auto/pure"), tmp_path / "store.zarr")
+    name = "components/density/binned/synthesis_x/zarr.json"
+    document = json.loads((store / name).read_text())
+    document["attributes"][key] += 1
+    redigest(store, name, json.dumps(document).encode())
+    with pytest.raises(IntegrityError, match=r"binned/released/zarr\.json is damaged: shape"):
+        dbern.open(store)
+
+
 def test_floors_that_are_divided_by_are_above_zero():
     """Bands of Gaussian naive Bayes divide by them."""
     facts = {"kind": "gaussian-naive-bayes", "classes": [0, 1], "peaks": [1.0], "floors": [0.0]}
     with pytest.raises(IntegrityError, match="floors: must be above 0"):
-        checked(_CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
-    assert checked(_CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
+        parse_object(StoredCombination, json.dumps(facts).encode(), "store", "zarr.json")
+    assert parse_object(
+        StoredCombination, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x"
+    )
 
 
 def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, stores):

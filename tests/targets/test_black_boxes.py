@@ -11,6 +11,7 @@ import pytest
 from conformance import CASES, counted, everyone, largest_move
 
 import dbern
+from dbern.counting import gathered
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
@@ -160,7 +161,7 @@ def test_records_have_their_columns_in_the_order_of_the_page():
     )  # fmt: skip
     stated = {key: value for key, value in TARGET.items() if key != "kind"}
     (measurement,) = dbern.targets.Oracle(**stated).components(schema)
-    box = measurement.sensitivity.__self__
+    box = measurement.user
     columns = {
         "a": [0.5, -3.0, 0.5, np.inf], "b": [-0.0, 9.0, 1.0, 1.0], "who": [1.0, 0.0, np.nan, 1.0],
         "r": [-9.0, 2.0, 0.0, 0.0], "where": [2.0, 0.0, 1.0, 1.0],
@@ -281,15 +282,15 @@ def test_the_module_is_part_of_the_identity(project, client, tmp_path, monkeypat
     assert dbern.release(again, client=client).notes
 
 
-def gone(_name):
+def gone(*_given):
     raise dbern.SpecError("gone")
 
 
-@pytest.mark.parametrize("what", ["source_digest", "load"])
+@pytest.mark.parametrize("what", ["source_digest", "named_function"])
 def test_a_worker_with_another_module_or_none_computes_nothing(project, client, monkeypatch, what):
     spec = spec_of(project, {})
     with monkeypatch.context() as patch:
-        patch.setattr(boxes, what, gone if what == "load" else lambda _name: "other")
+        patch.setattr(gathered, what, (lambda _: "other") if what == "source_digest" else gone)
         complaint = r"^target\.function: a worker cannot import it, or has another text"
         with pytest.raises(dbern.EnvironmentRefusedError, match=complaint):
             dbern.release(spec, client=client)

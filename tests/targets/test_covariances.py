@@ -224,6 +224,7 @@ def test_the_oblique_axes_are_kept_where_rows_are_private():
     private = {"neighbors": "add-or-remove-one", "normalizer": "40"}
     spec = spec_of(H2, n=None, data=private, k=6, h=2)
     (measurement,) = spec.components
-    (group,) = publishing._groups(spec, plan_files(spec, ()))
+    plan = plan_files(spec, ())
+    (group,) = publishing._groups(publishing._components(spec, plan), plan)
     assert measurement.oblique is not None
     assert group.component.oblique.restore() == measurement.oblique

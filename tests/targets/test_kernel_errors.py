@@ -10,22 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import CASES, RESPONSE, Case
+from conformance import CASES, CURVES, POINTS
 
-from dbern.counting.measurement import Measurement, protect
+from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
-from dbern.planning.tuning import Finer, promised
+from dbern.planning.tuning import BiasStatistic, Finer
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 from dbern.strategies.base import Entries
 
-ROWS, POINTS = 5, 9
+ROWS = 5
 COARSE, FINE = {"bits": 9}, {"bits": 30}
-CURVES = Case(
-    {"kind": "functional-mean", "degree": 3}, {"response": {**RESPONSE, "points": POINTS}},
-    linear=True,
-)  # fmt: skip
 UNITS = Protection(unit=PrivacyUnit("user", 3))
 ADDED = Protection(Neighbors.ADD_OR_REMOVE_ONE)
 
@@ -45,14 +41,14 @@ def by_bits(
     name: str, noise: str = "laplace", protection: Protection | None = None
 ) -> list[Accumulator]:
     measurement, plan = planned(name, noise)
-    measurement = protect(measurement, protection or Protection())
+    measurement = measurement.protected(protection or Protection(), None)
     return [measurement.restore(plan.strategy, ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def promise() -> list[Accumulator]:
     measurement, plan = planned("density", "binned-laplace")
     finer = Finer.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
-    number = promised(measurement, finer, measurement.fraction)
+    number = BiasStatistic(measurement, finer, domain=measurement.domain)
     return [number.restore(Entries(1), ROWS, bits) for bits in (COARSE, FINE)]
 
 

@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
 from dbern.counting.measurement import most_rows
+from dbern.counting.passes import Accumulator
 from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -23,7 +24,7 @@ from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.synopsis.regression import Regression
 from dbern.targets import RidgeRegression
-from dbern.targets.least_squares import MomentAccumulator, MomentSums
+from dbern.targets.least_squares import MomentSums
 from dbern.targets.predictions import predicted_moments, predicted_weights, typical_variances
 
 SEED = 1807
@@ -103,8 +104,8 @@ def sums(axes: int) -> MomentSums:
     return MomentSums.of(domain, Response("y", 0.1, 0.7))
 
 
-def accumulated(vector: MomentSums, n: int) -> MomentAccumulator:
-    return vector.accumulator(Entries(vector.moments.size), n)
+def accumulated(vector: MomentSums, n: int) -> Accumulator:
+    return vector.accumulator(Entries(vector.size), n, 0.0)
 
 
 def records(rows: int, axes: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -142,7 +143,7 @@ def test_rounding_moves_no_integer_by_more_than_a_unit(n, norm):
     z = np.vstack([rng.uniform(-1, 1, (300, d)), np.ones((3, d)), np.full((1, d), -1 / 8)])
     z[-2] = np.append(np.zeros(d - 1), -0.5)
     z[-4] = [1, 1, 1, -1, -1, -1, -1]
-    integers = accumulator._integers(z).astype(float)
+    integers = vector._integers(z, accumulator.bits).astype(float)
     apart = np.linalg.norm(integers[:, None] - integers, norm, axis=-1)
     allowed = vector.moments.sensitivity(norm).value + accumulator.errors.kernel_norms[norm - 1]
     assert 0.9 * allowed < apart.max() / unit <= allowed
@@ -155,8 +156,9 @@ def test_rounding_moves_no_integer_by_more_than_a_unit(n, norm):
 
 def test_no_sum_overflows():
     for n in (1, 10**6, most_rows(1), 2**45 - 1):
-        accumulator = accumulated(sums(62), n)
-        assert n * accumulator.sums.moments.largest_entry << accumulator.bits < 2**62
+        vector = sums(62)
+        accumulator = accumulated(vector, n)
+        assert n * vector.moments.largest_entry << accumulator.bits < 2**62
         assert accumulator.bits >= 9
 
 

@@ -126,7 +126,7 @@ def of_one_output(sensitivity):
     """All models of one-against-the-rest have the record that is replaced."""
 
     def planted(self, strategy, norm):
-        return bound(sensitivity(self, strategy, norm).value / self.outputs ** (1 / norm))
+        return bound(sensitivity(self, strategy, norm).value / self.num_models ** (1 / norm))
 
     return planted
 
@@ -158,7 +158,9 @@ HALF = Bug(
     "dbern.strategies.bins.BinnedStrategy.l1_sensitivity", lambda *_a, **_k: bound(1.0),
     CASES["density"], noise="binned-laplace", k=8,
 )  # fmt: skip
-PRINTED = Bug("dbern.counting.kernel_sums.WeightedSum.sensitivity", printed, CASES["machine"], k=3)
+PRINTED = Bug(
+    "dbern.counting.kernel_sums.KernelSum.replaced_sensitivity", printed, CASES["machine"], k=3
+)
 SHARES = Bug("dbern.privacy.families.law_of", whole_charge, CASES["regression"])
 MODELS = Bug(
     "dbern.erm.measurement.RiskMinimizer.sensitivity", of_one_output(RiskMinimizer.sensitivity),

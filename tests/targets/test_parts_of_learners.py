@@ -21,8 +21,15 @@ from dbern.combination import (
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.erm.objective import Separate, Softmax
 from dbern.erm.perturbed import _row_weight, lists_share
-from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Square, sum_by_pairs
-from dbern.erm.solver import one_vs_rest
+from dbern.erm.risk import (
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Square,
+    one_vs_rest,
+    sum_by_pairs,
+)
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.privacy.accuracy import public_stream
@@ -42,8 +49,8 @@ def test_losses_have_the_constants_of_their_formulas():
     assert (Square(2.0).slope(1.0), round(Square(2.0).at_zero, 9)) == (3.0, 2.0)
     assert Huber(threshold=0.5, bound=2.0).slope(math.inf) == 0.5
     assert EpsilonInsensitive(tube=0.1, width=0.1, bound=1.0).curvature == 10.0
-    assert (Softmax(1).trace, Softmax(4).trace) == (0.25, 0.75)
-    assert Separate(Hinge(1.0), 3).trace == 3.0
+    assert (Softmax(1).bounds.trace, Softmax(4).bounds.trace) == (0.25, 0.75)
+    assert Separate(Hinge(1.0), 3).bounds.trace == 3.0
 
 
 def test_a_user_s_loss_and_kernel_are_as_declared():
@@ -135,7 +142,7 @@ def test_typical_directions_leave_half_to_the_next():
 
 def test_sums_name_their_entries_and_bound_their_moves():
     domain = Domain((Axis("x", 0.0, 1.0),))
-    curves = CurveSums(Domain((Axis("t", 0.0, 1.0),)), Response("y", 0.0, 9.0, points=50), 1)
+    curves = CurveSums(domain, Response("y", 0.0, 9.0, points=50), 1)
     assert curves.entries == ("coefficient of degree 0", "coefficient of degree 1")
     assert curves.sensitivity(Entries(2), 2).value < 9.01
     moments = MomentSums.of(domain, Response("y", 0.0, 9.0))

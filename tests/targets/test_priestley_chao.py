@@ -64,7 +64,7 @@ def apart(one, other):
 class Recorder:
     """Stands for the sum over atoms, and keeps them."""
 
-    counting: dict = field(default_factory=lambda: {"bits": 40})
+    bits: int = 40
     found: dict = field(default_factory=dict)
 
     def add(self, state, records):
@@ -74,7 +74,7 @@ class Recorder:
 
 def component(max_gap, n=4):
     domain = Domain((Axis("x", 0.0, 1.0),))
-    return GapSum(domain, (), Response("r", -1.0, 1.0), int(max_gap * STEPS), n)
+    return GapSum(domain, Response("r", -1.0, 1.0), int(max_gap * STEPS), n=n)
 
 
 def measured(records, max_gap, passes=1):
@@ -389,10 +389,13 @@ def test_noise_is_in_proportion_to_the_gap():
     assert one.function == pytest.approx(2 * half.function, rel=1e-6)
 
 
-def test_the_table_compares_noises(monkeypatch):
+def test_the_table_compares_bins_and_by_name_lattice_values(monkeypatch):
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
-    options = tradeoff(GAPS.spec(1, 1000, "auto"))
-    assert {"laplace", "binned-laplace"} == {one.noise_kind for one in options}
+    bins, lattices = (tradeoff(GAPS.spec(1, 1000, noise)) for noise in ("auto", "laplace"))
+    assert {option.noise_kind for option in bins} == {"binned-laplace"}
+    assert {option.noise_kind for option in lattices} == {"laplace"}
+    assert len({option.values for option in bins}) == len(bins) > 1
+    assert max(option.predicted for option in bins) < min(option.predicted for option in lattices)
 
 
 @pytest.mark.slow

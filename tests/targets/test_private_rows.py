@@ -13,7 +13,7 @@ from conformance import ADDED, CASES
 
 import dbern
 from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import for_rows, most_rows
+from dbern.counting.measurement import Measurement, most_rows
 from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
@@ -96,10 +96,10 @@ def test_other_neighbours_than_the_grants_are_refused(project, client):
 def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, key):
     """Such as one of another package, whose measurement knows replaced rows alone."""
 
-    def unproved(*args, **given):
-        return replace(KernelSum(*args, **given), added_sensitivity=None)
+    class Unproved(KernelSum):
+        protected = Measurement.protected
 
-    monkeypatch.setattr("dbern.targets.density.KernelSum", unproved)
+    monkeypatch.setattr("dbern.targets.density.KernelSum", Unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
@@ -111,13 +111,15 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
 def full(counts, label=1.0):
     """Weights of one shard of records at one place, as many as say, and how far they may move."""
     spec = CASES["logistic"].spec(1, 2, "laplace", rows={**ADDED, "normalizer": "1"})
-    component = for_rows(spec.components[0], 1).sensitivity.__self__
+    component = spec.components[0].bind(1, spec.charge)
     points = component.space.points(np.array([[1.0], [1.0]]))
     labels = np.array([1.0, label])
     found = [component.fitted(points, labels, np.array(some))[1][:, 0] for some in counts]
     risk = component.risk
-    assert max(np.linalg.norm(one) for one in found) <= risk.norm(risk.most_weight)
-    return found, risk.sensitivity / 2 + component.method.instability(risk)
+    assert (
+        max(np.linalg.norm(one) for one in found) <= risk.shard_bounds(risk.bounds.max_weight).norm
+    )
+    return found, risk.bounds.sensitivity / 2 + 2 * component.bounds.distance
 
 
 def largest_step(label):
@@ -141,9 +143,9 @@ def test_a_shard_cut_off_at_once_is_caught(monkeypatch):
 def test_a_measurement_that_spends_less_than_nothing_is_refused(monkeypatch):
     """What it spends before its values are computed would hide a fraction of the budget."""
 
-    def hidden(*args, **given):
-        return replace(KernelSum(*args, **given), spent=Fraction(-1, 2))
+    class Hidden(KernelSum):
+        spent = Fraction(-1, 2)
 
-    monkeypatch.setattr("dbern.targets.density.KernelSum", hidden)
+    monkeypatch.setattr("dbern.targets.density.KernelSum", Hidden)
     with pytest.raises(dbern.SpecError, match="spends less than 0"):
         plan_files(CASES["density"].spec(1, 2, "laplace"), ())

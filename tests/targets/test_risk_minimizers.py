@@ -17,7 +17,7 @@ from sklearn import linear_model
 
 import dbern
 from dbern.certificate import vector_bound
-from dbern.counting.passes import Gathering
+from dbern.counting.gathered import GatheredAccumulator, Gathering
 from dbern.erm import measurement
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
@@ -55,8 +55,13 @@ def test_a_flipped_label_stays_within_the_bound(name):
     "name", ["solved machine", "kernel logistic", "kernel tube", "own kernel", "logistic"]
 )
 def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
-    original = RiskModel.weight_sensitivity.fget
-    monkeypatch.setattr(RiskModel, "weight_sensitivity", property(lambda self: original(self) / 2))
+    original = RiskModel.bounds.func
+
+    def halved(model):
+        bounds = original(model)
+        return replace(bounds, sensitivity=bounds.sensitivity / 2)
+
+    monkeypatch.setattr(RiskModel, "bounds", property(halved))
     # The logistic loss's slope is near M only where the function is near 0.
     cost = 0.1 if "logistic" in name else CASES[name].target["C"]
     target = {**CASES[name].target, "shards": 1, "C": cost}
@@ -221,6 +226,26 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
         assert 0 < np.abs(found[shards] - found[1]).max() < 0.02 * largest
 
 
+class Solver(GatheredAccumulator):
+    """Solves shards of records "d" by a function."""
+
+    columns, description, errors, memory, shape, finish = (None,) * 6
+    shards, width = 1, 2
+
+    def __init__(self, solve):
+        self.solve = solve
+
+    def rows(self, records):
+        return records["d"]
+
+    def solved(self, rows, counts, block):
+        return self.solve(rows, counts)
+
+
+class SevenShards(Solver):
+    shards = 7
+
+
 def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
     rng = np.random.default_rng(7)
     data = rng.integers(0, 40, (500, 2)).astype(float)
@@ -232,8 +257,7 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
     state = np.zeros(1, dtype=np.int64)
     for index in range(3):
-        how = lambda r: r["d"], solved, SALT
-        gathering = Gathering(state, *how, shards=7, passes=3, index=index)
+        gathering = Gathering(SevenShards(solved), state, SALT, 3, index)
         for batch in np.array_split(data, 9):
             gathering.add({"d": batch})
         gathering.finish()
@@ -245,12 +269,12 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
 
 def test_equal_records_are_kept_once(monkeypatch):
-    monkeypatch.setattr("dbern.counting.passes._LEAST_MERGED", 100)
+    monkeypatch.setattr("dbern.counting.gathered._MIN_MERGED_ROWS", 100)
     state, solved = np.zeros(1, dtype=np.int64), lambda r, c: np.array([int(c.sum())])
-    gathering = Gathering(state, lambda r: r["d"], solved, SALT, 1, 1, 0)
+    gathering = Gathering(Solver(solved), state, SALT)
     for _ in range(100):
         gathering.add({"d": np.tile([[0.25, 1.0], [0.5, -1.0]], (50, 1))})
-        assert sum(len(rows) for rows in gathering._kept) <= 300
+        assert sum(len(rows) for rows in gathering._gathered) <= 300
     gathering.finish()
     assert state[0] == 10_000
 

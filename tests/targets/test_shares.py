@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 import dbern
-from dbern.counting.kernel_sums import ByCategory, KernelSum
+from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
 from dbern.counting.measurement import random_privacy, require_counted
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
@@ -78,8 +78,7 @@ def test_outputs_may_not_meet_another_component():
     square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     kernels = axis_kernels(square, (0.1, 0.1), "bandwidth", "gaussian")
     one = KernelSum("sum", square, kernels, fraction=HALF)
-
-    two = replace(one, outputs=2)
+    two = replace(one, record_weights=ByCategory(Column("g", "data.group", ("a", "b"))))
     parts = [(each.name, each.outputs, each.fraction) for each in (two, one)]
     assert parts[0][1:] == (2, HALF)
     require_one_charge("several", [parts[0], ("sum_2", 1, HALF)])
@@ -88,18 +87,23 @@ def test_outputs_may_not_meet_another_component():
 
 
 def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several, monkeypatch):
-    """`for_rows` of a package's component may give another share."""
+    """`bind` of a package's component may give another share."""
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, n: replace(component, fraction=Fraction(1))  # noqa: E731
-    monkeypatch.setattr("dbern.planning.planner.for_rows", whole)
+    whole = lambda component, n, charge: replace(component, fraction=Fraction(1))  # noqa: E731
+    monkeypatch.setattr(KernelSum, "bind", whole)
     with pytest.raises(SpecError, match="add up to 2"):
         plan_files(spec, dbern.planning.planner.footers(spec))
 
 
 def test_random_privacy_is_that_of_one_estimate():
     axis = Domain((Axis("x", 0.0, 1.0),))
-    estimated = replace(KernelSum("sum", axis, ()), random=lambda charge: "random")
+
+    class Estimated(KernelSum):
+        def random_guarantee(self, charge):
+            return "random"
+
+    estimated = Estimated("sum", axis)
     assert random_privacy((estimated,), None) == "random"
     with pytest.raises(SpecError, match="2 measurements have an estimated"):
         random_privacy((estimated, estimated), None)
@@ -109,7 +113,7 @@ def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, severa
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
     whole = lambda component, strategy: replace(component, fraction=Fraction(1))  # noqa: E731
-    monkeypatch.setattr("dbern.planning.planner.for_lattice", whole)
+    monkeypatch.setattr(KernelSum, "for_lattice", whole)
     planned = plan_files(spec, dbern.planning.planner.footers(spec))
     assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1
 
@@ -120,7 +124,7 @@ def test_records_are_counted_in_a_measurement_of_as_many_outputs(name):
     kernels = axis_kernels(square, (0.5, 0.5), "bandwidth", "gaussian")
     column = Column("g", "data.group", ("a", "b"))
     two = KernelSum("two", square, kernels, ByCategory(column))
-    one = replace(KernelSum("one", square, kernels), counted_in=name)
+    one = KernelSum("one", square, kernels, BySign(column), counted_in=name)
     require_counted([KernelSum("one", square, kernels), two])
     with pytest.raises(SpecError, match=f'"one" are counted in "{name}"'):
         require_counted([one, two])

@@ -44,7 +44,7 @@ pytestmark = [
 def test_people_are_ranked_by_the_ratio_of_their_probabilities(
     project, client, likelihoods, epsilon, least
 ):
-    """Measured over six releases: docs/learning.md. The values themselves rank below .75."""
+    """In the mean of six releases, as docs/learning.md has it; the values rank below .75."""
     people = pq.read_table(ADULT)
     low, high = np.array([*BOUNDS.values()]).T
     points = np.column_stack([people[name].to_numpy().astype(float) for name in BOUNDS])
@@ -54,19 +54,26 @@ def test_people_are_ranked_by_the_ratio_of_their_probabilities(
     columns = dict(zip(BOUNDS, points[learned].T, strict=True)) | {"rich": rich[learned]}
     pq.write_table(pa.table(columns), project.folder / "people.parquet")
     project.grant("1000000")
-    spec = dbern.ReleaseSpec(
-        release={"name": "rich", "output": str(project.output)},
-        data={"source": str(project.folder / "people.parquet"), "bounds": BOUNDS,
-              "label": {"column": "rich", "classes": [False, True]}},
-        target=TARGETS[likelihoods],
-        mechanism={"noise": "binned-laplace"} if likelihoods == "kernel" else {},
-        budget={"epsilon": epsilon, "ledger": project.url, "dataset": "trips"},
-    )  # fmt: skip
-    synopsis = dbern.release(spec, client=client).synopsis
-    chances = synopsis.predict_proba(points[held])
-    assert roc_auc_score(rich[held], synopsis.decision_function(points[held])) > least
-    assert roc_auc_score(rich[held], chances[:, 1]) > least
-    assert roc_auc_score(rich[held], synopsis(points[held])) < 0.75
+
+    def release(name):
+        spec = dbern.ReleaseSpec(
+            release={"name": name, "output": str(project.output / name)},
+            data={"source": str(project.folder / "people.parquet"), "bounds": BOUNDS,
+                  "label": {"column": "rich", "classes": [False, True]}},
+            target=TARGETS[likelihoods],
+            mechanism={"noise": "binned-laplace"} if likelihoods == "kernel" else {},
+            budget={"epsilon": epsilon, "ledger": project.url, "dataset": "trips"},
+        )  # fmt: skip
+        return dbern.release(spec, client=client).synopsis
+
+    synopses = [release(f"rich-{i}") for i in range(6 if float(epsilon) < 1 else 1)]
+    chances = [synopsis.predict_proba(points[held]) for synopsis in synopses]
+    for scores in (
+        [synopsis.decision_function(points[held]) for synopsis in synopses],
+        [chance[:, 1] for chance in chances],
+    ):
+        assert np.mean([roc_auc_score(rich[held], score) for score in scores]) > least
+    assert max(roc_auc_score(rich[held], synopsis(points[held])) for synopsis in synopses) < 0.75
     if likelihoods == "kernel":
         nothing_known = log_loss(rich[held], np.full(len(held), rich[learned].mean()))
-        assert log_loss(rich[held], chances) < 0.85 * nothing_known
+        assert np.mean([log_loss(rich[held], chance) for chance in chances]) < 0.85 * nothing_known

@@ -2,7 +2,8 @@
 
 A bound at ``1 - beta`` that needs several others gives each a share of beta. All hold at once with
 the probability that is promised, as the shares sum to one: the union bound, whatever depends on
-what. What arrays, groups, candidates or questions share is dealt out in equal parts before.
+what. What arrays, groups, candidates, questions or both sides of an interval share is dealt out in
+equal parts before.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ SIMULATION = FailureBudget({"quantile": 90, "draws": 10})
 NODES = FailureBudget({"values at nodes": 90, "largest draw": 10})
 """Of a tail of values: those at nodes, and the largest draw, which bounds what was cut off."""
 
-FIELD = FailureBudget({"at nodes": 98, "between nodes": 2}, {"at nodes": SIMULATION})
-"""Of a simulated sup over the domain: at the nodes of the draws, and in between, by `NODES`."""
+FIELD = FailureBudget(
+    {"at nodes": 98, "between nodes": 2}, {"at nodes": SIMULATION, "between nodes": NODES}
+)
+"""Of a simulated sup over the domain: at the nodes of the draws, and in between."""
 
 PROMISE = FailureBudget({"values": 95, "number": 5})
 """Of noise beside that of a number that promises, where both are not drawn together."""

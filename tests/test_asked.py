@@ -12,10 +12,10 @@ from strategies import sections
 import dbern
 from dbern.errors import SpecError
 from dbern.planning import asked
+from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.accuracy import Covariance
-from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.envelopes.step import steps
 
@@ -39,7 +39,7 @@ def cells(plan):
     return [one.cells for one in plan.components[0].maps]
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_the_gap_of_an_edge_is_what_its_splines_leave(degree):
     splines = AxisSplines(40, degree)
     sides = steps(splines, (20 + np.arange(32) / 32) / 40)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 from strategies import density_plan, sections
 
 from dbern.bernstein.kernels import kernel_of
@@ -14,7 +15,7 @@ from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning import planner
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import measured_pairs, released_component
+from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
 from dbern.planning.spec import ReleaseSpec
 from dbern.releasing import publish
 from dbern.strategies.bias import Holder, KernelMixture, Linear, Smooth, StatedBall
@@ -57,6 +58,14 @@ def planned():
 def test_classes_of_functions_come_back(approximation):
     content = stored_class(approximation).to_json()
     assert read_class(json.loads(json.dumps(content))).restore() == approximation
+
+
+@pytest.mark.parametrize("change", [{"approximation": [1.0]}, {"approximation": "1"}, {"more": 1}])
+def test_what_is_no_planned_component_is_refused(change, planned):
+    content = planned[1].to_dict()["components"][0]
+    assert PlannedMeasurement.model_validate_json(json.dumps(content)) == planned[1].components[0]
+    with pytest.raises(ValidationError, match=next(iter(change))):
+        PlannedMeasurement.model_validate_json(json.dumps(content | change))
 
 
 def test_plans_and_stores_state_the_same(planned):

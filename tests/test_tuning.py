@@ -20,12 +20,12 @@ from dbern.certificate import chosen_noise, told_error
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.failure import BAND, CHOICE
+from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tuning import _PLACES, NAME, Told, _refinement, _sup, _told_by, best_of
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
-from dbern.strategies.bins import DEGREES
 from dbern.synopsis import bands, metadata
 from dbern.synopsis.arrays import smoothings
 from dbern.synopsis.writer import SynopsisWriter
@@ -94,7 +94,7 @@ def told(part, *columns):
     return float(part.finish(state, 0, slab)[0])
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 @pytest.mark.parametrize("times", [2, 3, 4])
 def test_wide_splines_are_sums_of_narrow_ones(degree, times):
     t = np.concatenate([[0.0, 1.0], np.random.default_rng(degree).random(60)])

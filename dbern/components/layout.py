@@ -79,9 +79,9 @@ def array_paths(component: Component) -> list[str]:
 def group_layout(component: Component) -> dict[str, ArrayLayout]:
     """Return the coefficients and axes of a component, by their path in its group."""
     names, shape = component.axes or ("entry",), component.lattice.shape
-    scale, limits = _scale_of(component), _NO_OBLIQUE
+    scale, limits = _scale_of(component), _SILENCE | _NO_OBLIQUE
     if component.oblique:  # who has this group alone must not take its coordinates for the axes
-        scale, limits = {**scale, "oblique": component.oblique.to_json()}, {}
+        scale, limits = {**scale, "oblique": component.oblique.to_json()}, _SILENCE
     coefficients = ArrayLayout(shape, names, "int64", scale, limits, sharded=True)
     axes = zip(component.axes, shape, strict=False)  # a vector has none
     return {COEFFICIENTS: coefficients, **{axis: ArrayLayout((n,), (axis,)) for axis, n in axes}}

@@ -87,6 +87,7 @@ from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
 from dbern.data.domain import Column, Domain, Outside, Response
 from dbern.errors import SpecError
+from dbern.privacy.budget import Protection
 from dbern.strategies.base import (
     AnyStrategy,
     AxisStrategy,
@@ -386,6 +387,11 @@ class KernelSum(RecordSum):
         """Count the records of a sum without signs in itself."""
         if not self.record_weights.signed:
             object.__setattr__(self, "counted_in", self.name)
+
+    def protected(self, protection: Protection, ids: Column | None) -> KernelSum:
+        """Return it, and what the released bins choose from, for other neighbours."""
+        candidates = tuple(other.protected(protection, ids) for other in self.candidates)
+        return replace(super().protected(protection, ids), candidates=candidates)
 
     @property
     def outputs(self) -> int:

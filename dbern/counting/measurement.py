@@ -53,7 +53,8 @@ class Measurement(ABC):
     """One released family of functions, or a vector, before its strategy is chosen.
 
     It says how far a record moves it, and how records become integers. What else there is to say
-    has a usual value, which a kind of measurement overrides.
+    has a usual value, which a kind of measurement overrides; a field that takes the place of a
+    property needs a default.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ class Measurement(ABC):
         return self
 
     def for_lattice(self, strategy: AnyStrategy) -> Measurement:  # noqa: ARG002
-        """Return it with what is estimated of it for a strategy; then `one_lattice`."""
+        """Return it with its sensitivity estimated for a strategy, where `one_lattice` holds."""
         return self
 
     def random_guarantee(self, charge: Budget) -> RandomPrivacy | None:  # noqa: ARG002
@@ -130,11 +131,11 @@ class Measurement(ABC):
     spent = Fraction(0)
     """Budget fraction of noise that enters before its values are computed."""
     binned = False
-    """Whether bins may be released: of sums over records, weights in [-1, 1]."""
+    """Whether bins may be released: what it adds up are kernels with weights in [-1, 1]."""
     spectral = False
     """Whether spectral coordinates may be released: of functions that a solver finds."""
     additive = False
-    """Whether it adds up kernels over records: some attain S(F), and `lower_bound` is one."""
+    """Whether it adds up kernels over records: a lower bound of the error is known then."""
 
     @property
     def outputs(self) -> int:
@@ -229,7 +230,7 @@ class Measurement(ABC):
     @property
     def range(self) -> tuple[float, float]:
         """The least and the largest value of an output, in data units; infinite if not known."""
-        top = self.unit * getattr(self.bias, "highest", math.inf)
+        top = self.unit * (math.inf if self.bias is None else self.bias.highest)
         return self.extent or (0.0 if self.unsigned else -top, top)
 
     @property
@@ -237,8 +238,8 @@ class Measurement(ABC):
         """The bias, of a function that is resolved."""
         if self.bias is None:
             raise SpecError(
-                f'target.kind: the measurement "{self.name}" states no bias; in the learner, write '
-                "bias=KernelMixture(kernels), or the class that its functions are in"
+                f'target.kind: the measurement "{self.name}" states no bias. In its class, write '
+                "the property bias: KernelMixture(kernels), or the class that its functions are in"
             )
         return self.bias
 
@@ -281,8 +282,10 @@ class RecordSum(Measurement):
     def counter(self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]) -> Accumulator:
         """Return the integer sums that `counter_params` has chosen."""
 
-    def protected(self, protection: Protection, ids: Column | None) -> Self:  # noqa: ARG002
-        """Return it for other neighbours."""
+    def protected(self, protection: Protection, ids: Column | None) -> Self:
+        """Return it for other neighbours; of a sensitivity that is estimated nothing is proved."""
+        if type(self).for_lattice is not Measurement.for_lattice:
+            super().protected(protection, ids)
         return replace(self, protection=protection)
 
     @property

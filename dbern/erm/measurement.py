@@ -162,7 +162,7 @@ class RiskMinimizer(_Released):
 
     @property
     def function_sensitivity(self) -> float:
-        """``n (r + instability) sup |phi|``."""
+        """``n (r + 2 distance) sup |phi|``, of `dbern.erm.models`."""
         return OUTWARD * self._sensitivity * self.space.bound if self.n else math.nan
 
     def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:

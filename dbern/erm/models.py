@@ -7,7 +7,7 @@ Sensitivity under replace-one
 -----------------------------
 *Weights.* Every w_s that is computed is within a proved distance of its shard's minimizer, and the
 mean of the minimizers moves by at most ``r = 2 M C kappa / n``: the mean of what is computed moves
-by ``r + instability`` in the Euclidean norm (`dbern.erm.solver`). A record's shard is a
+by r and twice that distance in the Euclidean norm (`dbern.erm.solver`). A record's shard is a
 function of its content alone, so this holds for any m. *Released values* are a linear map of the
 weights, whose `operator_norm` the space bounds; ``S(F)`` is the weights' sensitivity times
 ``sup |phi|``. *Outputs.* Every record is in the problem of every output, so each moves by as much:
@@ -21,8 +21,8 @@ shards). K is a power of two of at least 128 times the usual ``n / m`` rows, so 
 usually less than one percent below a.
 
 *A unit of at most u rows*: a chain of u databases, each a record further, moves the minimizers by u
-times that; what is computed is within its distance of them at both ends alone, so instability
-enters once. The shard of a record is a function of its unit's id. M is that of a shard a quarter
+times that; what is computed is within its distance of them at both ends alone, so that enters
+once. The shard of a record is a function of its unit's id. M is that of a shard a quarter
 heavier than usual, and the derivative is clipped there: a square loss becomes a Huber loss where
 there are many more rows than n says.
 """

@@ -414,10 +414,13 @@ class PerturbedObjective(CurvedObjective):
     def certificate(self, state: FloatArray, gradient: FloatArray) -> float:
         """Bound the distance of what is kept, but for what floats add to the largest state.
 
-        Where the minimizer, too, is so large that nothing is kept it is 0.
+        Where the minimizer, too, is so large that nothing is kept it is 0; of a state that is no
+        number it is infinite.
         """
         bounds, size = self.risk.bounds, float(np.linalg.norm(state))
         distance = bounds.floats.certified(size, float(np.linalg.norm(gradient)))
+        if not math.isfinite(distance):
+            return math.inf
         if OUTWARD * (2 * bounds.radius + distance) <= size:
             return 0.0
         return max(0.0, distance - bounds.floats.certified(8 * bounds.radius, 0.0))

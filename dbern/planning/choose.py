@@ -361,7 +361,7 @@ _FINE_ORDERS = (8, 48)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
-_BIN_RESOLUTIONS = {  # cells a deviation, by degree
+BIN_RESOLUTIONS = {  # cells a deviation, by degree
     1: (2.0, 3.0, 4.0),
     2: (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0),
     3: (0.75, 1.0, 1.25, 1.5, 2.0),
@@ -434,7 +434,7 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     if problem.reference is not None:
         estimates = _with_bias(problem, estimates)
     least = math.inf
-    for degree in _BIN_RESOLUTIONS:
+    for degree in BIN_RESOLUTIONS:
         alike = [candidate for grid, candidate in estimates.items() if grid.degree == degree]
         best = min((candidate.error for candidate in alike), default=math.inf)
         if (1 + _WORTH) * best <= least:
@@ -495,7 +495,7 @@ def _fitting_bins(problem: Problem) -> list[_Grid]:
 
 def _grids(problem: Problem) -> list[_Grid]:
     kernels, grids = problem.kernels, {}
-    for degree, usual in _BIN_RESOLUTIONS.items():
+    for degree, usual in BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
         if len(kernels) == _FEW_AXES and problem.crowd is None:  # else for a choice among others
             resolutions += _OF_THREE_AXES.get(degree, ())

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
-from pydantic import Field, PlainSerializer, PlainValidator
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
@@ -84,7 +84,9 @@ def _map_of(content: Any) -> AxisMap:
 
 
 def _class_of(content: Any) -> FunctionClass | None:
-    return (read_class(content) if content else None) if isinstance(content, dict) else content
+    if content is None or isinstance(content, StrictModel):
+        return cast("FunctionClass | None", content)
+    return None if content == {} else read_class(content)
 
 
 def _certificate_of(content: Any) -> Certificate:
@@ -105,6 +107,8 @@ class PlannedMeasurement(StrictModel):
     data units, bounds how far silencing noise may move the function: it is in the certificate's
     noise.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     name: str
     outputs: int

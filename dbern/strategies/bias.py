@@ -41,7 +41,7 @@ which nodes enclose (`enclosing_nodes`). Over axes ``|f - P_1 .. P_l f| <= sum_i
 e_i``, e_i the error of axis i alone: one operator at a time, each of norm A_j.
 
 A class is what a plan knows of its target without data: mixtures of kernel translates (densities
-and other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`),
+and other sums over records, regularized risk minimizers), balls of a Hilbert space (`GramBall`),
 or declared smoothness (`smoothness`).
 Bounds are in unit-cube units.
 """

@@ -68,9 +68,6 @@ from dbern.strategies.approximation import AxisMap, Limits, StoredArray, fitted_
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.types import BoolArray, FloatArray, Int64Array
 
-DEGREES = (1, 2, 3, 5, 7)
-"""Degrees of B-splines that a plan chooses from."""
-
 _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
 _NODES_TO_FIT = 16  # a bandwidth, of those
 _NODES_TOGETHER = 1 << 11  # of the first half, and as many of the other: 32 MiB where k is 1000

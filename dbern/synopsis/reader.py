@@ -401,7 +401,9 @@ class Synopsis:
     def explain(self, beta: float | str = 0.05) -> str:
         """Return who may fail with which share of beta, in a band and in an answer.
 
-        Arrays, groups and several candidates deal out theirs in equal parts before.
+        Arrays, groups and several candidates deal out theirs in equal parts before. Where a number
+        of `tune` promises, its noise has a part of that of the values (`dbern.failure.PROMISE`, and
+        `CHOICE` where numbers chose the bins).
         """
         level = confidence(beta)
         if self.about != "these-data":

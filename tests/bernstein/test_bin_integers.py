@@ -17,8 +17,9 @@ from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.loops import add_rows
 from dbern.counting.rows import Rows
 from dbern.data.domain import Axis, Domain
+from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.strategies.base import Lattice
-from dbern.strategies.bins import DEGREES, AxisBins, BinnedStrategy
+from dbern.strategies.bins import AxisBins, BinnedStrategy
 
 BITS = 40
 CELLS = (3, 1, 2)
@@ -77,7 +78,7 @@ def off_by(part, point, weight, add=add_rows) -> Fraction:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("axes", [1, 2])
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 @given(point=st.tuples(positions, positions), weight=st.sampled_from([1.0, -1.0, 0.3]))
 @settings(max_examples=15, deadline=None)
 def test_integers_are_within_a_unit_of_exact_weights(degree, axes, point, weight):
@@ -88,7 +89,7 @@ def test_integers_are_within_a_unit_of_exact_weights(degree, axes, point, weight
     assert off_by(part, point[:axes], weight) <= Fraction(51, 100)
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_a_weight_that_is_off_by_a_unit_is_caught(degree, monkeypatch):
     def wrong(offset, order):
         first, *others = weights(offset, order)
@@ -102,7 +103,7 @@ def test_a_weight_that_is_off_by_a_unit_is_caught(degree, monkeypatch):
 
 
 @pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_no_replacement_moves_the_integers_beyond_two_and_their_rounding(degree, axes):
     """Signs turned, places far apart and near, missing records: `errors.kernel_norms` holds."""
     part, rng = accumulator(degree, axes), np.random.default_rng(degree)

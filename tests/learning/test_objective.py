@@ -176,6 +176,13 @@ def test_a_certificate_bounds_the_distance_of_any_state():
         assert np.linalg.norm(state - exact) <= bound
 
 
+@pytest.mark.parametrize("size", [math.nan, math.inf])
+def test_a_state_that_is_no_number_is_certified_by_nothing(size):
+    solved = problem(RISK, *records(60, 1, np.random.default_rng(2)), np.zeros((1, 3)))
+    state = np.full((1, 3), size)
+    assert solved.certificate(state, state) == math.inf
+
+
 def test_a_certificate_counts_what_floats_hide_of_a_gradient():
     """Where predictions are far from labels nothing bends, and the gradient is the distance."""
     rng, hidden = np.random.default_rng(21), 0

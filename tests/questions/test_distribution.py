@@ -23,7 +23,7 @@ from released_bins import planned, released
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
-from dbern.strategies.bins import DEGREES
+from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import quantiles as of_quantiles
 from dbern.synopsis.questions.asking import told
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 # --- Splines around a step
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_a_step_lies_between_its_splines(degree):
     splines = AxisSplines(12, degree)
     t = np.linspace(0.0, 1.0, 3001)[1:]
@@ -126,7 +126,7 @@ def smooth_weights(name, degree):
     yield of_kernel.mass_envelope(splines, kernel, low, high), values, beta
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 @pytest.mark.parametrize("name", KERNELS_OF)
 def test_smooth_weights_lie_between_their_splines(name, degree):
     for sides, values, beta in smooth_weights(name, degree):
@@ -376,7 +376,7 @@ def in_ring(ring, at):
     return (between & (x < crossing)).sum(axis=1) % 2 == 1
 
 
-@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_a_polygon_lies_between_its_splines(degree):
     axes = AxisSplines(11, degree), AxisSplines(7, degree)
     for seed in range(4):

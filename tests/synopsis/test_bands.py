@@ -21,13 +21,14 @@ from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.certificate import SILENCED, noise_bound
 from dbern.combination import Combination
 from dbern.errors import SpecError
+from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.strategies import bins as module
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket
+from dbern.strategies.bins import axis_bins, axis_bracket
 from dbern.synopsis import bands
 
 AXES = "xyzw"
@@ -69,7 +70,7 @@ def worst_places(kernel, k, h, bins, cells, count):
         *(
             pytest.param(name, degree, marks=pytest.mark.slow)
             for name in KERNELS
-            for degree in DEGREES
+            for degree in BIN_RESOLUTIONS
         ),
     ],
 )
@@ -783,6 +784,9 @@ def test_a_synopsis_explains_who_may_fail_with_which_share(noise):
     assert first == "band and interval" + ", about these data" * follows
     assert lines[0].split() == (["0.098", "values"] if follows else ["0.098", "at", "nodes"])
     assert ("a question of distribution()" in lines) == follows
+    text = [line.split(maxsplit=1)[1] for line in lines[: 7 if follows else 6]]
+    nodes = ["at nodes", "quantile", "draws", "between nodes", "values at nodes", "largest draw"]
+    assert text == ["values"] * follows + nodes
 
 
 def test_another_about_is_refused():

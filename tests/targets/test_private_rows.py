@@ -12,11 +12,14 @@ import pytest
 from conformance import ADDED, CASES
 
 import dbern
+from dbern.bernstein.kernels import kernel_of
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement, most_rows
+from dbern.data.domain import Axis, Domain
 from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
+from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 
 UNIT = {"unit": {"column": "user", "max_contributions": 2}, "normalizer": "2"}
 
@@ -103,6 +106,30 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
+
+
+SIDE = Domain((Axis("x", 0.0, 1.0),))
+PEOPLE = Protection(Neighbors.ADD_OR_REMOVE_ONE, PrivacyUnit("person", 5))
+
+
+def test_what_bins_choose_from_moves_by_as_many_rows():
+    kernels = [KernelSum("density", SIDE, (kernel_of("gaussian", width),)) for width in (0.1, 0.2)]
+    chosen = replace(kernels[0], candidates=tuple(kernels)).protected(PEOPLE, None)
+    moves = [one.function_sensitivity for one in kernels]
+    assert [one.function_sensitivity for one in chosen.candidates] == pytest.approx(
+        [5 * move for move in moves]
+    )
+
+
+def test_an_estimated_sensitivity_is_of_replaced_rows_alone():
+    class Estimated(KernelSum):
+        def for_lattice(self, strategy):
+            return self
+
+    estimated = Estimated("density", SIDE, (kernel_of("gaussian", 0.1),))
+    assert estimated.protected(Protection(), None) == estimated
+    with pytest.raises(dbern.SpecError, match=r"^data\.unit: nothing is proved"):
+        estimated.protected(PEOPLE, None)
 
 
 # --- weights of full shards --------------------------------------------------------------------

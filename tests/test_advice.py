@@ -58,6 +58,7 @@ def test_the_first_row_of_the_table_is_the_plan(planned, run):
     assert first["values"] == values
 
 
+@pytest.mark.slow
 def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
     """The least error is that of other bins; where a number is released too it decides alone."""
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())

@@ -190,6 +190,7 @@ def test_texts_that_no_reader_takes_are_refused_with_their_key(place, column):
         ReleaseSpec(**sections(data={"n": 1000, place: column}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1e-100, 1e-38, 1e38, 1e100])
 @pytest.mark.parametrize("axes", [1, 3, 4])
 @pytest.mark.parametrize(
@@ -411,6 +412,7 @@ def _draws_of(plan):
     return draws * math.ldexp(1.0, law.granularity_exponent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "noise", "target"),
     [

@@ -62,6 +62,7 @@ def test_every_learner_is_asked_what_it_promises():
     assert {target["kind"] for target, _ in _EVERY} >= set(kinds())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "data"), _EVERY)
 def test_a_promise_is_less_than_a_constant_makes_or_is_said_to_be_empty(target, data):
     """The printed number, against half of what the function's values can be."""

@@ -187,6 +187,7 @@ def ended(connection):
         return b""
 
 
+@pytest.mark.slow
 def test_idle_connections_delay_no_scrape_and_are_cut(served):
     idle = [socket.create_connection(("127.0.0.1", served)) for _ in range(60)]
     assert b"dbern_info 1.0" in scrape(served)

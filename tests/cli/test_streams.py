@@ -109,6 +109,7 @@ def test_whoever_waits_is_told_at_once(capsys):
         assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("words", "code"), [(["show", "nowhere.zarr"], 2), (["target", "list"], 1)]

@@ -80,6 +80,7 @@ def exactly(risk, features, labels, b) -> np.ndarray:
     return state.astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("solve", SOLVERS)
 def test_minimizers_are_those_of_another_solver(outputs, solve):

@@ -150,6 +150,7 @@ def corners(axes: int, outputs: int) -> list:
     return [None, *itertools.product(places, [float(c) for c in range(outputs + 1)])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("axes", "outputs"), [(0, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
 @pytest.mark.parametrize("epsilons", [("0.5", "0.25"), ("0.1", "1"), ("2", "0.05")])
 def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, epsilons):
@@ -342,6 +343,7 @@ PRIVATE = [  # loss, labels, rows of a unit, most, epsilon of b and of the Jacob
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "labels", "rows", "most", "pulled", "bent"), PRIVATE)
 @pytest.mark.parametrize("replaced", [False, True])
 def test_no_added_unit_parts_densities_by_more_than_is_charged(

@@ -390,6 +390,7 @@ def test_a_choice_made_after_the_release_is_covered(kept_noise):
 _ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "bandwidth", "noise", "target"),
     [

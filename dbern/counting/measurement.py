@@ -4,9 +4,8 @@ A *measurement* is a family of functions on the unit cube, its *outputs*, that o
 together, or a vector; one calibration covers them. Measurements pay fractions of the release's
 budget (basic composition). An *accumulator* is a measurement as integer sums over records.
 
-Measurements where the number of rows is private: add-or-remove neighbours, units of many rows.
-
-Sums are divided by a public normalizer n in place of the number of rows, which appears nowhere.
+*Private rows.* Where the number of rows is private (add-or-remove neighbours, units of many rows),
+sums are divided by a public normalizer n instead, and that number appears nowhere.
 
 *A record added or removed.* A `RecordSum` says what that moves: `added_sensitivity`.
 
@@ -249,9 +248,9 @@ class RecordSum(Measurement):
     """A measurement of which it is proved what a record more does, for all neighbours.
 
     Nothing else knows of neighbours: sensitivities and accumulators are made for the `protection`
-    here (proof above). Subclasses bound what one record moves, and resolve a `counter` for any
-    number of rows. Its `kernel_norms` are at least twice what the kernel error adds to the move of
-    an added record, and `floats` has room for the rounding of a division by the normalizer.
+    here (*A unit of u rows* above). Subclasses bound what one record moves, and resolve a `counter`
+    for any number of rows. Its `kernel_norms` are at least twice what the kernel error adds to the
+    move of an added record, and `floats` has room for the rounding of a division by the normalizer.
     """
 
     protection: Protection = field(default_factory=Protection)

@@ -114,7 +114,7 @@ class CurveSums(VectorSum):
 
     @cached_property
     def _absolute(self) -> float:
-        """n times Delta1 before the last rounding, by the maximum over signs (proof above)."""
+        """n times Delta1 before the last rounding (*Sensitivity under replace-one* above)."""
         if self.degree > _MOST_SIGNS:
             return OUTWARD * math.sqrt(self.degree + 1) * self._euclidean
         signs = itertools.product((1, -1), repeat=self.degree)
@@ -128,7 +128,7 @@ class CurveSums(VectorSum):
         return OUTWARD * self.response.radius * 2 * spread
 
     def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity under replace-one (proof above)."""
+        """Bound n times it (*Sensitivity under replace-one* above)."""
         del strategy
         value = self._absolute if norm == 1 else self._euclidean
         shown = f"({value:g}) / n: a curve from one bound to the other, by the polynomials' signs"

@@ -1,7 +1,14 @@
 """Naive Bayes with kernel or Gaussian likelihoods, factored or as one function.
 
-Class sums, vectors of exact integers: counts, and each class's sums and squares of the axes.
+The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
+*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
+with the counts of the classes, which those do not determine, or counts, sums and squares; the
+scores follow, with proved errors (`dbern.combination`). A *joint* release is the paper's one
+function on the lattice. A record that is null in any axis, or of an unknown class, counts nowhere.
 
+Class sums
+----------
+Counts of classes, and each class's sums and squares of the axes, are a vector of exact integers.
 A record of class c whose positions, mapped to z in [-1, 1]^l, adds ``(1, z_1 .. z_l, z_1^2 - 1/2 ..
 z_l^2 - 1/2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing
 record adds nothing. For each axis of categories it adds 1 to the cell of c and its listed value
@@ -10,8 +17,8 @@ after. Squares of z, less 1/2, have the same noise as sums, where it takes more 
 of a mean: with ``u = z/2`` and squares in [0, 1/4] they had two to four times as much, for their
 part of the sensitivity was a third of what it is.
 
-Sensitivity under replace-one
------------------------------
+Sensitivity of class sums
+-------------------------
 *Another class*: the two contributions are in different entries, each of l1 norm at most ``1 + (1 +
 1/2) l`` and squared l2 norm ``1 + max (z^2 + (z^2 - 1/2)^2) l = 1 + 1.25 l``, as ``z^4 + 1/4`` is
 that. Together ``2 + 3 l`` and ``2 + 2.5 l``, attained by corners. Rounding is monotone, and corners
@@ -32,13 +39,14 @@ So ``Delta1 <= (2 + 3 l)/n`` and ``Delta2^2 <= max(2 + 2.5 l, 4 l)/n^2``; counts
 *Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
 1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``; with categories m more.
 
-Joint release, one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
-
+The joint function
+------------------
+It is ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``, where
 ``Pr(y|c) = prod_i (1/m) sum_{d in c} K_i(y_i - d_i)`` over the m records of c, ``Pr(c) = m/n``; an
 empty class scores zero. F is computed from the same integer sums as one density an axis and class.
 
-Sensitivity under replace-one
------------------------------
+Sensitivity of the joint function
+---------------------------------
 Let ``P = prod_i K_i(0)``. *One more record* changes a class's score by at least ``-(l-1) P/n`` and
 at most ``P/n``. With q_i the means of m kernels and v_i those of the new record, n times the change
 is ``(m+1) prod_i (m q_i + v_i)/(m+1) - m prod_i q_i``, affine in each of q_i, v_i in [0, K_i(0)]:
@@ -57,8 +65,8 @@ normalizer of shares and sums. That is half, and so is the effective kernel's pa
 
 F is no sum over records, so the movement of N values is bounded by N (or sqrt(N)) times S(F) alone.
 
-Effective kernel
-----------------
+Effective kernel of the joint function
+--------------------------------------
 The integers represent ``K~_i`` with ``|K~_i - K_i| <= rho_i``. The derivative of the change above
 by v_i is ``prod_{j != i} q'_j``; that by q_i is ``m (prod_{j != i} q'_j - prod_{j != i} q_j)``, and
 ``|q'_j - q_j| = |v_j - q_j|/(m+1) <= (K_j(0) + 2 rho_j)/(m+1)``, so telescoped at most ``(l-1)
@@ -67,12 +75,6 @@ prod_{j != i} (K_j(0) + 2 rho_j)``. One more record hence changes F~ by at most
     ``E/n,   E = l sum_i rho_i prod_{j != i} (K_j(0) + 2 rho_j)``
 
 more than F, a replacement by ``2E/n``. And ``|F~ - F| <= prod (K_i(0) + rho_i) - P <= E``.
-
-The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
-*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
-with the counts of the classes, which those do not determine, or counts, sums and squares; the
-scores follow, with proved errors (`dbern.combination`). A *joint* release is the paper's one
-function on the lattice. A record that is null in any axis, or of an unknown class, counts nowhere.
 """
 
 from __future__ import annotations
@@ -143,7 +145,7 @@ class ClassSums(VectorSum):
         )
 
     def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of the class sums under replace-one (proof above)."""
+        """Bound n times it under replace-one (*Sensitivity of class sums* above)."""
         del strategy
         axes, lists = self._dimensions
         if norm == 1:
@@ -154,7 +156,7 @@ class ClassSums(VectorSum):
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of the class sums under add-or-remove-one (proof above)."""
+        """Bound n times it under add-or-remove-one (*Sensitivity of class sums* above)."""
         del strategy
         axes, lists = self._dimensions
         if norm == 1:
@@ -354,7 +356,7 @@ class NaiveBayesAccumulator(RecordAccumulator):
         )
 
     def _kernel_error(self, rhos: list[float]) -> float:
-        """E, the effective kernel's error (proof above)."""
+        """E, that of the *Effective kernel of the joint function* above."""
         peaks = [kernel.peak for kernel in self.product.kernels]
         grown = math.prod(peak + 2 * rho for peak, rho in zip(peaks, rhos, strict=True))
         terms = sum(rho / (peak + 2 * rho) for peak, rho in zip(peaks, rhos, strict=True))

@@ -446,37 +446,21 @@ class KernelSum(RecordSum):
         """Kind of coordinates, for a description."""
         return "" if self.oblique is None else ", in oblique coordinates"
 
-    @property
-    def _signed(self) -> bool:
-        return self.record_weights.signed
+    def function_move(self, *, added: bool) -> float:
+        """``sup K``; of a record that is replaced, twice that with signs."""
+        peak = OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
+        return 2 * peak if self.record_weights.signed and not added else peak
 
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """``sup K``, twice that with signs."""
-        return (
-            2 * self.added_function_sensitivity if self._signed else self.added_function_sensitivity
-        )
-
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times it (*Sensitivity under replace-one* above)."""
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound n times it (*Sensitivity under replace-one* and *add-or-remove-one* above)."""
         strategy = cast("AxisStrategy", strategy)
-        signed, multi_output = self._signed, self.outputs > 1
+        signed, multi_output = self.record_weights.signed or added, self.outputs > 1 and not added
         if norm == 2:
-            return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
-        found = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
-        return replace(found, sides=strategy.kind == "binned" and not signed)
-
-    @property
-    def added_function_sensitivity(self) -> float:
-        """``sup K``, n times what a record added can move."""
-        return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times it (*Sensitivity under add-or-remove-one* above)."""
-        strategy = cast("AxisStrategy", strategy)
-        if norm == 2:
-            return strategy.l2_sensitivity(self.kernels, signed=True).half
-        return strategy.l1_sensitivity(self.kernels, signed=True).half
+            bound = strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
+        else:
+            bound = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
+            bound = replace(bound, sides=strategy.kind == "binned" and not signed)
+        return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
         """Choose bits of bins, or the cheapest sketch whose kernel error is at most `tolerance`.

@@ -144,37 +144,26 @@ class ClassSums(VectorSum):
             for feature in features
         )
 
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times it under replace-one (*Sensitivity of class sums* above)."""
+    def function_move(self, *, added: bool) -> float:
+        """A count moves by one; a sum by two, within its class, or by one if added."""
+        return 2.0 if self.moments and not added else 1.0
+
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound n times it (*Sensitivity of class sums* above)."""
         del strategy
         axes, lists = self._dimensions
+        if added and norm == 1:
+            listed = f" + {lists}" if lists else ""
+            text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
+            return Bound(1 + 1.5 * axes + lists, text)
         if norm == 1:
             listed = f" + 2 x {lists}" if lists else ""
             text = f"(2 + 3 x {axes}{listed}) / n: a record that changes its class"
             return Bound(2.0 + 3 * axes + 2 * lists, text)
         squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
+        if added:
+            squared = 1 + 1.25 * axes + lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times it under add-or-remove-one (*Sensitivity of class sums* above)."""
-        del strategy
-        axes, lists = self._dimensions
-        if norm == 1:
-            listed = f" + {lists}" if lists else ""
-            text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
-            return Bound(1 + 1.5 * axes + lists, text)
-        squared = 1 + 1.25 * axes + lists
-        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
-
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """A count moves by one; a sum by two, within its class."""
-        return 2.0 if self.moments else 1.0
-
-    @property
-    def added_function_sensitivity(self) -> float:
-        """A count moves by one, and a sum too."""
-        return 1.0
 
     @property
     def _dimensions(self) -> tuple[int, int]:
@@ -253,27 +242,19 @@ class NaiveBayesProduct(RecordSum):
         """A class's score is its share times a mixture of product translates: shares sum to one."""
         return KernelMixture(self.kernels)
 
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """``2 max(1, l - 1) prod K_i(0)``."""
-        return OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
+    def function_move(self, *, added: bool) -> float:
+        """``2 max(1, l - 1) prod K_i(0)``, and half of that if added."""
+        replaced = OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
+        return replaced / 2 if added else replaced
 
-    @property
-    def added_function_sensitivity(self) -> float:
-        """Half of that."""
-        return self.replaced_function_sensitivity / 2
-
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """N or ``sqrt(N)`` times S(F); lattice values only."""
-        size, function = strategy.layout.size, self.replaced_function_sensitivity
-        if norm == 1:
-            return Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
-        root = OUTWARD * math.sqrt(size) * function
-        return Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """N or ``sqrt(N)`` times half of what a replacement does."""
-        return self.replaced_sensitivity(strategy, norm).half
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """N or ``sqrt(N)`` times S(F), and half of that if added; lattice values only."""
+        size, function = strategy.layout.size, self.function_move(added=False)
+        bound = Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
+        if norm == 2:
+            root = OUTWARD * math.sqrt(size) * function
+            bound = Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
+        return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
         """Choose sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""

@@ -122,11 +122,12 @@ PRIVATE = [
 def test_every_neighbouring_relation_is_searched(data, monkeypatch):
     spec = changed(DENSITY, data=data)
     assert 0.5 < search(KernelDensity, spec).largest <= 1
-    monkeypatch.setattr("dbern.counting.measurement._rows", lambda bound, _: third(bound))
+    monkeypatch.setattr("dbern.counting.measurement.RecordSum.sensitivity", third_of_one_row)
     assert search(KernelDensity, spec).found
 
 
-def third(bound):
+def third_of_one_row(self, strategy, norm):
+    bound = self.move(strategy, norm, added=self.protection.added)
     return Bound(bound.value / 3, "planted")
 
 

@@ -1,30 +1,10 @@
 """Weighted kernel sums over records, counted exactly.
 
-A public rule gives each record an output and a weight, which a kernel sum adds up. Every rule
-decides by one record alone, with single IEEE operations.
-
-Counting records into B-spline bins: integers from the record to the noise.
-
-A record of weight w adds ``round(2^s w beta_j(t))`` to each of the (p + 1)^l bins j that its
-position t touches. That differs from ``2^s w beta_j(t)`` by half a unit for the rounding, and by
-the floats that computed it: each axis's weight is exact up to ``3 p + 2`` roundings of its own size
-(`dbern.bernstein.basis.local_weights`), their product with w up to ``l + 1`` more. For p <= 7 and l
-<= 8 these are below 200, of 2^-53 each and of a number up to 2^s <= 2^40: below a fortieth of a
-unit. So each integer is within rho = 2^-s, in units of w beta, and its sign is that of w.
-Replacing a record then moves the bins by at most ``2 (p + 1)^l rho / n`` more than exact weights
-would, in the l1 norm, and by ``2 (p + 1)^{l/2} rho / n`` in the l2 norm, whether it stays in its
-output or not.
-
-*Sides.* Integers of weights in [0, 1] are nonnegative, and those of one record sum to at most ``2^s
-+ (p + 1)^l``. Replacing a record takes away no more than it had counted, and adds no more than the
-other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
-l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
-
-Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes.
-
-A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
-class sums and the closed form of the hinge are all of this form. The axes may be some of those that
-a record must be valid in: one that is not is the missing record of every sum over the same box.
+``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes. A public rule gives each
+record an output o and a weight w in [-1, 1]; it decides by one record alone, with single IEEE
+operations. Densities, regression sums, class sums and the closed form of the hinge are all of this
+form. The axes may be some of those that a record must be valid in: one that is not is the missing
+record of every sum over the same box.
 
 Sensitivity under replace-one
 -----------------------------
@@ -56,6 +36,23 @@ Records enter through integers that represent K~ with ``|K~ - K| <= rho`` everyw
 then moves each lattice value by at most ``2 rho / n`` more, and coordinate j of a linear map T by
 ``2 rho |T_j|_1 / n``: the norm of these (``2 N rho / n`` for lattice values) enters Delta. In two
 outputs each moves by half of that: no more in either norm. A record added moves them by half.
+
+Integers of B-spline bins
+-------------------------
+A record of weight w adds ``round(2^s w beta_j(t))`` to each of the (p + 1)^l bins j that its
+position t touches. That differs from ``2^s w beta_j(t)`` by half a unit for the rounding, and by
+the floats that computed it: each axis's weight is exact up to ``3 p + 2`` roundings of its own size
+(`dbern.bernstein.basis.local_weights`), their product with w up to ``l + 1`` more. For p <= 7 and l
+<= 8 these are below 200, of 2^-53 each and of a number up to 2^s <= 2^40: below a fortieth of a
+unit. So each integer is within rho = 2^-s, in units of w beta, and its sign is that of w.
+Replacing a record then moves the bins by at most ``2 (p + 1)^l rho / n`` more than exact weights
+would, in the l1 norm, and by ``2 (p + 1)^{l/2} rho / n`` in the l2 norm, whether it stays in its
+output or not.
+
+*Sides.* Integers of weights in [0, 1] are nonnegative, and those of one record sum to at most ``2^s
++ (p + 1)^l``. Replacing a record takes away no more than it had counted, and adds no more than the
+other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
+l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
 """
 
 from __future__ import annotations
@@ -271,7 +268,7 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """Bound errors of bins as proved above; floats are of sums that are at most one.
+        """Bound errors (*Integers of B-spline bins* above); floats are of sums of at most one.
 
         *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
         2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
@@ -330,7 +327,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         return np.ldexp(part, -self.bits) / self.n
 
 
-# --- Weighted kernel sums F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i), K a product of axes
+# --- Weighted kernel sums
 
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 
@@ -449,37 +446,21 @@ class KernelSum(RecordSum):
         """Kind of coordinates, for a description."""
         return "" if self.oblique is None else ", in oblique coordinates"
 
-    @property
-    def _signed(self) -> bool:
-        return self.record_weights.signed
+    def function_move(self, *, added: bool) -> float:
+        """``sup K``; of a record that is replaced, twice that with signs."""
+        peak = OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
+        return 2 * peak if self.record_weights.signed and not added else peak
 
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """``sup K``, twice that with signs."""
-        return (
-            2 * self.added_function_sensitivity if self._signed else self.added_function_sensitivity
-        )
-
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity under replace-one, as proved above."""
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound n times it (*Sensitivity under replace-one* and *add-or-remove-one* above)."""
         strategy = cast("AxisStrategy", strategy)
-        signed, multi_output = self._signed, self.outputs > 1
+        signed, multi_output = self.record_weights.signed or added, self.outputs > 1 and not added
         if norm == 2:
-            return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
-        found = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
-        return replace(found, sides=strategy.kind == "binned" and not signed)
-
-    @property
-    def added_function_sensitivity(self) -> float:
-        """``sup K``, n times what a record added can move."""
-        return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity under add-or-remove-one, as proved above."""
-        strategy = cast("AxisStrategy", strategy)
-        if norm == 2:
-            return strategy.l2_sensitivity(self.kernels, signed=True).half
-        return strategy.l1_sensitivity(self.kernels, signed=True).half
+            bound = strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
+        else:
+            bound = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
+            bound = replace(bound, sides=strategy.kind == "binned" and not signed)
+        return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
         """Choose bits of bins, or the cheapest sketch whose kernel error is at most `tolerance`.

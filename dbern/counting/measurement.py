@@ -4,11 +4,10 @@ A *measurement* is a family of functions on the unit cube, its *outputs*, that o
 together, or a vector; one calibration covers them. Measurements pay fractions of the release's
 budget (basic composition). An *accumulator* is a measurement as integer sums over records.
 
-Measurements where the number of rows is private: add-or-remove neighbours, units of many rows.
+*Private rows.* Where the number of rows is private (add-or-remove neighbours, units of many rows),
+sums are divided by a public normalizer n instead, and that number appears nowhere.
 
-Sums are divided by a public normalizer n in place of the number of rows, which appears nowhere.
-
-*A record added or removed.* A `RecordSum` says what that moves: `added_sensitivity`.
+*A record added or removed.* A `RecordSum` says what that moves: `move`.
 
 *A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
 (`dbern.counting.passes`), so a unit that is replaced, or added or removed, changes at most u of
@@ -249,30 +248,23 @@ class RecordSum(Measurement):
     """A measurement of which it is proved what a record more does, for all neighbours.
 
     Nothing else knows of neighbours: sensitivities and accumulators are made for the `protection`
-    here (proof above). Subclasses bound what one record moves, and resolve a `counter` for any
-    number of rows. Its `kernel_norms` are at least twice what the kernel error adds to the move of
-    an added record, and `floats` has room for the rounding of a division by the normalizer.
+    here (*A unit of u rows* above). Subclasses bound what one record moves, and resolve a `counter`
+    for any number of rows. Its `kernel_norms` are at least twice what the kernel error adds to the
+    move of an added record, and `floats` has room for the rounding of a division by the normalizer.
     """
 
     protection: Protection = field(default_factory=Protection)
 
-    @property
     @abstractmethod
-    def replaced_function_sensitivity(self) -> float:
-        """`function_sensitivity` for one replaced record."""
-
-    @property
-    @abstractmethod
-    def added_function_sensitivity(self) -> float:
-        """`function_sensitivity` for a record that is added or removed."""
+    def function_move(self, *, added: bool) -> float:
+        """`function_sensitivity` for one record that is replaced, or added or removed."""
 
     @abstractmethod
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound `sensitivity` for one replaced record."""
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound `sensitivity` for one record that is replaced, or added or removed.
 
-    @abstractmethod
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound `sensitivity` for a record that is added or removed, over any normalizer n."""
+        Of a record added or removed, over any normalizer n.
+        """
 
     @abstractmethod
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
@@ -292,20 +284,19 @@ class RecordSum(Measurement):
     def function_sensitivity(self) -> float:
         """`function_sensitivity` for neighbours."""
         protection = self.protection
+        record = self.function_move(added=protection.added)
         if not protection.private_rows:
-            return self.replaced_function_sensitivity
-        record = (
-            self.added_function_sensitivity
-            if protection.added
-            else self.replaced_function_sensitivity
-        )
+            return record
         return OUTWARD * protection.unit.max_contributions * record
 
     def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound the distance of neighbours: of as many records as a unit has rows."""
-        added = self.protection.added
-        record = self.added_sensitivity if added else self.replaced_sensitivity
-        return _rows(record(strategy, norm), self.protection)
+        bound = self.move(strategy, norm, added=self.protection.added)
+        rows = self.protection.unit.max_contributions
+        if rows == 1:
+            return bound
+        text = f"{rows} rows x {bound.derivation}"
+        return Bound(OUTWARD * rows * bound.value, text, bound.sides)
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose integer sums of n rows, or of the most rows where their number is private."""
@@ -318,14 +309,6 @@ class RecordSum(Measurement):
             return self.counter(strategy, n, params)
         counter = self.counter(strategy, most_rows(n), params)
         return NormalizedAccumulator(counter, strategy, self.protection, n)
-
-
-def _rows(bound: Bound, protection: Protection) -> Bound:
-    rows = protection.unit.max_contributions
-    if rows == 1:
-        return bound
-    text = f"{rows} rows x {bound.derivation}"
-    return Bound(OUTWARD * rows * bound.value, text, bound.sides)
 
 
 def require_counted(measurements: Sequence[Measurement]) -> None:

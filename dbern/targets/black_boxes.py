@@ -1,12 +1,5 @@
 """A user's function of records and points as a measurement.
 
-The sensitivity sampler: distances of made-up neighbours, for random differential privacy.
-
-The theorem and what it is worth are in `dbern.privacy.random_privacy`. Distances are those of the
-function as it is computed, cut to its bounds, on the lattice that is released.
-
-A stated sensitivity is taken at its word.
-
 Let A be the function *as it is computed*: f of the bounded records in sorted order, floats and all,
 each value cut to the public bounds, a failure replaced by the stated constant. Released is
 
@@ -14,8 +7,9 @@ each value cut to the public bounds, a failure replaced by the stated constant. 
 - with ``separable``, ``F_D = sum_s A(D_s)``, D_s the records of shard s, a keyed hash of content.
   For a function that adds up over records this is the same but for the cuts.
 
-Sensitivity under replace-one
------------------------------
+Stated sensitivity under replace-one
+------------------------------------
+A stated sensitivity is taken at its word.
 The user states s, the largest change of a value of f when one record is added, removed or replaced
 (a missing record is not there, so all three are replacements), of any number of records up to n;
 for one lattice optionally ``l1``, the largest sum of such changes. Cutting to an interval changes
@@ -29,6 +23,12 @@ not f adds up. Every shard is asked, those of no records too. With N lattice poi
 
 the last because ``|x|_2^2 <= |x|_inf |x|_1``. A failure that depends on a record is outside this
 proof, and so is all that f does besides returning values.
+
+Estimated sensitivity
+---------------------
+Distances of made-up neighbours, for random differential privacy: the theorem and what it is worth
+are in `dbern.privacy.random_privacy`. Distances are those of the function as it is computed, cut to
+its bounds, on the lattice that is released.
 
 From floats to integers
 -----------------------

@@ -81,11 +81,6 @@ class CurveSums(VectorSum):
         return (self.response.column,)
 
     @property
-    def size(self) -> int:
-        """Number of coefficients."""
-        return self.degree + 1
-
-    @property
     def features(self) -> tuple[float, ...]:
         """One axis, no constant, and the points of the grid."""
         return 1, 0.0, self.response.points
@@ -114,7 +109,7 @@ class CurveSums(VectorSum):
 
     @cached_property
     def _absolute(self) -> float:
-        """n times Delta1 before the last rounding, by the maximum over signs (proof above)."""
+        """n times Delta1 before the last rounding (*Sensitivity under replace-one* above)."""
         if self.degree > _MOST_SIGNS:
             return OUTWARD * math.sqrt(self.degree + 1) * self._euclidean
         signs = itertools.product((1, -1), repeat=self.degree)
@@ -127,30 +122,18 @@ class CurveSums(VectorSum):
         spread = math.sqrt(float(rows.max()) / self.response.points) / 2.0**_FINE
         return OUTWARD * self.response.radius * 2 * spread
 
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity under replace-one (proof above)."""
+    def function_move(self, *, added: bool) -> float:
+        """A value of F moves by less than all the coefficients' sizes; by half of that if added."""
+        largest = self._absolute * float(np.abs(self.table).max()) / 2.0**_FINE
+        return OUTWARD * largest / (2 if added else 1)
+
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound n times it (*Sensitivity under replace-one* above); half of an added record."""
         del strategy
         value = self._absolute if norm == 1 else self._euclidean
         shown = f"({value:g}) / n: a curve from one bound to the other, by the polynomials' signs"
-        return Bound(value, shown if norm == 1 else f"({value:g}) / n")
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of an added record: half."""
-        return self.replaced_sensitivity(strategy, norm).half
-
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """A value of F moves by less than all the coefficients' sizes."""
-        return OUTWARD * self._largest_move
-
-    @property
-    def added_function_sensitivity(self) -> float:
-        """Half of that."""
-        return OUTWARD * self._largest_move / 2
-
-    @property
-    def _largest_move(self) -> float:
-        return self._absolute * float(np.abs(self.table).max()) / 2.0**_FINE
+        bound = Bound(value, shown if norm == 1 else f"({value:g}) / n")
+        return bound.half if added else bound
 
     def bits(self, n: int) -> int:
         """As many bits as never overflow: a record's entry is below 2^(s + 4)."""

@@ -95,25 +95,14 @@ class MomentSums(VectorSum):
         equations = deviation**2 * (moments.variances[-2, -1] + slopes)
         return by_value, float(equations * np.sum(1 / directions))
 
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity under replace-one (`dbern.strategies.moments`)."""
+    def function_move(self, *, added: bool) -> float:
+        """The response's sums move by two, times their weight; by half of that if added."""
+        return (1.0 if added else 2.0) * self.moments.largest_entry
+
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound n times the sensitivity (`dbern.strategies.moments`)."""
         del strategy
-        return self.moments.sensitivity(norm)
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of an added record (`dbern.strategies.moments`)."""
-        del strategy
-        return self.moments.added_sensitivity(norm)
-
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """The response's sums move by two, times their weight."""
-        return 2.0 * self.moments.largest_entry
-
-    @property
-    def added_function_sensitivity(self) -> float:
-        """Half of that, of an added record."""
-        return float(self.moments.largest_entry)
+        return self.moments.added_sensitivity(norm) if added else self.moments.sensitivity(norm)
 
     def bits(self, n: int) -> int:
         """As many bits as never overflow: ``n a 2^s < 2^62``."""

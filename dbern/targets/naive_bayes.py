@@ -1,7 +1,14 @@
 """Naive Bayes with kernel or Gaussian likelihoods, factored or as one function.
 
-Class sums, vectors of exact integers: counts, and each class's sums and squares of the axes.
+The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
+*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
+with the counts of the classes, which those do not determine, or counts, sums and squares; the
+scores follow, with proved errors (`dbern.combination`). A *joint* release is the paper's one
+function on the lattice. A record that is null in any axis, or of an unknown class, counts nowhere.
 
+Class sums
+----------
+Counts of classes, and each class's sums and squares of the axes, are a vector of exact integers.
 A record of class c whose positions, mapped to z in [-1, 1]^l, adds ``(1, z_1 .. z_l, z_1^2 - 1/2 ..
 z_l^2 - 1/2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing
 record adds nothing. For each axis of categories it adds 1 to the cell of c and its listed value
@@ -10,8 +17,8 @@ after. Squares of z, less 1/2, have the same noise as sums, where it takes more 
 of a mean: with ``u = z/2`` and squares in [0, 1/4] they had two to four times as much, for their
 part of the sensitivity was a third of what it is.
 
-Sensitivity under replace-one
------------------------------
+Sensitivity of class sums
+-------------------------
 *Another class*: the two contributions are in different entries, each of l1 norm at most ``1 + (1 +
 1/2) l`` and squared l2 norm ``1 + max (z^2 + (z^2 - 1/2)^2) l = 1 + 1.25 l``, as ``z^4 + 1/4`` is
 that. Together ``2 + 3 l`` and ``2 + 2.5 l``, attained by corners. Rounding is monotone, and corners
@@ -32,13 +39,14 @@ So ``Delta1 <= (2 + 3 l)/n`` and ``Delta2^2 <= max(2 + 2.5 l, 4 l)/n^2``; counts
 *Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
 1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``; with categories m more.
 
-Joint release, one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
-
+The joint function
+------------------
+It is ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``, where
 ``Pr(y|c) = prod_i (1/m) sum_{d in c} K_i(y_i - d_i)`` over the m records of c, ``Pr(c) = m/n``; an
 empty class scores zero. F is computed from the same integer sums as one density an axis and class.
 
-Sensitivity under replace-one
------------------------------
+Sensitivity of the joint function
+---------------------------------
 Let ``P = prod_i K_i(0)``. *One more record* changes a class's score by at least ``-(l-1) P/n`` and
 at most ``P/n``. With q_i the means of m kernels and v_i those of the new record, n times the change
 is ``(m+1) prod_i (m q_i + v_i)/(m+1) - m prod_i q_i``, affine in each of q_i, v_i in [0, K_i(0)]:
@@ -57,8 +65,8 @@ normalizer of shares and sums. That is half, and so is the effective kernel's pa
 
 F is no sum over records, so the movement of N values is bounded by N (or sqrt(N)) times S(F) alone.
 
-Effective kernel
-----------------
+Effective kernel of the joint function
+--------------------------------------
 The integers represent ``K~_i`` with ``|K~_i - K_i| <= rho_i``. The derivative of the change above
 by v_i is ``prod_{j != i} q'_j``; that by q_i is ``m (prod_{j != i} q'_j - prod_{j != i} q_j)``, and
 ``|q'_j - q_j| = |v_j - q_j|/(m+1) <= (K_j(0) + 2 rho_j)/(m+1)``, so telescoped at most ``(l-1)
@@ -67,12 +75,6 @@ prod_{j != i} (K_j(0) + 2 rho_j)``. One more record hence changes F~ by at most
     ``E/n,   E = l sum_i rho_i prod_{j != i} (K_j(0) + 2 rho_j)``
 
 more than F, a replacement by ``2E/n``. And ``|F~ - F| <= prod (K_i(0) + rho_i) - P <= E``.
-
-The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
-*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
-with the counts of the classes, which those do not determine, or counts, sums and squares; the
-scores follow, with proved errors (`dbern.combination`). A *joint* release is the paper's one
-function on the lattice. A record that is null in any axis, or of an unknown class, counts nowhere.
 """
 
 from __future__ import annotations
@@ -142,37 +144,26 @@ class ClassSums(VectorSum):
             for feature in features
         )
 
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of the class sums under replace-one (proof above)."""
+    def function_move(self, *, added: bool) -> float:
+        """A count moves by one; a sum by two, within its class, or by one if added."""
+        return 2.0 if self.moments and not added else 1.0
+
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """Bound n times it (*Sensitivity of class sums* above)."""
         del strategy
         axes, lists = self._dimensions
+        if added and norm == 1:
+            listed = f" + {lists}" if lists else ""
+            text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
+            return Bound(1 + 1.5 * axes + lists, text)
         if norm == 1:
             listed = f" + 2 x {lists}" if lists else ""
             text = f"(2 + 3 x {axes}{listed}) / n: a record that changes its class"
             return Bound(2.0 + 3 * axes + 2 * lists, text)
         squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
+        if added:
+            squared = 1 + 1.25 * axes + lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity of the class sums under add-or-remove-one (proof above)."""
-        del strategy
-        axes, lists = self._dimensions
-        if norm == 1:
-            listed = f" + {lists}" if lists else ""
-            text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
-            return Bound(1 + 1.5 * axes + lists, text)
-        squared = 1 + 1.25 * axes + lists
-        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
-
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """A count moves by one; a sum by two, within its class."""
-        return 2.0 if self.moments else 1.0
-
-    @property
-    def added_function_sensitivity(self) -> float:
-        """A count moves by one, and a sum too."""
-        return 1.0
 
     @property
     def _dimensions(self) -> tuple[int, int]:
@@ -251,27 +242,19 @@ class NaiveBayesProduct(RecordSum):
         """A class's score is its share times a mixture of product translates: shares sum to one."""
         return KernelMixture(self.kernels)
 
-    @property
-    def replaced_function_sensitivity(self) -> float:
-        """``2 max(1, l - 1) prod K_i(0)``."""
-        return OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
+    def function_move(self, *, added: bool) -> float:
+        """``2 max(1, l - 1) prod K_i(0)``, and half of that if added."""
+        replaced = OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
+        return replaced / 2 if added else replaced
 
-    @property
-    def added_function_sensitivity(self) -> float:
-        """Half of that."""
-        return self.replaced_function_sensitivity / 2
-
-    def replaced_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """N or ``sqrt(N)`` times S(F); lattice values only."""
-        size, function = strategy.layout.size, self.replaced_function_sensitivity
-        if norm == 1:
-            return Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
-        root = OUTWARD * math.sqrt(size) * function
-        return Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
-
-    def added_sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """N or ``sqrt(N)`` times half of what a replacement does."""
-        return self.replaced_sensitivity(strategy, norm).half
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+        """N or ``sqrt(N)`` times S(F), and half of that if added; lattice values only."""
+        size, function = strategy.layout.size, self.function_move(added=False)
+        bound = Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
+        if norm == 2:
+            root = OUTWARD * math.sqrt(size) * function
+            bound = Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
+        return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
         """Choose sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""
@@ -354,7 +337,7 @@ class NaiveBayesAccumulator(RecordAccumulator):
         )
 
     def _kernel_error(self, rhos: list[float]) -> float:
-        """E, the effective kernel's error (proof above)."""
+        """E, that of the *Effective kernel of the joint function* above."""
         peaks = [kernel.peak for kernel in self.product.kernels]
         grown = math.prod(peak + 2 * rho for peak, rho in zip(peaks, rhos, strict=True))
         terms = sum(rho / (peak + 2 * rho) for peak, rho in zip(peaks, rhos, strict=True))

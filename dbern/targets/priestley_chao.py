@@ -1,7 +1,12 @@
 """Priestley-Chao regression: responses weighted by the gaps between the records' positions.
 
-A sum over gaps is made of records in the order of their positions, in bounded memory.
+``F(y) = sum_{j >= 2} c(x_j - x_{j-1}) m_j K(y - x_j)`` over the distinct positions ``x_1 < x_2 <
+..`` of the records on one axis: K is a density (the paper's ``K(u/b)/b``), m_j the mean response of
+the records at x_j, in [-1, 1] of half its public range from the middle, and ``c(u) = min(u, G)``
+cuts gaps at a public G. Positions are integers in steps of 2^-32 of the axis, gaps and G too.
 
+Records in order, in bounded memory
+-----------------------------------
 Each pass goes over all records and keeps those of one run of positions, with the nearest position
 below: whatever else there is, its gaps are then known, and the integers of all passes add up.
 Equal positions are kept once, with the sum of their responses and their number. A run is of whole
@@ -11,11 +16,6 @@ part of them: it holds at most that part and one cell more, however the records 
 
 Positions, sums, counts and gaps are integers, and an atom is a function of its own integers: the
 result depends on no order, partition or number of passes or workers.
-
-``F(y) = sum_{j >= 2} c(x_j - x_{j-1}) m_j K(y - x_j)`` over the distinct positions ``x_1 < x_2 <
-..`` of the records on one axis: K is a density (the paper's ``K(u/b)/b``), m_j the mean response of
-the records at x_j, in [-1, 1] of half its public range from the middle, and ``c(u) = min(u, G)``
-cuts gaps at a public G. Positions are integers in steps of 2^-32 of the axis, gaps and G too.
 
 Sensitivity under replace-one, for all databases
 ------------------------------------------------
@@ -211,7 +211,7 @@ PASS_ROWS = 1 << 20
 """Distinct positions that a pass is to hold."""
 
 _MOST_BITS = 30
-_TIMES = 3  # as many atoms as one of a kernel sum: *Sensitivity under replace-one*, above
+_TIMES = 3  # as many atoms as one of a kernel sum: *Effective kernel*, above
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points
     assert (0.9999 if degree < 12 else 0.85) * most[1] <= moved[1] <= most[1] + slack[0]
     assert 0.8 * most[2] <= moved[2] <= most[2] + slack[1]
     assert most[1] <= 2.0001 * 2.5 * math.sqrt(degree + 1)
-    added = vector.added_sensitivity(ENTRIES, 1).value
+    added = vector.move(ENTRIES, 1, added=True).value
     assert added == pytest.approx(most[1] / 2)
 
 
@@ -78,7 +78,7 @@ def test_no_random_curves_move_more():
         bound = vector.sensitivity(ENTRIES, norm).value
         assert apart.max() <= bound + accumulator.errors.kernel_norms[norm - 1]
         alone = np.linalg.norm(integers * unit, norm, axis=-1)
-        added = vector.added_sensitivity(ENTRIES, norm).value
+        added = vector.move(ENTRIES, norm, added=True).value
         assert alone.max() <= added + accumulator.errors.kernel_norms[norm - 1] / 2
 
 

@@ -109,13 +109,13 @@ def bound(value: float) -> Bound:
     return Bound(value, "planted")
 
 
-def printed(self, strategy, norm):
+def printed(self, strategy, norm, *, added):
     """What the paper prints, and does not hold for replacing a record.
 
     Of machines ``MC kappa^2 / n``, which is that of removing a record; of several outputs
     ``N S(F)``, for records that change theirs.
     """
-    del norm
+    del norm, added
     if self.outputs == 1:
         twice = LatticeStrategy(strategy.lattice).l1_sensitivity(self.kernels, signed=True)
         return bound(twice.value / 2)
@@ -129,6 +129,10 @@ def of_one_output(sensitivity):
         return bound(sensitivity(self, strategy, norm).value / self.num_models ** (1 / norm))
 
     return planted
+
+
+def of_one_row(self, strategy, norm):
+    return self.move(strategy, norm, added=self.protection.added)
 
 
 def by_position(ids, hashes, rows, most, kept=passes._smallest):
@@ -158,9 +162,7 @@ HALF = Bug(
     "dbern.strategies.bins.BinnedStrategy.l1_sensitivity", lambda *_a, **_k: bound(1.0),
     CASES["density"], noise="binned-laplace", k=8,
 )  # fmt: skip
-PRINTED = Bug(
-    "dbern.counting.kernel_sums.KernelSum.replaced_sensitivity", printed, CASES["machine"], k=3
-)
+PRINTED = Bug("dbern.counting.kernel_sums.KernelSum.move", printed, CASES["machine"], k=3)
 SHARES = Bug("dbern.privacy.families.law_of", whole_charge, CASES["regression"])
 MODELS = Bug(
     "dbern.erm.measurement.RiskMinimizer.sensitivity", of_one_output(RiskMinimizer.sensitivity),
@@ -186,7 +188,7 @@ BUGS = {
         CASES["density"], "added",
     ),
     "one row of a unit": Bug(
-        "dbern.counting.measurement._rows", lambda value, _protection: value,
+        "dbern.counting.measurement.RecordSum.sensitivity", of_one_row,
         CASES["density"], "user add-or-remove-one", k=7,
     ),
     "rows of a unit by their position": Bug(

@@ -26,6 +26,7 @@ def planned(project):
     return project
 
 
+@pytest.mark.slow
 def test_every_row_of_the_table_adds_up(planned, run):
     title, head, *rows = run("plan", "release.toml", "--table").out.splitlines()
     assert "the plan's choice" in title
@@ -41,6 +42,7 @@ def test_every_row_of_the_table_adds_up(planned, run):
     assert options == sorted(options, key=lambda one: one["predicted"])
 
 
+@pytest.mark.slow
 def test_the_first_row_of_the_table_is_the_plan(planned, run):
     first = run("plan", "release.toml", "--table", "--json").json["options"][0]
     (component,) = run("plan", "release.toml", "--json").json["components"]

@@ -39,6 +39,7 @@ def cells(plan):
     return [one.cells for one in plan.components[0].maps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_the_gap_of_an_edge_is_what_its_splines_leave(degree):
     splines = AxisSplines(40, degree)

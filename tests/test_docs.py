@@ -207,6 +207,7 @@ def library_of_events(composed: list[Any]) -> dict[str, ModuleType]:
     return {"dp_accounting": library, "dp_accounting.pld": accountants}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("terms", "of_charge", "kind"),
     [

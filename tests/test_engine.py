@@ -415,6 +415,7 @@ def test_tasks_pin_the_threads_of_linear_algebra(case, monkeypatch):
     assert seen == [{1}, {1}]
 
 
+@pytest.mark.slow
 def test_a_release_here_starts_no_cluster(project):
     """A small release waits for nothing that it does not use."""
     code = (

@@ -44,6 +44,7 @@ def test_the_inverse_of_a_gram_matrix_is_bounded():
         assert exact <= limits._inverse_norm(kernel, gap, count) <= 1.001 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_sites_that_are_left_out_would_tell_no_more(name):
     for bandwidths in ((0.01,), (0.05, 0.1), (0.4,)):

@@ -142,6 +142,7 @@ def many_words(words: int, index: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([part.cast(kind) for part in halves])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(
     ("index", "most"),
@@ -181,6 +182,7 @@ def test_ids_of_texts_are_one_number_however_they_are_stored(tmp_path):
         np.testing.assert_array_equal(each, found[0])
 
 
+@pytest.mark.slow
 def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
     code = (
         "import sys, pyarrow as pa; from dbern.data.parquet import *;"
@@ -195,6 +197,7 @@ def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
     assert reading_bytes([GROUP]) == reading_bytes([USER]) > reading_bytes([X])
 
 
+@pytest.mark.slow
 def test_memory_of_reading_long_lists_is_that_of_one_of_them(tmp_path):
     """As many together as the plan counts on; one that is longer is read alone."""
     code = (

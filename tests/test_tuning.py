@@ -140,6 +140,7 @@ def test_no_replaced_record_moves_the_number_by_more_than_is_charged(one):
         assert 0.6 * bound < largest <= bound, number.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [1, 2])
 def test_what_floats_move_of_a_number_is_that_of_its_parts(axes):
     """As shares of W: of its bins, of sums over all of them, and as much in every norm."""
@@ -281,6 +282,7 @@ def test_a_release_tells_these_data_apart(told_well):
     assert later.approximation == other.bound(h=1).approximation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "banded"), [(200_000, "1", True), (5000, "0.1", False)])
 def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(n, epsilon, banded):
     """Which of both is told by public facts of the bins that are released."""

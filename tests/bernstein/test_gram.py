@@ -320,6 +320,7 @@ def test_errors_of_arc_cosine_functions_bend_no_further_than_is_proved(name, k, 
     assert (bent <= released.folds() / lengths + released.bends() * (e + 1e-3) + 1e-4).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "h"), [((20, 20), (8, 8)), ((24, 9), (4, 4))])
 def test_the_worst_arc_cosine_function_is_bounded_within_twice(k, h):
     """Slopes alone say more than five times as much as there is."""

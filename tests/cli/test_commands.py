@@ -464,6 +464,7 @@ def test_a_plan_compiles_and_solves_nothing():
     assert {"numba", "scipy", "pandas", "sqlalchemy", "zarr"}.isdisjoint(ran.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [False, True])
 def test_the_installed_command_returns_the_exit_code(executable, project, module):
     ran = subprocess.run(

@@ -194,6 +194,7 @@ def test_idle_connections_delay_no_scrape_and_are_cut(served):
     assert [ended(one) for one in idle] == [b""] * 60
 
 
+@pytest.mark.slow
 def test_a_request_that_trickles_in_is_cut_at_its_deadline(served):
     with socket.create_connection(("127.0.0.1", served)) as slow:
         slow.settimeout(0.2)

@@ -398,6 +398,7 @@ CLOCKS = {  # period and times of grants, and what is found
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CLOCKS)
 def test_a_clock_that_was_set_back_is_found(project, run, monkeypatch, case):
     """The fixture's own grant is of this very day: the log's first entry."""

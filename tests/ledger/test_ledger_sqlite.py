@@ -173,6 +173,7 @@ def reachable():
         folder.chmod(0o700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "folder_mode", "said"),
     [(0o444, 0o777, "it is read-only"), (0o000, 0o777, "accessible"), (0o666, 0o000, "accessible")],

@@ -126,6 +126,7 @@ def test_the_logarithm_and_the_root_are_rounded_up() -> None:
         assert 0 < excess < Fraction(1, 10**25)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(positive, etas, st.integers(1, 10**9), st.fractions(Fraction(1, 10**4), 4), deltas, positive)
 def test_parameters(

@@ -34,6 +34,7 @@ def distance(first: list[int], second: list[int]) -> int:
     return sum(abs(a - b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.slow
 @given(positive, etas, st.integers(1, 10**9), positive, positive)
 def test_parameters(
     l1: Fraction, eta: Fraction, coefficients: int, epsilon: Fraction, bound: Fraction
@@ -96,6 +97,7 @@ def test_the_slack_is_needed(eta: Fraction) -> None:
     assert moved <= noise.l1_sensitivity_granules
 
 
+@pytest.mark.slow
 @given(positive, etas, st.integers(1, 10**9), positive)
 def test_the_squared_sensitivity_is_that_of_the_euclidean_norm(
     l2: Fraction, eta: Fraction, coefficients: int, bound: Fraction

@@ -420,6 +420,7 @@ def tied_ratio(state, record, other, risk) -> float:
     return logs[0] - logs[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lists", [(), (2,), (3, 2)])
 @pytest.mark.parametrize(("epsilon", "share"), [("1", "0.4"), ("0.2", "0.9"), ("5", "0.5")])
 def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(lists, epsilon, share):

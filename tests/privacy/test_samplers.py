@@ -105,6 +105,7 @@ def test_agrees_with_the_twin_word_for_word(name: str, scale: int) -> None:
     assert ours.consumed == theirs.consumed
 
 
+@pytest.mark.slow
 @every_sampler
 @settings(max_examples=20, deadline=None)
 @given(scale=st.integers(1, 2**61) | st.integers(1, 200), block=st.integers(0, 2**64 - 1))
@@ -114,6 +115,7 @@ def test_agrees_with_the_twin_at_any_scale(sampler: Sampler, scale: int, block: 
     assert ours.consumed == theirs.consumed
 
 
+@pytest.mark.slow
 @every_sampler
 @pytest.mark.parametrize("scale", SCALES)
 def test_rare_paths_agree_with_the_twin(
@@ -144,6 +146,7 @@ def test_the_batch_is_part_of_version_one(sampler: Sampler) -> None:
     assert (sampler.batch, 1) == (sampler.module.BATCH, sampler.module.STREAM_VERSION)
 
 
+@pytest.mark.slow
 @every_sampler
 @pytest.mark.parametrize("scale", [*SCALES, 5, 17, 1000, 2**60])
 def test_right_scale_fits_and_wrong_scales_do_not(sampler: Sampler, scale: int) -> None:

@@ -39,6 +39,7 @@ def surplus(law):
     return apart.mean() / (apart.std() / np.sqrt(draws))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_what_noise_adds_to_the_estimate_of_a_bandwidth_is_taken_off(law):
     assert abs(surplus(LAWS[law])) < 4

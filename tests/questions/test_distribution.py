@@ -42,6 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 # --- Splines around a step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 def test_a_step_lies_between_its_splines(degree):
     splines = AxisSplines(12, degree)

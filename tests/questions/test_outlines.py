@@ -63,6 +63,7 @@ def beyond(rings, name="gaussian", degree=2, b=0.15):
     return max((low - truth).max(), (truth - high).max()), (high - low).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", REGIONS)
 def test_what_polygons_hold_of_kernels_is_between_its_splines(region):
     over, apart = beyond(REGIONS[region])

@@ -161,6 +161,7 @@ def test_xarray_is_not_imported_unless_it_is_wanted():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.slow
 def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
     from dbern.reporting.html import synopsis_page
     from dbern.reporting.terminal import drawing

@@ -196,6 +196,7 @@ def test_a_classifier_says_of_which_class_its_values_are():
     assert "Classifier of late over distance" in synopsis_page(synopsis)
 
 
+@pytest.mark.slow
 def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
     page, shown = synopsis_page(delays), _described(delays.metadata)
     assert "<h1>Delay by distance</h1>" in page
@@ -215,6 +216,7 @@ def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
     assert "kernel-density by carrier: " in _described(carriers.metadata)
 
 
+@pytest.mark.slow
 def test_a_store_without_names_is_shown_as_before(delays, carriers):
     renamed(delays, columns=None, units=None, title=None, description=None)
     assert delays.grid(3).attrs == {"long_name": "response"}
@@ -227,6 +229,7 @@ def test_a_store_without_names_is_shown_as_before(delays, carriers):
     assert "Classes or groups" in synopsis_page(carriers)
 
 
+@pytest.mark.slow
 def test_texts_of_a_stranger_are_neither_obeyed_nor_computed(delays, carriers):
     evil = "<script>x</script> $\\foo{$ \x1b[2J\u202e {0}"
     renamed(delays, title=evil, description=evil, columns={"response": evil}, units={evil: evil})

@@ -209,6 +209,7 @@ def extreme_samples():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of numpy and matplotlib, about numbers that are extreme
 @pytest.mark.parametrize(("name", "part"), extreme_samples())
 def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, name, part):
@@ -232,6 +233,7 @@ def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, n
         shutil.rmtree(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "path", "value", "reason"),
     [

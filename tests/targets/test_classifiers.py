@@ -530,6 +530,7 @@ def test_least_squares_with_lists_are_by_objective():
     assert np.sqrt(np.mean(off**2)) < 1.5  # of 2.5 that a constant has
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "changes"),
     [({}, {"n": 2_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.001"}), ({}, {"delta": "1e-6"}),

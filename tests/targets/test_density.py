@@ -86,6 +86,7 @@ def test_no_replacement_moves_the_released_integers_more_than_planned(bandwidth,
     assert plan.noise.law.l1_sensitivity_granules <= 2.2 * worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
 def test_the_papers_calibration_is_n_times_the_function(bandwidth, k):
     plan = density_plan(bandwidth, k, n=50, calibration="paper")

@@ -6,6 +6,7 @@ import pytest
 from strategies import density_plan, density_spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 10**7, 2**34, 2**45 - 1])
 @pytest.mark.parametrize(("bandwidth", "k"), [((0.1,), (20,)), ((0.2, 0.2), (10, 10))])
 @pytest.mark.parametrize("epsilon", ["1", "10"])

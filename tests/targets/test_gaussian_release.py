@@ -51,6 +51,7 @@ def test_a_pure_plan_reports_half_epsilon_squared():
     assert (plan.rho, plan.to_dict()["rho"]) == (Fraction(1, 2), "0.5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["auto", "laplace-advanced"])
 def test_a_release_with_delta_charges_both(project, client, noise):
     spec = project.spec(

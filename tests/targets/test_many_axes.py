@@ -38,6 +38,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["binned-laplace", slow("laplace")])
 def test_without_noise_a_density_of_four_axes_is_the_direct_sum_up_to_the_certificate(noise):
     given = {} if noise == "binned-laplace" else {"k": 5, "h": 8}

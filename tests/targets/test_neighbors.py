@@ -198,6 +198,7 @@ BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 def test_a_planted_bug_is_found(bug, monkeypatch):
     if bug.axes > 3:  # one way of binning instead of many: the choice is not what is tested here

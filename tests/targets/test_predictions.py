@@ -100,6 +100,7 @@ def planned(case, n, epsilon):
     return plan_files(spec_of(target, roles, n, epsilon, axes, noise), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["nadaraya", "gaps", "machine", "tube", "bayes"])
 def test_a_plan_warns_where_a_constant_is_as_good(case):
     poor, good = planned(case, *FEW), planned(case, 1_000_000, "10")
@@ -118,6 +119,7 @@ def test_many_classes_stay_within_the_bounds():
         assert 0.9 < told(plan)[0] <= told(plan)[1] + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "classes", "axes"),
     [({"kind": "gaussian-naive-bayes", "std_floor": [0.1, 0.1]}, 1000, 2),

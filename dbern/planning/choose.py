@@ -114,7 +114,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """Public facts before choosing; `k` and `h` where the spec gives them.
+    """Public facts that the choice starts from; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values. `crowd` is `share` where
@@ -152,7 +152,7 @@ class Problem:
         return any(kernel.kinks for kernel in self.kernels)
 
     def lattices(self, resolutions: Sequence[float], *, counted: bool = True) -> list[Lattice]:
-        """Lattices worth a look: the given one, or some steps to a deviation on every axis.
+        """Return the lattices to try: the given one, or some steps to a deviation on every axis.
 
         Unless their values are `counted`, kinks limit those of two steps and more alone.
         """

@@ -1,6 +1,6 @@
 """Predicted errors of a design on grids, in closed form: its noise, typical and worst databases.
 
-They are in unit-cube units; see `dbern.planning.choose`.
+They are in unit-cube units; `dbern.planning.choose` compares them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dbern.strategies.base import Strategy
 from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
 from dbern.types import FloatArray
 
-_RISES = 0.5
-_LEAST_HEIGHT, _MOST_HEIGHT, _BISECTIONS = math.sqrt(2 / math.pi), 10.0, 13
-_TINY = 1e-9
+_RISES = 0.5  # that are expected above the height at which the sup is taken to be
+_LEAST_HEIGHT, _MOST_HEIGHT, _BISECTIONS = math.sqrt(2 / math.pi), 10.0, 13  # in deviations
+_TINY = 1e-9  # of a length, below which no direction is told
 _GRID_POINTS = 10_000
 _NOISE_POINTS = 129  # of an axis
 

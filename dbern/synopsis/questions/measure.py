@@ -446,9 +446,8 @@ def _onto(measure: Measure, axes: tuple[int, ...]) -> View:
 @lru_cache(maxsize=8)
 def _along(measure: Measure, axis: int, weights: bytes) -> View:
     conditions = np.frombuffer(weights).reshape(3, -1)
-    used, which = np.unique(
-        conditions, axis=0, return_inverse=True
-    )  # one, where there is no condition
+    # Without a condition all sides are alike, and noise is summed once.
+    used, which = np.unique(conditions, axis=0, return_inverse=True)
     values = np.moveaxis(measure.values, axis, 0)
     noise = np.moveaxis(measure.noise, axis, 0)
     count, draws = len(values), noise.shape[-1]

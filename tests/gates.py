@@ -24,6 +24,7 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 6
 MAX_FIELDS = 12
 WIDE_CLASSES = {  # what a spec or a store's metadata may say
+    "dbern.planning.sections.DataSection",
     "dbern.synopsis.metadata.StoredCombination",
     "dbern.targets.kernel_erm.KernelERM",
 }

@@ -173,7 +173,7 @@ def _described(facts: dict[str, Any], constant: str = "") -> str:
         f"{axis['name']} one of {axis['values']}"
         if "values" in axis
         else f"{named_with(axis['name'], units.get(axis['name'], ''))} in "
-        f"[{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
+        f"[{_bound(axis, 'low')}, {_bound(axis, 'high')}]{_rounded(axis)}"
         for axis in facts["domain"]["axes"]
     )
     kept = facts["domain"].get("filter")
@@ -221,6 +221,14 @@ def _random(facts: dict[str, Any]) -> str:
         f"{facts['distribution']} (distance {facts['order']} of {facts['samples']}, seed "
         f"{facts['seed']}); it is not differential privacy"
     )
+
+
+def _rounded(axis: dict[str, Any]) -> str:
+    from dbern.data.domain import Axis
+    from dbern.data.resolution import rounded_text
+
+    text = rounded_text([Axis.from_dict(axis)])
+    return text and f", {text}"
 
 
 def _bound(axis: dict[str, Any], end: str) -> str:

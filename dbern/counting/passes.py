@@ -26,6 +26,7 @@ import numpy as np
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.frames import table_batches
 from dbern.data.parquet import BATCH_ROWS, UnreadableFileError, footer_tag, read_batches
+from dbern.data.resolution import Multiples
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
 from dbern.strategies.base import AnyStrategy, Slab
@@ -370,12 +371,16 @@ class Counters:
     def count(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
     ) -> Int64Array:
-        """Count some records, or one pass over all of them.
+        """Count some records, or one pass over all of them; where axes have multiples, rounded.
+
+        Every record is rounded here, by itself and before anything else: neighbours stay what they
+        are, and no sensitivity moves ("Rounded records", docs/mathematics.md).
 
         Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
         over the batches twice (`Pass.surveys`); not over bounded ones.
         """
         state, bounding = self.empty(), self.bounding
+        batches = self._rounded(batches)
         begun = [
             part.begin(own, salt, index)
             for part, own in zip(self.parts, self._views(state), strict=True)
@@ -394,6 +399,12 @@ class Counters:
             one.finish()
         return state
 
+    def _rounded(
+        self, batches: Iterable[Mapping[str, FloatArray]]
+    ) -> Iterable[Mapping[str, FloatArray]]:
+        columns = {column.name: column.multiples for column in self.columns if column.multiples}
+        return _Rounded(batches, columns) if columns else batches
+
     def finish(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab of one output of one part."""
         return self.parts[part].finish(self._views(state)[part], output, slab)
@@ -402,6 +413,19 @@ class Counters:
         ends = np.cumsum(_sizes(self.parts)).tolist()
         pieces = np.split(state, ends[:-1])
         return [own.reshape(part.shape) for own, part in zip(pieces, self.parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Rounded:
+    """Batches of records, anew each time, rounded to the multiples of some columns."""
+
+    batches: Iterable[Mapping[str, FloatArray]]
+    multiples: Mapping[str, Multiples]
+
+    def __iter__(self) -> Iterator[Mapping[str, FloatArray]]:
+        for batch in self.batches:
+            columns = self.multiples.items()
+            yield {**batch, **{name: steps.rounded(batch[name]) for name, steps in columns}}
 
 
 def _sizes(parts: Sequence[Accumulator]) -> list[int]:

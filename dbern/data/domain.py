@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dbern.data.resolution import Multiples, multiples_of
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray, Int64Array
 
@@ -63,9 +64,11 @@ class Axis:
     """One column and its public bounds, in data units: of dates and times, those of `unit`.
 
     With `categories` a value is its position in that public list, and `of_values` makes the axis.
-    `units` are those that a spec states of numbers, for people.
+    `units` are those that a spec states of numbers, for people. With a `resolution` records are
+    rounded to its multiples from the lower bound on.
 
-    Raises SpecError for bounds that are not finite, reversed, or too close to tell apart.
+    Raises SpecError for bounds that are not finite, reversed, or too close to tell apart, or that
+    are no multiples of the resolution apart.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Axis:
     unit: TimeUnit | None = None
     categories: tuple[Category, ...] = ()
     units: str = ""
+    resolution: float | None = None
 
     def __post_init__(self) -> None:
         where = f"data.bounds.{self.name}"
@@ -104,6 +108,7 @@ class Axis:
                 f"{where}: the bounds are too far apart or too close for 64-bit floats. "
                 "Rescale the column."
             )
+        _ = self.multiples  # refuses what the bounds are no multiples of
 
     @classmethod
     def of_values(cls, name: str, values: Sequence[Category]) -> Axis:
@@ -133,18 +138,25 @@ class Axis:
         unit = TimeUnit(content["unit"]) if "unit" in content else None
         if "values" in content:
             return cls.of_values(content["name"], content["values"])
-        return cls(content["name"], content["low"], content["high"], unit)
+        resolution = content.get("resolution")
+        return cls(content["name"], content["low"], content["high"], unit, resolution=resolution)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; a unit, or values, only where there are some."""
+        """Return plain JSON values; a unit, values or a resolution only where there are some."""
         content: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
         content |= {"values": list(self.categories)} if self.categories else {}
+        content |= {} if self.resolution is None else {"resolution": self.resolution}
         return content | ({"unit": self.unit.value} if self.unit else {})
 
     @property
     def width(self) -> float:
         """Length of the axis in data units."""
         return self.high - self.low
+
+    @cached_property
+    def multiples(self) -> Multiples | None:
+        """Values that records are rounded to, if any."""
+        return multiples_of(self)
 
     def at(self, positions: FloatArray) -> FloatArray:
         """Return positions of the unit interval in data units, never outside the bounds.
@@ -174,7 +186,7 @@ class Axis:
     def column(self) -> Column:
         """The column that is read."""
         key = f"data.bounds.{self.name}" + (".values" if self.categories else "")
-        return Column(self.name, key, self.categories, self.unit)
+        return Column(self.name, key, self.categories, self.unit, multiples=self.multiples)
 
 
 def named_with(name: str, units: str) -> str:
@@ -311,7 +323,7 @@ class Column:
 
     `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
     values, numbers or text, only tell apart what is not equal, as two floats each. With `points` a
-    value is a list of so many numbers.
+    value is a list of so many numbers. Those of records are rounded to its `multiples`, if any.
     """
 
     name: str
@@ -320,6 +332,7 @@ class Column:
     unit: TimeUnit | None = None
     ids: bool = False
     points: int = 0
+    multiples: Multiples | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.categories)) < len(self.categories):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -40,21 +41,31 @@ class Questions:
         return None if found == ("density",) else cls(found)
 
     def widths(
-        self, degree: int, cells: Sequence[int], noise: Covariance, density: float
+        self,
+        degree: int,
+        cells: Sequence[int],
+        noise: Covariance,
+        density: float,
+        exact: Sequence[bool] = (),
     ) -> dict[str, float]:
         """Predict the width of each question's interval in shares; the density's error is given.
 
-        `noise` is the covariance of the bins, in shares of the rows.
+        `noise` is the covariance of the bins, in shares of the rows. Axes that are `exact` (none
+        where it is empty) have a bin for each value that rows are rounded to: edges cost nothing.
         """
-        bins, gap = [one + degree for one in cells], GAPS[degree]
+        bins = [one + degree for one in cells]
+        gaps = [
+            0.0 if no_edges else GAPS[degree] / count
+            for count, no_edges in zip_longest(cells, exact)
+        ]
 
         def width(edges: float, share: float) -> float:
             weighed = np.array(share * math.prod(bins))
             return edges + 2 * SURE * math.sqrt(max(0.0, float(noise.variance(weighed, weighed))))
 
         axes = len(cells)
-        step = width(gap / min(cells), 0.5)
-        box = width(sum(2 * gap / one for one in cells) / 2 ** (axes - 1), 0.5**axes)
+        step = width(max(gaps), 0.5)
+        box = width(sum(2 * gap for gap in gaps) / 2 ** (axes - 1), 0.5**axes)
         every = {"density": density, "mass": box, "cdf": step, "quantile": step}
         return {name: every[name] for name in self.names}
 

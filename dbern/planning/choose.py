@@ -19,6 +19,7 @@ database hardly tells bins apart.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ import numpy as np
 from dbern.bernstein.kernels import Kernel
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
+from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.planning.asked import FINER, Questions, mean_width
 from dbern.planning.predicted import (
@@ -285,8 +287,17 @@ class Problem:
 
     def widths(self, strategy: Any, questions: Questions) -> Callable[[float], dict[str, float]]:
         """Return the predicted widths of questions of bins, by the density's error."""
-        cells = [one.cells for one in strategy.bins]
-        return partial(questions.widths, strategy.bins[0].degree, cells, self._noise_of(strategy))
+        cells, degree = [one.cells for one in strategy.bins], strategy.bins[0].degree
+        exact = [
+            axis is not None and axis.bins(count, degree) is not None
+            for axis, count in zip(self.multiples, cells, strict=True)
+        ]
+        return partial(questions.widths, degree, cells, self._noise_of(strategy), exact=exact)
+
+    @property
+    def multiples(self) -> tuple[Multiples | None, ...]:
+        """Multiples that rows are rounded to, by axis."""
+        return tuple(axis.multiples for axis in self.measurement.domain.axes)
 
     def _noise_of(self, strategy: Strategy) -> Covariance:
         return self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
@@ -503,7 +514,22 @@ def _grids(problem: Problem) -> list[_Grid]:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))
                 grids[degree, grid.cells] = grid
-    return list(grids.values())
+    exact = _grids_of_multiples(problem) if problem.questions else ()
+    return list((grids | {(grid.degree, grid.cells): grid for grid in exact}).values())
+
+
+def _grids_of_multiples(problem: Problem) -> Iterator[_Grid]:
+    """Yield bins of degree 1 with a node at each multiple, of some axes or of all that have them.
+
+    Shares of rows that are rounded to these have no edges.
+    """
+    choices = [(0,) if axis is None else (axis.count, 0) for axis in problem.multiples]
+    for nodes in itertools.product(*choices):
+        for resolution in (*BIN_RESOLUTIONS[1], *FINER[1]) if any(nodes) else ():
+            usual = _cells(problem.kernels, resolution)
+            cells = tuple(node or cell for node, cell in zip(nodes, usual, strict=True))
+            if max(cells) <= _MOST_CELLS:
+                yield _Grid(1, resolution, cells)
 
 
 def _planned(grid: _Grid, lattice: Lattice) -> BinnedStrategy:

@@ -22,6 +22,7 @@ from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import OTHER_UNITS, Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
+from dbern.data.resolution import rounded_text
 from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions
@@ -232,6 +233,10 @@ def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
         yield from way.measurement.notes
     yield from spec.learner.predictions(spec.records, n, ways)
     yield from unit_notes(spec.domain, spec.learner)
+    for axis in spec.domain.axes:
+        if axis.multiples is not None:
+            values = f"{axis.multiples.count + 1} values"
+            yield f"{axis.name}: rows are {rounded_text([axis])}, ties to even multiples; {values}"
     for axis in spec.domain.lists:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"

@@ -145,6 +145,12 @@ class DataSection(Section):
     units: dict[str, _Units] | None = Field(
         None, min_length=1, description='[data.units] with one line per column, as x = "miles"'
     )
+    resolution: dict[str, float] | None = Field(
+        None,
+        min_length=1,
+        description="[data.resolution] with one line per axis that counts in halves or whole "
+        "numbers, as x = 0.5; in days of dates, in seconds of times",
+    )
 
 
 class TargetSection(Section):

@@ -398,10 +398,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         raise SpecError(
             'release.name: letters, digits, ".", "_" and "-" only. Write name = "trip-density"'
         )
-    domain = Domain(
-        tuple(_axis(name, bounds) for name, bounds in spec.data.bounds.items()),
-        Outside(spec.data.outside),
-    )
+    domain = _domain(spec.data)
     _check_per_axis(spec, domain)
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
@@ -474,12 +471,26 @@ def _check_lists(learner: Learner, schema: RecordSchema) -> None:
         )
 
 
-def _axis(name: str, bounds: list[Bound] | ValuesTable) -> Axis:
+def _domain(data: DataSection) -> Domain:
+    counted_in = data.resolution or {}
+    for name in counted_in:
+        if not isinstance(data.bounds.get(name), list):
+            numbers = [axis for axis, bounds in data.bounds.items() if isinstance(bounds, list)]
+            raise SpecError(
+                f"data.resolution.{name}: is what an axis of numbers or dates counts in. Write it "
+                f"of {', '.join(numbers) or 'such an axis'}"
+            )
+    axes = (_axis(name, bounds, counted_in.get(name)) for name, bounds in data.bounds.items())
+    return Domain(tuple(axes), Outside(data.outside))
+
+
+def _axis(name: str, bounds: list[Bound] | ValuesTable, resolution: float | None) -> Axis:
     match bounds:
         case ValuesTable():
             return Axis.of_values(name, bounds.values)
         case _:
-            return Axis(name, *bounds_of(bounds, f"data.bounds.{name}"))
+            ends = bounds_of(bounds, f"data.bounds.{name}")
+            return Axis(name, *ends, resolution=resolution)
 
 
 def _protection(spec: ReleaseSpec) -> Protection:

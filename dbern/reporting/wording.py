@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.data.domain import Axis
+from dbern.data.resolution import rounded_text
 from dbern.system import format_number
 
 _REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
@@ -92,7 +93,9 @@ def range_text(axis: Axis) -> str:
     """Return the bounds of an axis in words, or its public list."""
     if axis.categories:
         return f"one of {', '.join(map(str, axis.categories))}"
-    return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
+    rounded = rounded_text([axis])
+    text = f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
+    return f"{text} {rounded}" if rounded else text
 
 
 def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.data.domain import Axis, Domain
+from dbern.data.resolution import rounded_text
 from dbern.errors import SpecError, printable
 from dbern.synopsis.points import of_columns
 from dbern.system import format_number, html_table
@@ -35,6 +36,7 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
             "function": f"{facts['target']['kind']}{of_columns(facts)}",
             "over": "; ".join(
                 f"{axis.label} from {_end(axis.unit, axis.low)} to {_end(axis.unit, axis.high)}"
+                f"{', ' * (axis.resolution is not None)}{rounded_text([axis])}"
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {facts['neighbors']}, unit {facts['unit']}",

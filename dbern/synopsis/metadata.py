@@ -72,9 +72,11 @@ class StoredAxis(StrictModel):
     high: float
     unit: Literal["days since 1970-01-01", "seconds since 1970-01-01"] = ABSENT
     values: list[_Category] = ABSENT
+    resolution: Positive = ABSENT
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Self:
+        require(self.values is None or self.resolution is None, "values have no resolution")
         axis = or_value_error(Axis.from_dict, self.model_dump(exclude_unset=True))
         require((axis.low, axis.high) == (self.low, self.high), "low and high are not of values")
         require(axis.unit is None or not axis.categories, "values have no unit")

@@ -12,6 +12,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain
+from dbern.data.resolution import rounded_text
 from dbern.errors import SpecError, printable
 from dbern.failure import POPULATION, Account
 from dbern.synopsis.points import confidence
@@ -90,6 +91,12 @@ class Asking:
                 )
         return whole
 
+    @property
+    def _of_rounded(self) -> str:
+        """Whose answer it is, where rows are rounded."""
+        text = rounded_text(self.domain.axes)
+        return text and f", of rows {text}"
+
     def _index(self, axis: str | None) -> int:
         names = self.domain.names
         if axis is None and len(names) == 1:
@@ -164,7 +171,7 @@ class Asking:
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
-        level = self._beta(beta)
+        level, question = self._beta(beta), question + self._of_rounded
         each, found = measures or self.measures, list[Band]()
         share = level / (len(each) * (self.choices if target == "smoothed" else 1))
         law: Law | None = "normal" if population else None

@@ -69,10 +69,11 @@ def distribution_of(
             "distribution: bins of oblique coordinates do not tell boxes. Release with "
             "bandwidth = [..] in place of covariance"
         )
-    measures = [_measure(one, stream) for stream, one in enumerate(whole)]
+    measures = [_measure(one, domain, stream) for stream, one in enumerate(whole)]
     response = None
     if combination.kind == "ratio":
-        weighed = _measure(next(one for one in functions if one is not whole[0]), 1)
+        numerator = next(one for one in functions if one is not whole[0])
+        weighed = _measure(numerator, domain, 1)
         if weighed.splines == measures[0].splines:
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
@@ -88,8 +89,9 @@ def distribution_of(
     )
 
 
-def _measure(array: ReleasedArray, stream: int) -> Measure:
-    splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in array.bins)
+def _measure(array: ReleasedArray, domain: Domain, stream: int) -> Measure:
+    axes = zip(array.bins, domain.axes, strict=True)
+    splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
     released = array.released / array.value_unit
     return Measure(released, splines, array.law, array.released_error, stream)
 
@@ -282,7 +284,7 @@ class Distribution(Moments, Responses):
             here.low - there.high,
             here.high - there.low,
             *("records", "these-data", float(level)),
-            f"share of the rows in {told(region)}, less that of {other.name}",
+            f"share of the rows in {told(region)}, less that of {other.name}{self._of_rounded}",
             likely_error=np.hypot(here.likely_error, there.likely_error),
             note=cells_note(None) if here.note or there.note else "",
         )

@@ -20,7 +20,7 @@ from dbern.synopsis.questions.asking import Asking, Drawn, told_given
 from dbern.synopsis.questions.covariances import spread_band
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.population import few, levels_of_rows
-from dbern.synopsis.questions.quantiles import mean_band, quantile_band
+from dbern.synopsis.questions.quantiles import mean_band, multiples_band, quantile_band
 from dbern.synopsis.questions.regions import Region
 from dbern.synopsis.questions.shares import Weights
 from dbern.types import FloatArray
@@ -68,8 +68,13 @@ class Moments(Asking):
 
         def ask(measure: Measure, of: FloatArray, share: Fraction) -> Band:
             view = measure.along(index, weights.others(measure, condition, index))
+            splines, multiples = measure.splines[index], own.multiples
+            if multiples is not None and target == "records":
+                rounded = multiples_band(view, splines, multiples, of, share / len(of))
+                value, low, high = map(multiples.at, rounded[:3])
+                return Band(value, low, high, *rounded.scaled(own.low, own.width)[3:])
             between = partial(weights.between, measure, index)
-            found = quantile_band(view, measure.splines[index], between, of, share / len(of))
+            found = quantile_band(view, splines, between, of, share / len(of))
             return found.scaled(own.low, own.width)
 
         def band(measure: Measure, share: Fraction) -> Band:

@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from dbern.data.resolution import Multiples
 from dbern.failure import QUOTIENT
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.envelopes.step import OFFSETS
+from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
 from dbern.synopsis.questions.measure import (
     Band,
     Divisor,
@@ -22,7 +23,7 @@ from dbern.synopsis.questions.measure import (
     over,
     quotients,
 )
-from dbern.types import FloatArray
+from dbern.types import FloatArray, Int64Array
 
 _POINTS = 1024  # between which quantiles are distinguished, where cells are no more
 _SHARP = 0.5  # between both splines of a step: of the rows themselves
@@ -88,6 +89,8 @@ def quantile_band(
     beta / 2. So the quantile is between the neighbours of the first and the last point where they
     are not denied. First by the tail, at its share of `QUOTIENT`, on a coarse grid; then by draws,
     at the rest, on one that is finer where steps are smooth, if what is left is not too much.
+
+    Where rows stand at `multiples` alone, so do quantiles of them: `multiples_band`.
     """
     within = 2 ** int(np.log2(np.clip(_POINTS / splines.cells, 1, OFFSETS)))
     count = splines.cells * within
@@ -123,6 +126,48 @@ def quantile_band(
     return Band(value, first, last, cells, np.minimum(error, last - first))
 
 
+def multiples_band(
+    view: View, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
+) -> Band:
+    """Return multiples between which a quantile of rows at multiples is, each level at beta.
+
+    For i_0 = -1 < i_1 < .. let the quantile be one of the multiples after i_k, up to i_{k+1}. At
+    most a share tau is up to i_k and at least tau up to i_{k+1}: denied or not as in
+    `quantile_band`, first at up to `_POINTS` multiples, then at all that are left, if few are.
+    """
+    base = _under_condition(steps_of_multiples(splines, np.array([multiples.count])))
+    coarse = np.arange(-1, multiples.count, -(-multiples.count // _POINTS))
+    coarse = np.append(coarse, multiples.count)
+    lines = _under_condition(steps_of_multiples(splines, coarse))
+    numbers = list[tuple[int, int, int]]()
+    for level in map(float, levels):
+        tail, grid, inner = beta * QUOTIENT["tail"], coarse, lines
+        reached = _reached(view.still(), lines.lower, lines.upper, base, level, tail)
+        first, last = _between(coarse, *reached)
+        if last - first <= 2 * _POINTS:
+            grid = np.arange(first - 1, last + 1)
+            inner = _under_condition(steps_of_multiples(splines, grid))
+            rest = beta * QUOTIENT["draws"]
+            reached = _reached(view, inner.lower, inner.upper, base, level, rest)
+            first, last = _between(grid, *reached)
+        shares = np.maximum.accumulate(over(view.of(inner.estimate), view.of(base.estimate)))
+        guess = int(grid[min(int(np.searchsorted(shares, level)), len(grid) - 1)])
+        numbers.append((min(max(guess, first), last), first, last))
+    value, low, high = multiples.positions[np.array(numbers).T]
+    shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
+    still, points = view.still(), multiples.positions[np.maximum(coarse, 0)]
+    sides = still.line(lines.lower, base.upper), still.line(lines.upper, base.lower)
+    cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
+    cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)
+    return Band(value, low, high, cells, np.minimum(error, high - low))
+
+
+def _between(grid: Int64Array, start: int, stop: int) -> tuple[int, int]:
+    """First and last multiple of those after a point of a grid and up to the next."""
+    last = min(stop + 1, len(grid) - 1)
+    return int(grid[max(min(start, last) - 1, 0)]) + 1, int(grid[last])
+
+
 def _quantile_errors(
     value: FloatArray,
     levels: FloatArray,
@@ -152,13 +197,25 @@ def _undenied(
     level: float,
     beta: Fraction,
 ) -> tuple[int, int]:
+    """First and last point that are not denied, where some are."""
+    start, stop = _reached(view, below, above, base, level, beta)
+    return min(start, stop), stop
+
+
+def _reached(
+    view: View,
+    below: FloatArray,
+    above: FloatArray,
+    base: Envelope | None,
+    level: float,
+    beta: Fraction,
+) -> tuple[int, int]:
     """First point whose majorant may be above 0, and last whose minorant may be below."""
     lower, upper = (None, None) if base is None else (base.lower, base.upper)
     top, bottom = view.line(above, lower), view.line(below, upper)
     up = np.flatnonzero(top.at(level, 1, view.measure, beta / 2) >= 0)
     down = np.flatnonzero(bottom.at(level, -1, view.measure, beta / 2) <= 0)
-    stop = int(down[-1]) if len(down) else 0
-    return min(int(up[0]), stop) if len(up) else stop, stop
+    return int(up[0]) if len(up) else len(above), int(down[-1]) if len(down) else 0
 
 
 def _under_condition(weights: Envelope) -> Envelope:

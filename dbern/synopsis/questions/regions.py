@@ -132,6 +132,7 @@ def part_of(window: Region, domain: Domain) -> Domain:
     axes = []
     for axis in domain.axes:
         low, high = _ends(window.get(axis.name, (None, None)), axis, "window")
-        listed = bool(axis.categories)  # which a grid refuses
-        axes.append(axis if listed else replace(axis, low=float(low[0]), high=float(high[0])))
+        if not axis.categories:  # which a grid refuses
+            axis = replace(axis, low=float(low[0]), high=float(high[0]), resolution=None)
+        axes.append(axis)
     return Domain(tuple(axes))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.basis import bin_matrix, local_weights
+from dbern.data.resolution import Multiples
 from dbern.types import FloatArray
 
 _RIDGE = 1e-2  # of a bin's mean square, for estimates: they lean on the majorants' middle
@@ -57,10 +58,14 @@ class Envelope:
 
 @dataclass(frozen=True)
 class AxisSplines:
-    """The B-splines of a degree on equal cells of the unit interval."""
+    """The B-splines of a degree on equal cells of the unit interval.
+
+    Where rows are rounded they stand at the `multiples` of the axis alone.
+    """
 
     cells: int
     degree: int
+    multiples: Multiples | None = None
 
     @property
     def count(self) -> int:

@@ -16,6 +16,7 @@ OFFSETS = 32
 SOLVED = 1e-7
 """By how much a majorant from the solver may fall short: added to its coefficients."""
 
+_TWICE = 2  # what splines and their sum are off by roundings is less than as much again
 _MET = 1e-9  # of a cell's offsets
 _MAX_CACHED = 1 << 13  # cells times bins of which steps at all offsets are cached: three of 2 MiB
 _PARTS = 4  # of a cell, on each of which Bezier coefficients prove a sign
@@ -40,9 +41,42 @@ def steps(splines: AxisSplines, x: FloatArray) -> Envelope:
 
 
 def intervals(splines: AxisSplines, low: FloatArray, high: FloatArray) -> Envelope:
-    """Return the envelopes of ``1{low <= t <= high}``."""
-    ends = steps(splines, np.concatenate([high, low]))
+    """Return the envelopes of ``1{low <= t <= high}``.
+
+    Where rows stand at multiples alone, of both ends included; else ends count as either.
+    """
+    if splines.multiples is None:
+        ends = steps(splines, np.concatenate([high, low]))
+    else:
+        last, before = splines.multiples.up_to(high), splines.multiples.below(low)
+        ends = steps_of_multiples(splines, np.concatenate([np.maximum(last, before), before]))
     return ends.part(slice(len(high))).minus(ends.part(slice(len(high), None)))
+
+
+def steps_of_multiples(splines: AxisSplines, last: Int64Array) -> Envelope:
+    """Return the envelopes of the first multiples, up to the i-th each, of rows at multiples alone.
+
+    Up to -1 is nothing. With a bin of their own at each they are the bins', but for how far floats
+    are from their multiples: a bin's neighbour has at most ``cells deviation`` of such a row, and
+    splines sum to one. Other splines need to be above and below such a step at multiples alone:
+    above one that falls at the i-th, and below one that falls at the next.
+    """
+    multiples = splines.multiples
+    if multiples is None:
+        raise TypeError("splines without multiples")
+    bins, off = multiples.bins(splines.cells, splines.degree), multiples.deviation
+    if bins is not None:
+        estimate = np.zeros((len(last), splines.count))
+        estimate[:, bins] = np.arange(len(bins)) <= last[:, None]
+        error = _TWICE * splines.cells * off
+        envelope = Envelope(estimate - error, estimate, estimate + error)
+    else:
+        here, following = np.clip([last, last + 1], 0, multiples.count) / multiples.count
+        upper, lower = steps(splines, here + off).upper, steps(splines, following - off).lower
+        envelope = Envelope(lower, steps(splines, (here + following) / 2).estimate, upper)
+    for side in (envelope.lower, envelope.estimate, envelope.upper):
+        side[last < 0], side[last >= multiples.count] = 0.0, 1.0
+    return envelope
 
 
 def _at(splines: AxisSplines, offsets: Int64Array) -> tuple[FloatArray, Int64Array]:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from dbern.counting.passes import Counters
-from dbern.data.domain import Column, RecordSchema
+from dbern.data.domain import Axis, Column, RecordSchema
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
@@ -188,6 +188,8 @@ def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
         places.append({name: low + share * (high - low) for (name, low, high), share in pairs})
     for name, low, high in axes:
         places += [middle | {name: value} for value in _around(low, high)]
+    for axis in schema.domain.numbers:
+        places += [middle | {axis.name: value} for value in _beside_ties(axis)]
     lists = [axis.column for axis in schema.domain.lists]
     others = [_values(one) for one in (schema.label, schema.group, *lists) if one is not None]
     if schema.response is not None:
@@ -212,6 +214,14 @@ def _around(low: float, high: float) -> tuple[float, ...]:
     """Values just inside and outside of an interval, far outside of it, and none."""
     near = [math.nextafter(end, to) for end in (low, high) for to in (-math.inf, math.inf)]
     return (*near, high + (high - low) / 2, -1e300, 1e300, -math.inf, math.inf, math.nan)
+
+
+def _beside_ties(axis: Axis) -> list[float]:
+    """Values halfway between two multiples, where there are some, and the floats next to them."""
+    if axis.multiples is None:
+        return []
+    middle = (axis.multiples.values[:2].sum() / 2).item()
+    return [middle, math.nextafter(middle, -math.inf), math.nextafter(middle, math.inf)]
 
 
 def _curves(low: float, high: float, points: int) -> Iterator[tuple[float, ...]]:

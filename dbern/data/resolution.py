@@ -126,25 +126,25 @@ def multiples_of(axis: Axis) -> Multiples | None:
     if not (math.isfinite(step) and step > 0):
         raise SpecError(f"{key}: must be a number above 0. Write {axis.name} = 0.5")
     low, high, exact = (Fraction(repr(float(number))) for number in (axis.low, axis.high, step))
-    steps, by = (high - low) / exact, f"{_step_text(axis)} apart"
-    lower, upper = (_bound_text(axis, bound) for bound in (low, high))
+    steps = (high - low) / exact
     if steps > MAX_STEPS:
         raise SpecError(
-            f"{key}: the bounds [{lower}, {upper}] are more than {MAX_STEPS} times {by}. Write a "
-            f"larger {axis.name}, or leave it out"
+            f"{key}: the bounds {_bounds_text(axis, high)} are more than {MAX_STEPS} times "
+            f"{_step_text(axis)} apart. Write a larger {axis.name}, or leave it out"
         )
     if steps.denominator != 1:
-        nearest = low + max(1, round(steps)) * exact
+        nearer = _bounds_text(axis, low + int(steps) * exact)
+        bounds = f"bounds as {axis.name} = {nearer}, or another resolution"
         raise SpecError(
-            f"{key}: the bounds [{lower}, {upper}] are not a whole number of times {by}. In "
-            f"[data.bounds] write {axis.name} = [{lower}, {_bound_text(axis, nearest)}] if that is public, or "
-            "another resolution here"
+            f"{key}: the bounds {_bounds_text(axis, high)} are not a whole number of times "
+            f"{_step_text(axis)} apart. Write {bounds if steps > 1 else 'a smaller one'}"
         )
     return Multiples(low, exact, int(steps))
 
 
-def _bound_text(axis: Axis, bound: Fraction) -> str:
-    return axis.unit.text(float(bound)) if axis.unit else repr(float(bound))
+def _bounds_text(axis: Axis, high: Fraction) -> str:
+    bounds = axis.low, float(high)
+    return f"[{', '.join(map(axis.unit.text if axis.unit else repr, bounds))}]"
 
 
 def _step_text(axis: Axis) -> str:

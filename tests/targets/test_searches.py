@@ -28,6 +28,9 @@ MEASUREMENTS = {
     "density of any bandwidth": (
         Case({"kind": "kernel-density", "bandwidth": "auto"}, noises=("binned-laplace",)), "x",
     ),
+    "density of rounded rows": (
+        replace(CASES["density"], roles={"resolution": {"x": 0.25}}), "x",
+    ),
     "curves": (replace(CURVES, noises=VECTOR, reached=0.7), "x"),
     "least squares of lists": (
         replace(CASES["least squares"], noises=VECTOR, reached=0.6), LISTS,

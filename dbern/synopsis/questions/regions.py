@@ -117,7 +117,8 @@ def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
             f"{float(beyond[0])!r}: nothing is known beyond. "
             f"{mend} that is open"
         )
-    if not np.all(first < last):
+    one_value = axis.multiples is not None  # may be asked for, where rows are rounded to it
+    if not np.all((first < last) | (one_value & (first == last))):
         raise SpecError(f"{where}: the lower end must be below the upper one. {mend} that is open")
     return first, last
 

@@ -38,8 +38,11 @@ class Held:
 
 def centers(spec: ReleaseSpec, plan: ReleasePlan, records: dict[str, Any]) -> dict[str, Any]:
     """Each array's noiseless integers."""
-    found = {}
-    for planned, part in zip(plan.components, plan.counters(spec).parts, strict=True):
+    found, counters = {}, plan.counters(spec)
+    for column in counters.columns:
+        if column.multiples is not None:
+            records = {**records, column.name: column.multiples.rounded(records[column.name])}
+    for planned, part in zip(plan.components, counters.parts, strict=True):
         state = np.zeros(part.shape, dtype=np.int64)
         taken = part.begin(state, b"", 0)
         taken.add(records)

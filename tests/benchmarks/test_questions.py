@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import questioned
+from banding import centers, synopsis_of
 from questioned import (
     OF_TWO,
     QUESTIONS,
@@ -21,9 +23,13 @@ from questioned import (
     databases,
     widths,
 )
+from rivals.tasks import FLIGHTS
+from strategies import sections
 from timing import BENCH
 
 from dbern.bernstein.kernels import Gaussian
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import ReleaseSpec
 from dbern.synopsis.questions.bandwidths import _cross_validation, candidates
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
@@ -92,6 +98,100 @@ def test_a_quantile_of_the_population_is_little_wider_than_without_privacy():
     without = 2 * 1.96 * 0.5 / np.sqrt(n) / density
     print(f"\nwidth of a median: {answer.high - answer.low:.5f}, without privacy {without:.5f}")
     assert answer.high - answer.low < 1.5 * without + 1 / 1024
+
+
+COUNT = np.log(20) * 20  # rows, at 95 %: half-width of a count with Laplace noise at epsilon / 20
+ADULT = FLIGHTS.with_name("adult.parquet")
+OF_HOURS = [
+    *((1, 20), (1, 39), (35, 39), (40, 40), (40, 99), (41, 50), (20, 30), (30, 40), (50, 60)),
+    *((60, 99), (1, 10), (10, 15), (35, 45), (38, 42), (45, 99), (25, 35), (16, 24), (55, 65)),
+    *((1, 60), (48, 50)),
+]
+BOXES = {  # twenty of each column
+    "fares": [
+        *((0, 5), (0, 10), (5, 10), (10, 15), (10, 20), (15, 30), (20, 40), (30, 60), (50, 100)),
+        *((0, 50), (2.5, 7.5), (7, 8.5), (12, 13), (0, 2), (25, 26), (8, 24), (35, 45), (60, 80)),
+        *((80, 100), (12.5, 12.5)),
+    ],
+    "hours": OF_HOURS,
+    "carats": [
+        *((0.2, 0.5), (0.2, 0.3), (0.3, 0.4), (0.5, 1), (0.9, 1.1), (1, 1.5), (1, 5), (1.5, 2)),
+        *((2, 3), (0.7, 0.9), (0.2, 1), (0.45, 0.55), (0.2, 2), (0.69, 0.71), (3, 5), (1.2, 1.8)),
+        *((0.3, 0.31), (0.4, 2.5), (0.23, 0.7), (1.01, 1.99)),
+    ],
+    "adult, hours": OF_HOURS,
+    "adult, age": [
+        *((17, 25), (18, 24), (25, 34), (35, 44), (45, 54), (55, 64), (65, 90), (17, 39)),
+        *((40, 90), (30, 30), (20, 60), (21, 65), (17, 19), (60, 62), (50, 70), (33, 37)),
+        *((80, 90), (25, 54), (17, 64), (28, 48)),
+    ],
+}
+COUNTED_IN = {  # bounds, what is counted in, and a bandwidth
+    "fares": (0.0, 100.0, 0.5, 5.0),
+    "hours": (1.0, 99.0, 1.0, 5.0),
+    "carats": (0.2, 5.0, 0.01, 0.2),
+    "adult, hours": (1.0, 99.0, 1.0, 5.0),
+    "adult, age": (17.0, 90.0, 1.0, 4.0),
+}
+LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+
+
+def rounded_rows(name):
+    """Rows that stand at few values, as people write them."""
+    draw, n = np.random.default_rng(20), 20_000
+    match name:
+        case "fares":
+            return np.round(draw.gamma(2.2, 6, n).clip(0, 100) * 2) / 2
+        case "hours":
+            return np.where(draw.uniform(size=n) < 0.5, 40, np.rint(draw.normal(40, 14, n))).clip(
+                1, 99
+            )
+        case "carats":
+            return np.round(draw.lognormal(-0.4, 0.55, n).clip(0.2, 5), 2)
+    column = {"adult, hours": "hours_per_week", "adult, age": "age"}[name]
+    return pq.read_table(ADULT, columns=[column])[column].to_numpy().astype(float)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("questions", [["mass"], ["cdf"], ["density", "mass", "quantile"]])
+@pytest.mark.parametrize("name", BOXES)
+def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
+    """Half-widths at 95 %, in those of a Laplace count at epsilon / 20, with a resolution.
+
+    Of a quantile that is what its level costs where it is off by so many rows, one value at least.
+    """
+    if "adult" in name and not ADULT.exists():
+        pytest.skip(f"{ADULT} is not there")
+    low, high, step, bandwidth = COUNTED_IN[name]
+    rows = rounded_rows(name)
+    spec = ReleaseSpec(**sections(
+        data={"bounds": {"x": [low, high]}, "n": len(rows), "resolution": {"x": step}},
+        target={"bandwidth": [bandwidth]},
+        mechanism={"questions": questions, "k": None, "h": None, "noise": "auto"},
+    ))  # fmt: skip
+    plan = plan_files(spec, ())
+    exact, wide, of_quantiles, covered_in = centers(spec, plan, {"x": rows}), [], [], 0
+    off = COUNT / len(rows)
+    for key in range(1, 4):
+        d = synopsis_of(spec, plan, exact, key.to_bytes(32, "big")).distribution()
+        for box in BOXES[name]:
+            answer = d.mass({"x": box})
+            wide.append((answer.high - answer.low) / 2 / off)
+            share = np.mean((rows >= box[0] - step / 2) & (rows <= box[1] + step / 2))
+            covered_in += answer.low <= share <= answer.high
+        for level in LEVELS:
+            answer = d.quantile(level)
+            levels = np.clip([level - off, level + off], 0, 1)
+            about = np.ptp(np.quantile(rows, levels, method="inverted_cdf"))
+            of_quantiles.append((answer.high - answer.low) / max(about, step))
+    median, widest, quantile = np.median(wide), max(wide), max(of_quantiles)
+    print(f"\n{name}, {', '.join(questions)}: median of twenty boxes {median:.2f}, widest "
+          f"{widest:.2f}, quantiles {np.median(of_quantiles):.2f}, widest {quantile:.2f}; "
+          f"covered {covered_in} of {len(wide)}")  # fmt: skip
+    assert len(BOXES[name]) == 20
+    assert median <= (2 if name == "carats" else 1)
+    assert widest <= 2
+    assert quantile <= 2
 
 
 PROCESS = """

@@ -186,10 +186,9 @@ def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
         shares = inner[shift:] + inner[:shift]
         pairs = zip(axes, shares, strict=False)
         places.append({name: low + share * (high - low) for (name, low, high), share in pairs})
+    ties = {axis.name: _beside_ties(axis) for axis in schema.domain.numbers}
     for name, low, high in axes:
-        places += [middle | {name: value} for value in _around(low, high)]
-    for axis in schema.domain.numbers:
-        places += [middle | {axis.name: value} for value in _beside_ties(axis)]
+        places += [middle | {name: value} for value in (*_around(low, high), *ties[name])]
     lists = [axis.column for axis in schema.domain.lists]
     others = [_values(one) for one in (schema.label, schema.group, *lists) if one is not None]
     if schema.response is not None:

@@ -22,6 +22,10 @@ _BETA = '# beta = "0.05"  # the certificate holds with probability 1 - beta'
 _QUESTIONS = """\
 # If shares of rows and quantiles will be asked, let bins be narrow enough for them, and write
 # here: questions = ["density", "mass", "quantile"]"""
+_RESOLUTION = """\
+# If an axis counts in halves or whole numbers, and that is public, rows can be rounded to it, and
+# shares have no edges to guess: write here [data.resolution], and in a line of its own {} = 1
+"""
 _SPEC = f"""\
 # A release of dbern. Every value in this file must be public knowledge, chosen without looking at
 # the records: the guarantee covers what is released, not a choice made after plotting the data.
@@ -128,6 +132,8 @@ def init(
     spec = loaded_spec(tomllib.loads(text), folder)
     if counts_rows(spec, spec.components):
         text = text.replace(_BETA, f"{_BETA}\n{_QUESTIONS}")
+        comment = _RESOLUTION.format(_key(spec.domain.numbers[0].name))
+        text = text.replace("\n\n[target]\n", f"\n\n{comment}\n[target]\n", 1)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -202,7 +208,11 @@ def _toml(value: Any) -> str:
 
 
 def _line(key: str, value: Any) -> str:
-    return f"{key if re.fullmatch('[A-Za-z0-9_-]+', key) else _toml(key)} = {_toml(value)}"
+    return f"{_key(key)} = {_toml(value)}"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _role_text(role: str, section: dict[str, Any]) -> str:

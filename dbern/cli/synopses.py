@@ -224,8 +224,7 @@ def _random(facts: dict[str, Any]) -> str:
 
 
 def _rounded(axis: dict[str, Any]) -> str:
-    from dbern.data.domain import Axis
-    from dbern.data.resolution import rounded_text
+    from dbern.data.domain import Axis, rounded_text
 
     text = rounded_text([Axis.from_dict(axis)])
     return text and f", {text}"

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.data.resolution import Multiples, multiples_of
+from dbern.data.resolution import MAX_STEPS, Multiples, decimal_of
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray, Int64Array
 
@@ -155,8 +155,40 @@ class Axis:
 
     @cached_property
     def multiples(self) -> Multiples | None:
-        """Values that records are rounded to, if any."""
-        return multiples_of(self)
+        """Values that records are rounded to, if any.
+
+        Raises SpecError where the bounds are not a whole number of them apart, or of too many.
+        """
+        if self.resolution is None:
+            return None
+        key = f"data.resolution.{self.name}"
+        if self.categories:
+            raise SpecError(f"{key}: a list of values counts in nothing. Leave it out")
+        if not (math.isfinite(self.resolution) and self.resolution > 0):
+            raise SpecError(f"{key}: must be a number above 0. Write {self.name} = 0.5")
+        low, high, step = map(decimal_of, (self.low, self.high, self.resolution))
+        count = (high - low) / step
+        if count > MAX_STEPS:
+            raise SpecError(
+                f"{key}: the bounds {self._bounds_text(high)} are more than {MAX_STEPS} times "
+                f"{self._step_text} apart. Write a larger {self.name}, or leave it out"
+            )
+        if count.denominator != 1:
+            nearer = self._bounds_text(low + int(count) * step)
+            bounds = f"bounds as {self.name} = {nearer}, or another resolution"
+            raise SpecError(
+                f"{key}: the bounds {self._bounds_text(high)} are not a whole number of times "
+                f"{self._step_text} apart. Write {bounds if count > 1 else 'a smaller one'}"
+            )
+        return Multiples(low, step, int(count))
+
+    def _bounds_text(self, high: Fraction) -> str:
+        bounds = self.low, float(high)
+        return f"[{', '.join(map(self.unit.text if self.unit else repr, bounds))}]"
+
+    @property
+    def _step_text(self) -> str:
+        return f"{self.resolution:.12g}" + (f" {self.unit.name.lower()}" if self.unit else "")
 
     def at(self, positions: FloatArray) -> FloatArray:
         """Return positions of the unit interval in data units, never outside the bounds.
@@ -187,6 +219,15 @@ class Axis:
         """The column that is read."""
         key = f"data.bounds.{self.name}" + (".values" if self.categories else "")
         return Column(self.name, key, self.categories, self.unit, multiples=self.multiples)
+
+
+def rounded_text(axes: Sequence[Axis]) -> str:
+    """Write what rows are rounded to on some axes of several, or on the only one; if they are."""
+    texts = {axis.name: axis._step_text for axis in axes if axis.multiples is not None}
+    if len(axes) == 1:
+        return "".join(f"rounded to {text}" for text in texts.values())
+    steps = " and ".join(f"{text} in {name}" for name, text in texts.items())
+    return f"rounded to {steps}" if steps else ""
 
 
 def named_with(name: str, units: str) -> str:

@@ -10,19 +10,14 @@ records".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from dbern.errors import SpecError
 from dbern.types import FloatArray, Int64Array
-
-if TYPE_CHECKING:
-    from dbern.data.domain import Axis
 
 MAX_STEPS = 1 << 20
 """Of an axis, from its lower bound to its upper one."""
@@ -112,55 +107,9 @@ class Multiples:
         return np.searchsorted(self.positions, reached, side=side) - 1
 
 
-def multiples_of(axis: Axis) -> Multiples | None:
-    """Return the multiples that an axis counts in, if its `resolution` says so.
-
-    All three numbers are the shortest decimals that read as them. Raises SpecError where the bounds
-    are not a whole number of steps apart, or too many.
-    """
-    if axis.resolution is None:
-        return None
-    step, key = axis.resolution, f"data.resolution.{axis.name}"
-    if axis.categories:
-        raise SpecError(f"{key}: a list of values counts in nothing. Leave it out")
-    if not (math.isfinite(step) and step > 0):
-        raise SpecError(f"{key}: must be a number above 0. Write {axis.name} = 0.5")
-    low, high, exact = (Fraction(repr(float(number))) for number in (axis.low, axis.high, step))
-    steps = (high - low) / exact
-    if steps > MAX_STEPS:
-        raise SpecError(
-            f"{key}: the bounds {_bounds_text(axis, high)} are more than {MAX_STEPS} times "
-            f"{_step_text(axis)} apart. Write a larger {axis.name}, or leave it out"
-        )
-    if steps.denominator != 1:
-        nearer = _bounds_text(axis, low + int(steps) * exact)
-        bounds = f"bounds as {axis.name} = {nearer}, or another resolution"
-        raise SpecError(
-            f"{key}: the bounds {_bounds_text(axis, high)} are not a whole number of times "
-            f"{_step_text(axis)} apart. Write {bounds if steps > 1 else 'a smaller one'}"
-        )
-    return Multiples(low, exact, int(steps))
-
-
-def _bounds_text(axis: Axis, high: Fraction) -> str:
-    bounds = axis.low, float(high)
-    return f"[{', '.join(map(axis.unit.text if axis.unit else repr, bounds))}]"
-
-
-def _step_text(axis: Axis) -> str:
-    """Write what an axis counts in, with the unit of dates and times; nothing where it does not."""
-    if axis.resolution is None:
-        return ""
-    return f"{axis.resolution:.12g}" + (f" {axis.unit.name.lower()}" if axis.unit else "")
-
-
-def rounded_text(axes: Sequence[Axis]) -> str:
-    """Write what rows are rounded to on some axes of several, or on the only one; if they are."""
-    texts = {axis.name: _step_text(axis) for axis in axes if axis.resolution is not None}
-    if len(axes) == 1:
-        return "".join(f"rounded to {text}" for text in texts.values())
-    steps = " and ".join(f"{text} in {name}" for name, text in texts.items())
-    return f"rounded to {steps}" if steps else ""
+def decimal_of(number: float) -> Fraction:
+    """Return the shortest decimal that reads as a float: what a spec writes."""
+    return Fraction(repr(float(number)))
 
 
 @lru_cache(maxsize=16)

@@ -19,10 +19,9 @@ from dbern.components.component import ScaledNoise, ScaledSensitivity, StoredCer
 from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.measurement import Measurement, most_rows, random_privacy
 from dbern.counting.passes import Accumulator, Counters
-from dbern.data.domain import OTHER_UNITS, Domain
+from dbern.data.domain import OTHER_UNITS, Domain, rounded_text
 from dbern.data.frames import Frame, frame_of
 from dbern.data.parquet import FileFacts, discover, read_footers
-from dbern.data.resolution import rounded_text
 from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.asked import Questions

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dbern.data.domain import Axis
-from dbern.data.resolution import rounded_text
+from dbern.data.domain import Axis, rounded_text
 from dbern.system import format_number
 
 _REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.data.domain import Axis, Domain
-from dbern.data.resolution import rounded_text
+from dbern.data.domain import Axis, Domain, rounded_text
 from dbern.errors import SpecError, printable
 from dbern.synopsis.points import of_columns
 from dbern.system import format_number, html_table

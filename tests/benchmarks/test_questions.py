@@ -171,7 +171,7 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
     ))  # fmt: skip
     plan = plan_files(spec, ())
     exact, wide, of_quantiles, covered_in = centers(spec, plan, {"x": rows}), [], [], 0
-    off = COUNT / len(rows)
+    off, values = COUNT / len(rows), 0
     for key in range(1, 4):
         d = synopsis_of(spec, plan, exact, key.to_bytes(32, "big")).distribution()
         for box in BOXES[name]:
@@ -184,10 +184,11 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
             levels = np.clip([level - off, level + off], 0, 1)
             about = np.ptp(np.quantile(rows, levels, method="inverted_cdf"))
             of_quantiles.append((answer.high - answer.low) / max(about, step))
+            values = max(values, round((answer.high - answer.low) / step))
     median, widest, quantile = np.median(wide), max(wide), max(of_quantiles)
     print(f"\n{name}, {', '.join(questions)}: median of twenty boxes {median:.2f}, widest "
-          f"{widest:.2f}, quantiles {np.median(of_quantiles):.2f}, widest {quantile:.2f}; "
-          f"covered {covered_in} of {len(wide)}")  # fmt: skip
+          f"{widest:.2f}, quantiles {np.median(of_quantiles):.2f}, widest {quantile:.2f}, "
+          f"{values} values; covered {covered_in} of {len(wide)}")  # fmt: skip
     assert len(BOXES[name]) == 20
     assert median <= (2 if name == "carats" else 1)
     assert widest <= 2

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from dbern.bernstein.kernels import Kernel
-from dbern.data.domain import Axis, Domain
-from dbern.data.resolution import rounded_text
+from dbern.data.domain import Axis, Domain, rounded_text
 from dbern.errors import SpecError, printable
 from dbern.failure import POPULATION, Account
 from dbern.synopsis.points import confidence

@@ -16,6 +16,7 @@ from banding import synopsis_of
 from strategies import sections
 
 import dbern
+from dbern.cli import main
 from dbern.counting.passes import Portion, Reading, TableReading
 from dbern.data.domain import Axis, TimeUnit
 from dbern.data.parquet import footer_tag
@@ -454,7 +455,7 @@ def test_axes_that_are_no_multiples_and_conditions_on_those_that_are():
 # --- Stores
 
 
-def test_a_release_keeps_what_its_axes_count_in(project, client):
+def test_a_release_keeps_what_its_axes_count_in(project, client, capsys):
     project.write({"x": [1.0, 2.2, 2.3, 9.0], "y": [0.0] * 4}, files=1)
     project.grant()
     spec = project.spec(
@@ -463,6 +464,12 @@ def test_a_release_keeps_what_its_axes_count_in(project, client):
     synopsis = dbern.release(spec, client=client).synopsis
     axis = synopsis.metadata["domain"]["axes"][0]
     assert axis == {"name": "x", "low": 0.0, "high": 10.0, "resolution": 0.5}
+    assert main.run(["show", synopsis.url]) == 0
+    assert "x in [0, 10], rounded to 0.5; y in [-1, 1]" in capsys.readouterr().out
+    assert main.run(["report", synopsis.url, "--out", str(project.folder / "report.html")]) == 0
+    page = (project.folder / "report.html").read_text()
+    assert "from 4 rows rounded to 0.5 in x" in page
+    assert "rounded to 0.5" in synopsis._repr_html_()
     again = dbern.open(synopsis.url)
     assert again.domain.axes[0].multiples.count == 20
     window = again.grid(11, window={"x": (1.1, 2.9)})  # parts of the domain need no multiples

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbern.combination import BAYES, LEAST_SQUARES, Meaning
-from dbern.data.domain import Axis
+from dbern.data.domain import Axis, rounded_text
 from dbern.errors import needed, printable
 from dbern.reporting.live import left_out, live
 from dbern.reporting.pictures import (
@@ -216,6 +216,8 @@ def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     several += f" of {columns['group']}" if groups and "group" in columns else ""
     column = columns.get("response", columns.get("label", ""))
     rows = f", from {format_number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
+    rounded = rounded_text([Axis.from_dict(axis) for axis in facts["domain"]["axes"]])
+    rows += f"{'' if rows else ', of rows'} {rounded}" if rounded else ""
     name = "Mean curve" if facts["combine"].get("grid") else _NAMES[meaning]
     name += f" of {column}" if column else ""
     return f"{name} over {over}{several} ({facts['target']['kind']}){rows}"

@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dbern.combination import Combination
+from dbern.combination.least_squares import LeastSquares
+from dbern.combination.responses import Shifted
 from dbern.components.component import VectorComponent
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
-from dbern.strategies.moments import Fit, Measured, Moments, least_squares, product_names
+from dbern.strategies.moments import Fit, Measured, least_squares, product_names
 from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
@@ -169,14 +170,14 @@ def in_data_units(
 
 
 def released_regression(
-    weights: FloatArray, domain: Domain, combination: Combination, response: str
+    weights: FloatArray, domain: Domain, combination: Shifted, response: str
 ) -> Regression:
     """Return the regression whose weights were released: no interval is known of them."""
     coefficients, intercept = in_data_units(weights, domain, combination.constant or 0.0)
     return Regression(
         response=response,
         domain=domain,
-        intercept=intercept + (combination.low + combination.high) / 2,
+        intercept=intercept + combination.middle,
         coefficients=MappingProxyType(coefficients),
         intervals=MappingProxyType({}),
         r2=math.nan,
@@ -201,10 +202,10 @@ class ReleasedMoments(ReleasedVector):
         name: str,
         component: VectorComponent,
         domain: Domain,
-        combination: Combination,
+        combination: LeastSquares,
     ) -> None:
         super().__init__(store, name, component)
-        response = _Column(str(combination.response), combination.low, combination.high)
+        response = _Column(combination.response, combination.low, combination.high)
         own = [axis.name for axis in domain.numbers]
         names = product_names(own) if combination.degree == 2 else []
         products = tuple(_Column(name, -1.0, 1.0) for name in names)
@@ -214,12 +215,7 @@ class ReleasedMoments(ReleasedVector):
         self._lists, self._numbers = domain.lists, (*domain.numbers, *products, response)
         self._names = (*domain.names, response.name)
         self._ridge = combination.ridge
-        self._moments = Moments(
-            len(self._numbers),
-            combination.weight or 1,
-            tuple(len(axis.categories) for axis in self._lists),
-            older=combination.products is None,
-        )
+        self._moments = combination.moments(len(self._numbers), domain.blocks)
 
     def values(self, *_points: object) -> FloatArray:
         """Return the weights of the unit cube's coordinates, and of 1, in the response's units."""

@@ -27,7 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination import with_products
+from dbern.combination.polynomials import with_products
 from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.passes import Errors, Memory
 from dbern.counting.vector_sums import VectorSum

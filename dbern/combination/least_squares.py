@@ -10,7 +10,7 @@ import numpy as np
 
 from dbern.combination.base import FeatureShape, Parts
 from dbern.combination.functions import linear_values
-from dbern.combination.polynomials import with_products
+from dbern.combination.polynomials import count_with_products, with_products
 from dbern.combination.responses import CutToRange
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
 from dbern.types import FloatArray
@@ -60,17 +60,13 @@ class LeastSquares(CutToRange):
         """Return what was released of so many `numbers`, the response included, and of lists."""
         return Moments(numbers, self.weight, lists, older=self.products is None)
 
-    def _products(self, parts: Parts) -> int:
-        axes = len(parts.numbers)
-        return 0 if self.degree is None else axes * (axes + 1) // 2
-
     def inconsistency(self) -> str:
         """Return which parameters no release states together; empty where all is well."""
         return "grid and degree" if self.degree not in (None, 2) else super().inconsistency()
 
     def is_made_of(self, parts: Parts) -> bool:
         """Return whether there are the moments of the axes, of lists and of the response."""
-        numbers = len(parts.numbers) + self._products(parts)
+        numbers = count_with_products(len(parts.numbers), self.degree)
         listed = self.degree is None or self.lists == parts.lists
         fits = numbers < MOST_NUMBERS and self.response not in parts.axes and listed
         fits &= numbers + sum(parts.lists) < MOST_COLUMNS or not parts.lists
@@ -79,4 +75,5 @@ class LeastSquares(CutToRange):
 
     def features(self, parts: Parts) -> FeatureShape:
         """Return the number of columns, products included, and the constant."""
-        return parts.columns + self._products(parts), self.constant, None
+        numbers = count_with_products(len(parts.numbers), self.degree)
+        return sum(parts.lists) + numbers, self.constant, None

@@ -14,6 +14,11 @@ def with_products(unit: FloatArray) -> FloatArray:
     return np.concatenate([unit, np.where(first == second, 2 * products - 1, products)], axis=-1)
 
 
+def count_with_products(axes: int, degree: int | None) -> int:
+    """Return how many numbers there are of so many axes, with degree 2 of their products, too."""
+    return axes + (axes * (axes + 1) // 2 if degree == 2 else 0)
+
+
 def grid_polynomials(positions: FloatArray, points: int, count: int) -> FloatArray:
     """Return polynomials of degrees 0 to `count` - 1 at positions (...) in [0, 1]: (..., count).
 

@@ -21,6 +21,7 @@ from dbern.bernstein.reproducing import Linear
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Sigmoid, Stack
 from dbern.combination.least_squares import LeastSquares
+from dbern.combination.polynomials import count_with_products
 from dbern.combination.responses import Shifted
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
@@ -520,8 +521,8 @@ class RidgeRegression(Learner):
     def _by_moments(self, schema: RecordSchema) -> bool:
         if self.method == "objective" and self.degree == 1:
             return False
-        numbers, listed = len(schema.domain.numbers), sum(schema.domain.blocks)
-        numbers += numbers * (numbers + 1) // 2 if self.degree == 2 else 0
+        numbers = count_with_products(len(schema.domain.numbers), self.degree)
+        listed = sum(schema.domain.blocks)
         if self.degree == 2 and numbers >= MOST_NUMBERS:
             raise SpecError(
                 f"target.degree: axes and products are {numbers}, and moments are of at most "

@@ -12,7 +12,13 @@ from dbern.combination.base import FeatureShape, Parts
 from dbern.combination.functions import linear_values
 from dbern.combination.polynomials import count_with_products, with_products
 from dbern.combination.responses import CutToRange
-from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
+from dbern.strategies.moments import (
+    MOST_COLUMNS,
+    MOST_NUMBERS,
+    Measured,
+    Moments,
+    least_squares,
+)
 from dbern.types import FloatArray
 
 
@@ -20,11 +26,10 @@ from dbern.types import FloatArray
 class LeastSquares(CutToRange):
     """The linear function whose coefficients the moments determine, from the middle of the range.
 
-    Values are made of its weights, which `dbern.synopsis.regression.ReleasedMoments` solves. With
-    `degree` 2 it is linear in `with_products`, after the columns of `lists`. The rest is what was
-    released: the `response`'s name, the `weight` of its sum and how its `products` are weighed; and
-    `ridge`, added to the diagonal of the columns' covariance matrix, None where the released
-    numbers decide.
+    The part that its values are made of are its `weights`. With `degree` 2 it is linear in
+    `with_products`, after the columns of `lists`. The rest is what was released: the `response`'s
+    name, the `weight` of its sum and how its `products` are weighed; and `ridge`, added to the
+    diagonal of the columns' covariance matrix, None where the released numbers decide.
     """
 
     kind: ClassVar[str] = "least-squares"
@@ -59,6 +64,17 @@ class LeastSquares(CutToRange):
     def moments(self, numbers: int, lists: tuple[int, ...]) -> Moments:
         """Return what was released of so many `numbers`, the response included, and of lists."""
         return Moments(numbers, self.weight, lists, older=self.products is None)
+
+    def weights(self, measured: Measured, axes: int) -> FloatArray:
+        """Return the weights of the unit cube's coordinates, and of 1, in the response's units.
+
+        `axes` are how many numbers are no products, nor the response.
+        """
+        columns, listed = len(measured.means) - 1, sum(measured.blocks)
+        fit = least_squares(measured, columns, range(columns), self.ridge)
+        values, slopes, products = np.split(fit.slopes, [listed, listed + axes])
+        middle = [fit.intercept - slopes.sum()]
+        return self.radius * np.concatenate([values, 2 * slopes, products, middle])
 
     def inconsistency(self) -> str:
         """Return which parameters no release states together; empty where all is well."""

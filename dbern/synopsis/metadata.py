@@ -123,7 +123,7 @@ class StoredTarget(StrictModel):
 
 
 class StoredCombination(StrictModel):
-    """The facts of a `Combination`; keys in its order."""
+    """The parameters of a `Combination` of any kind; keys in its order."""
 
     kind: Annotated[str, listed_in(KINDS)]
     classes: list[_Category] = ABSENT
@@ -145,11 +145,10 @@ class StoredCombination(StrictModel):
     def _require_consistent(self) -> Self:
         parameters = fields(KINDS[self.kind])
         stated = self.model_fields_set - {"kind"}
-        for name in sorted(stated - {parameter.name for parameter in parameters}):
-            raise ValueError(f"{name}: is not of this kind")
-        for parameter in parameters:
-            absent = parameter.default is MISSING and parameter.name not in stated
-            require(not absent, f"{parameter.name}: is missing")
+        unknown = stated - {field.name for field in parameters}
+        missing = {field.name for field in parameters if field.default is MISSING} - stated
+        require(not unknown, f"{', '.join(sorted(unknown))}: not of this kind")
+        require(not missing, f"{', '.join(sorted(missing))}: missing")
         problem = self.restore().inconsistency()
         require(not problem, problem)
         return self

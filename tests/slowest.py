@@ -1,4 +1,4 @@
-"""Renew the list of the slowest tests in docs/development/testing.md: ``python tests/slowest.py PRINTED``.
+"""Renew the slowest tests of docs/development/testing.md: ``python tests/slowest.py PRINTED``.
 
 PRINTED is what a whole run with ``--durations=50`` printed.
 """

@@ -168,7 +168,7 @@ def test_the_readme_is_followed_to_its_end(reader):
 
 @pytest.mark.slow
 def test_other_tools_share_the_ledger_as_their_page_says(reader):
-    assert reader.follow("docs/ledger.md") >= 3
+    assert reader.follow("docs/ledger.md") >= 5
     pytest.importorskip("dp_accounting")
     block = events_block()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -374,7 +374,7 @@ class Counters:
         """Count some records, or one pass over all of them; where axes have multiples, rounded.
 
         Every record is rounded here, by itself and before anything else: neighbours stay what they
-        are, and no sensitivity moves ("Rounded records", docs/mathematics.md).
+        are, and no sensitivity moves (docs/sensitivity.md).
 
         Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
         over the batches twice (`Pass.surveys`); not over bounded ones.

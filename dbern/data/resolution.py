@@ -3,8 +3,7 @@
 A spec may say that an axis counts in halves or in whole years. Its records are then rounded to
 ``lower + i r`` in exact rational arithmetic of the decimals that the spec writes, ties to even i.
 That maps one record at a time, by public numbers alone. So databases that differ in one record
-differ in one after it, and every sensitivity holds as it is: docs/mathematics.md, "Rounded
-records".
+differ in one after it, and every sensitivity holds as it is: docs/sensitivity.md.
 """
 
 from __future__ import annotations

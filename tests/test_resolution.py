@@ -20,6 +20,7 @@ from dbern.cli import main
 from dbern.counting.passes import Portion, Reading, TableReading
 from dbern.data.domain import Axis, TimeUnit
 from dbern.data.parquet import footer_tag
+from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
@@ -27,6 +28,8 @@ from dbern.privacy.mechanism import to_grid
 from dbern.synopsis.metadata import StoredAxis
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.envelopes.step import intervals, steps_of_multiples
+from dbern.targets import KernelDensity
+from dbern.testing import search
 
 AXES = {  # bounds and what is counted in
     "halves": (0.0, 100.0, 0.5),
@@ -493,3 +496,26 @@ def test_a_strangers_resolution_is_checked(wrong):
     assert StoredAxis.model_validate(STORED | {"resolution": 0.5}).resolution == 0.5
     with pytest.raises(ValueError, match=r"resolution|low and high|bounds"):
         StoredAxis.model_validate(STORED | wrong)
+
+
+# --- The search for a counterexample
+
+ROUNDED = {
+    "data": {"bounds": {"x": [0.0, 10.0]}, "resolution": {"x": 2.5}},
+    "target": {"bandwidth": [2.0]},
+    "mechanism": {"noise": "binned-laplace", "questions": ["mass"]},
+}
+
+
+def test_no_neighbor_of_rounded_records_moves_more_than_planned():
+    found = search(KernelDensity, ROUNDED)
+    assert 0.9 < found.largest <= 1
+
+
+def test_rounding_that_looks_at_other_records_is_caught(monkeypatch):
+    def rounded(multiples, numbers):
+        side = -1 if (numbers > multiples.values.mean()).any() else 0
+        return np.where(np.isfinite(numbers), multiples.values[side], numbers)
+
+    monkeypatch.setattr(Multiples, "rounded", rounded)
+    assert search(KernelDensity, ROUNDED).found

@@ -195,6 +195,30 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
     assert quantile <= 2
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not ADULT.exists(), reason=f"{ADULT} is not there")
+def test_shares_of_rounded_rows_on_two_axes():
+    """Twenty boxes of ages and hours, cut on both axes; as above."""
+    names = ("adult, age", "adult, hours")
+    columns = {x: rounded_rows(name) for x, name in zip("xy", names, strict=True)}
+    limits = [COUNTED_IN[name] for name in names]
+    spec = ReleaseSpec(**sections(
+        data={
+            "bounds": {x: [low, high] for x, (low, high, *_) in zip("xy", limits, strict=True)},
+            "n": len(columns["x"]), "resolution": {"x": 1, "y": 1},
+        },
+        target={"bandwidth": [width for *_, width in limits]},
+        mechanism={"questions": ["mass"], "k": None, "h": None, "noise": "auto"},
+    ))  # fmt: skip
+    plan, wide = plan_files(spec, ()), []
+    d = synopsis_of(spec, plan, centers(spec, plan, columns), bytes(32)).distribution()
+    for box in zip(*(BOXES[name] for name in names), strict=True):
+        answer = d.mass(dict(zip("xy", box, strict=True)))
+        wide.append((answer.high - answer.low) / 2 / COUNT * len(columns["x"]))
+    print(f"\nages and hours: median of twenty boxes {np.median(wide):.2f}, widest {max(wide):.2f}")
+    assert np.median(wide) <= 10
+
+
 PROCESS = """
 import json, sys, time, warnings
 import numpy as np

@@ -355,6 +355,18 @@ def test_boxes_of_rounded_rows_are_exact_without_noise():
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
+def test_boxes_under_a_condition_are_met_with_both_ends():
+    d = released(FARES, 0.0, 100.0, 0.5).distribution()
+    within = FARES[(FARES >= 8) & (FARES <= 12)]
+    for low, high in ((2, 7.5), (2, 8), (12, 20), (12.5, 20), (9, 10), (12.2, 12.4)):
+        answer = d.mass({"x": (low, high)}, given={"x": (8, 12)})
+        share = np.mean((low <= within) & (high >= within))
+        assert answer.value == pytest.approx(share, abs=1e-6)
+        assert answer.low <= share + 1e-9
+        assert share <= answer.high + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
 def test_answers_say_that_rows_are_rounded():
     d = released(FARES, 0.0, 100.0, 0.5, 1).distribution()
     answer = d.mass({"x": (10, 20)})

@@ -47,11 +47,11 @@ class Weights:
     kernels: tuple[Kernel, ...] = ()
 
     def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Envelope:
-        """Return the envelopes of the weights of intervals of one axis."""
+        """Return the envelopes of the weights of intervals of one axis, reversed ones empty."""
         splines = measure.splines[axis]
         if not self.kernels:
             return intervals(splines, low, high)
-        return mass_envelope(splines, self.kernels[axis], low, high)
+        return mass_envelope(splines, self.kernels[axis], low, np.maximum(low, high))
 
     def axes(self, measure: Measure, boxes: Boxes) -> list[Envelope]:
         """Return the envelopes of boxes, axis by axis."""
@@ -91,7 +91,7 @@ def box_band(
         view = measure.whole()
         base = Divisor.of(view, products(weights.axes(measure, condition)).layered())
         start, stop = np.maximum(boxes.low, condition.low), np.minimum(boxes.high, condition.high)
-        met = replace(boxes, low=start, high=np.maximum(start, stop))
+        met = replace(boxes, low=start, high=stop)
 
         def band(part: slice, share: Fraction) -> Band:
             inside = products(weights.axes(measure, met.part(part)))

@@ -43,10 +43,11 @@ def steps(splines: AxisSplines, x: FloatArray) -> Envelope:
 def intervals(splines: AxisSplines, low: FloatArray, high: FloatArray) -> Envelope:
     """Return the envelopes of ``1{low <= t <= high}``.
 
-    Where rows stand at multiples alone, of both ends included; else ends count as either.
+    Where rows stand at multiples alone, of both ends included; else ends count as either. Where
+    `high` is below `low` it is nothing.
     """
     if splines.multiples is None:
-        ends = steps(splines, np.concatenate([high, low]))
+        ends = steps(splines, np.concatenate([np.maximum(low, high), low]))
     else:
         last, before = splines.multiples.up_to(high), splines.multiples.below(low)
         ends = steps_of_multiples(splines, np.concatenate([np.maximum(last, before), before]))

@@ -56,8 +56,9 @@ from dbern.targets.linear import (
     of_responses,
     told,
 )
-from dbern.targets.predicted_functions import minimizer_notes, sum_notes
-from dbern.targets.predictions import Typical, TypicalClasses, TypicalResponses
+from dbern.targets.predicted_functions import minimizer_notes, predicted_sums
+from dbern.targets.predictions import deviation_of, predicted_weights
+from dbern.targets.typical import Typical, TypicalClasses, TypicalResponses
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
@@ -255,8 +256,11 @@ class KernelERM(Learner):
         else:
             classes = len(schema.classes.categories)
             typical = TypicalClasses(axes, (), classes, self.loss == "logistic" and classes == 2)
-        facts = self._space(schema), self._loss(schema), self._cost
-        return minimizer_notes(typical, ways[0], *facts)
+        space, loss = self._space(schema), self._loss(schema)
+        if isinstance(space, LinearFeatures):
+            noise = deviation_of(ways[0].law)
+            return typical.note(*predicted_weights(typical, space, loss, self._cost, noise))
+        return minimizer_notes(typical, ways[0], space, loss, self._cost)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
@@ -471,7 +475,8 @@ class SupportVectorMachine(Learner):
             return minimizer_notes(typical, ways[0], space, Hinge(self.width), self._cost)
         shares = typical.shares
         weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
-        return sum_notes(typical, self.combination(schema), ways, weights)
+        released, variance, plain = predicted_sums(typical, ways, weights)
+        return typical.noted(released, variance[:, 0], plain)
 
     @property
     def _cost(self) -> float:

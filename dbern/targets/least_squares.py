@@ -34,7 +34,7 @@ from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import AnyStrategy, Bound
 from dbern.strategies.moments import Moments, product_names
-from dbern.targets.predictions import EXPLAINED, TYPICAL_STD, typical_variances
+from dbern.targets.typical import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 32

@@ -35,23 +35,25 @@ from dbern.erm.spaces import (
 )
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.strategies.base import AnyStrategy
+from dbern.strategies.base import AnyStrategy, Entries
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.predictions import (
+    determinant_share,
+    deviation_of,
+    predicted_moments,
+    predicted_perturbed,
+    predicted_weights,
+)
+from dbern.targets.typical import (
+    UNEXPLAINED,
     UNPREDICTED,
     WARNING,
-    Predicted,
     Typical,
     TypicalClasses,
     TypicalResponses,
-    determinant_share,
-    predicted_moments,
-    predicted_perturbed,
-    predicted_released,
-    predicted_weights,
     typical_variances,
 )
 
@@ -148,10 +150,16 @@ class Classifier(LinearFunctions):
         found = []
         for cost in costs:
             one = replace(model, cost=cost).for_rows(n)
-            risk = predicted_released(self.typical, one, epsilon) if small else (0.0, 0.0)
+            risk = self._risk_of_weights(one, epsilon) if small else (0.0, 0.0)
             found.append((risk, one))
         risk, best = min(found, key=lambda one: one[0])
         return best, risk
+
+    def _risk_of_weights(self, model: LinearFunctions, epsilon: Fraction) -> tuple[float, float]:
+        entries = Entries(len(model.entries))
+        scale = model.sensitivity(entries, 1).value / model.n / float(epsilon)
+        found = self.typical, model.space, model.loss, model.cost, math.sqrt(2) * scale
+        return predicted_weights(*found)[0]
 
 
 Shards = Literal["auto"] | int
@@ -462,8 +470,8 @@ class RidgeRegression(Learner):
         listed = listed_noise(lists) * (scale / share) ** 2 if lists else 0.0
         b_variance = (scale / (1 - share)) ** 2 * (numbers + 2) * (numbers + 3) / 3
         objective = b_variance * float(np.sum(1 / typical_variances(numbers)))
-        objective += _CUT * Predicted.rest
-        noisy_lists = by_value > max(_COSTLY * Predicted.rest, _TIMES * listed)
+        objective += _CUT * UNEXPLAINED
+        noisy_lists = by_value > max(_COSTLY * UNEXPLAINED, _TIMES * listed)
         return noisy_lists or of_numbers > objective
 
     def notes(self, n: int) -> tuple[str, ...]:
@@ -493,7 +501,8 @@ class RidgeRegression(Learner):
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
-        axes, response = schema.domain.dimensions, response_of(schema)
+        response = response_of(schema)
+        typical = TypicalResponses(schema.domain.dimensions, (), response.radius)
         if self._by_moments(schema):
             moments = MomentSums.of(schema.domain, response, self.degree).moments
             found = predicted_moments(moments, ways[0].law, self._ridge)
@@ -503,16 +512,18 @@ class RidgeRegression(Learner):
                 alone = MomentSums.of(schema.domain, response).moments.sensitivity(1).value
                 times = moments.sensitivity(1).value / alone
                 said.append(f"degree 2: {times:.2g} times the sensitivity of degree 1")
-            note = found.note(response.radius)
+            note = typical.note((found, found))
             if schema.domain.lists and note[-1:] == (WARNING,):
                 note = (*note, 'of listed values method = "objective" may have less noise: plan it')
             return (*said, *note)
         if self.method == "objective":
             return ()  # the measurement, which chooses, says it
-        found = predicted_weights(axes, self._cost, self.constant, ways[0].law, response.radius)
+        space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
+        loss, noise = Square(response.radius), deviation_of(ways[0].law)
+        ours, _ = predicted_weights(typical, space, loss, self._cost, noise)
         alpha = f"scikit-learn's alpha = n/C = {n / self._cost:.6g}"
         paper = f"by weights, C = {self._cost:g} in the paper's form C/n: {alpha}"
-        return (paper, *found.note(response.radius))
+        return (paper, *typical.note(ours))
 
     def _by_moments(self, schema: RecordSchema) -> bool:
         if self.method == "objective" and self.degree == 1:

@@ -101,8 +101,7 @@ from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, LatticeS
 from dbern.strategies.bias import KernelMixture
 from dbern.targets.base import KernelName, Learner, Lengths, Way
 from dbern.targets.density import axis_kernels
-from dbern.targets.predicted_functions import kernel_bayes_notes
-from dbern.targets.predictions import bayes_notes
+from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Counts of classes, and each class's sums and squares of the axes

@@ -80,8 +80,8 @@ from dbern.strategies.bias import KernelMixture
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.linear import of_responses
-from dbern.targets.predicted_functions import sum_notes
-from dbern.targets.predictions import TypicalResponses
+from dbern.targets.predicted_functions import predicted_sums
+from dbern.targets.typical import TypicalResponses
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 # --- Records in the order of their positions, in bounded memory
@@ -507,7 +507,9 @@ class PriestleyChao(Learner):
         of that on average.
         """
         typical = TypicalResponses(1, (), response_of(schema).radius)
-        places = (np.arange(typical.places) + 0.5) / typical.places
+        places = (np.arange(typical.count) + 0.5) / typical.count
         share = self.max_gap / schema.domain.axes[0].width
         weights = -typical.at(places[:, None]) * np.expm1(-share * n * typical.density(places))
-        return sum_notes(typical, self.combination(schema), ways, weights[:, None], places[:, None])
+        sums = predicted_sums(typical, ways, weights[:, None] / typical.radius, places[:, None])
+        released, variance, plain = sums
+        return typical.noted(released, variance[:, 0] / typical.radius**2, plain)

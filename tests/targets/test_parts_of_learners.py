@@ -39,7 +39,7 @@ from dbern.targets.density import _finest_bandwidth
 from dbern.targets.functional_mean import CurveSums, _chosen_degree
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.naive_bayes import ClassSums
-from dbern.targets.predictions import typical_variances
+from dbern.targets.typical import typical_variances
 
 
 def test_losses_have_the_constants_of_their_formulas():

@@ -200,9 +200,9 @@ class BlackBoxAccumulator(GatheredAccumulator):
     solves_empty = True
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the function's records."""
-        return self.user.columns
+    def content(self) -> UserFunction:
+        """The function's records, in data units."""
+        return self.user
 
     @property
     def description(self) -> str:
@@ -265,15 +265,6 @@ class BlackBoxAccumulator(GatheredAccumulator):
     def sources(self) -> tuple[tuple[str, str, str], ...]:
         """The function."""
         return ((FUNCTION, self.user.function, self.user.digest),)
-
-    @property
-    def width(self) -> int:
-        """Columns of a record."""
-        return len(self.columns)
-
-    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Records that count, in data units."""
-        return self.user.rows(records)
 
     def split(self, index: int) -> tuple[int, int, int]:
         """One shard and one block for each pass."""

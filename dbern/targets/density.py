@@ -34,15 +34,9 @@ from pydantic import Field, model_validator
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import (
-    ALIKE,
-    ByCategory,
-    ByResponse,
-    KernelSum,
-    Present,
-    RecordWeights,
-)
+from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.record_weights import ALIKE, ByCategory, ByResponse, Present, RecordWeights
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget

@@ -28,8 +28,9 @@ from pydantic import Field
 
 from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
+from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
+from dbern.counting.record_weights import ByCategory, BySign
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
@@ -37,7 +38,7 @@ from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
-from dbern.targets.base import Learner, Lengths, Way, response_of
+from dbern.targets.base import Learner, Lengths, Positive, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.linear import (
     AUTO,
@@ -154,40 +155,26 @@ class KernelERM(Learner):
     method: Method = METHOD
     C: Cost = AUTO
     shards: Shards = SHARDS
-    width: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="width = 0.1, over which a kink is rounded"
-    )
+    width: Positive | None = Field(None, description="width = 0.1, over which a kink is rounded")
     tube: float | None = Field(
         None, ge=0, allow_inf_nan=False, description='tube = 0.1, of loss "epsilon-insensitive"'
     )
-    threshold: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description='threshold = 1.0, of loss "huber"'
-    )
+    threshold: Positive | None = Field(None, description='threshold = 1.0, of loss "huber"')
     constant: float = CONSTANT
     degree: int | None = Field(
         None, ge=1, le=12, description='degree = 3, from 1 to 12, of kernel "polynomial"'
     )
-    kernel_bound: float | None = Field(
+    kernel_bound: Positive | None = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
         description="kernel_bound = 1.0, declared for a kernel of your own",
     )
-    kernel_lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0, likewise"
+    kernel_lipschitz: Positive | None = Field(None, description="kernel_lipschitz = 1.0, likewise")
+    kernel_curvature: Positive | None = Field(None, description="kernel_curvature = 1.0, likewise")
+    lipschitz: Positive | None = Field(
+        None, description="lipschitz = 1.0, declared for your own loss"
     )
-    kernel_curvature: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="kernel_curvature = 1.0, likewise"
-    )
-    lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, declared for your own loss"
-    )
-    at_zero: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="at_zero = 1.0, likewise"
-    )
-    curvature: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="curvature = 1.0, likewise"
-    )
+    at_zero: Positive | None = Field(None, description="at_zero = 1.0, likewise")
+    curvature: Positive | None = Field(None, description="curvature = 1.0, likewise")
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One, of as many outputs as there are models."""

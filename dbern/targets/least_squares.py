@@ -28,8 +28,8 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import with_products
-from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.passes import Errors, Memory
+from dbern.counting.record_weights import ByResponse
 from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import AnyStrategy, Bound

@@ -20,8 +20,8 @@ from pydantic import Field
 from dbern.bernstein.reproducing import Linear
 from dbern.combination import LEAST_SQUARES, Combination
 from dbern.counting.gathered import GatheredAccumulator
-from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
+from dbern.counting.record_weights import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.data.domain import RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of

@@ -91,9 +91,10 @@ from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import GAUSSIAN_BAYES, Combination
-from dbern.counting.kernel_sums import ByCategory, KernelSum, SumAccumulator
+from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement, RecordSum
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.record_weights import ByCategory
 from dbern.counting.vector_sums import VectorAccumulator, VectorSum
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError

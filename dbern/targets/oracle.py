@@ -14,7 +14,7 @@ from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
 from dbern.strategies.bias import Approximation, Holder, Linear, Smooth
 from dbern.system import source_digest
-from dbern.targets.base import Learner, Section
+from dbern.targets.base import Learner, Positive, Section
 from dbern.targets.black_boxes import (
     UNIFORM,
     BlackBox,
@@ -25,7 +25,6 @@ from dbern.targets.black_boxes import (
 )
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class HolderClass(Section):
@@ -132,11 +131,11 @@ class Oracle(Learner):
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "group")
 
     function: str = Field(description='function = "module:name" of records and points')
-    sensitivity: _Positive | SampledSensitivity = Field(
+    sensitivity: Positive | SampledSensitivity = Field(
         description="sensitivity = 0.01, the largest change of a value that one record can make; "
         'or for an estimate { gamma = "0.1", distribution = "uniform", seed = 1 }'
     )
-    l1_sensitivity: _Positive | None = Field(
+    l1_sensitivity: Positive | None = Field(
         None, description="l1_sensitivity = 0.2, for the lattice that k states"
     )
     smoothness: Literal["linear"] | HolderClass | SmoothClass = Field(

@@ -69,15 +69,16 @@ from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByResponse, KernelSum, SumAccumulator
+from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass
+from dbern.counting.record_weights import ByResponse, RecordWeights
 from dbern.data.domain import Axis, Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.strategies.base import AnyStrategy, AxisStrategy, Bound, Slab
 from dbern.strategies.bias import KernelMixture
-from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
+from dbern.targets.base import KernelName, Learner, Lengths, Positive, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.linear import of_responses
 from dbern.targets.predicted_functions import predicted_sums
@@ -137,25 +138,56 @@ class Run:
 
 @dataclass
 class OrderedPass(Pass):
-    """One pass over all positions: adds the integers of its records' atoms to the state."""
+    """The pass of `index` over all positions: adds the integers of its atoms to the state.
+
+    Where there are several, each is for `PASS_ROWS` distinct positions.
+    """
 
     accumulator: GapAccumulator
     state: Int64Array = field(repr=False)
+    index: int
+    _cells: Int64Array = field(default_factory=lambda: np.zeros(_CELLS, dtype=np.int64), repr=False)
     _waiting: list[UInt64Array] = field(default_factory=list, repr=False)
     _rows: int = 0
     _run: Run | None = field(default=None, repr=False)
     _before: int | None = None
 
+    @property
+    def surveys(self) -> bool:
+        """Whether there are several passes."""
+        return self.accumulator.passes > 1
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Count the batch's records in their cells."""
+        cells = self.accumulator.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
+        self._cells += np.bincount(cells.astype(np.int64), minlength=_CELLS)
+
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the batch's records that are in this pass's run."""
-        mine = self._chosen(self.accumulator.keys(records))
-        self._waiting.append(mine)
-        self._rows += len(mine)
+        keys = self.accumulator.keys(records)
+        keys = self._in_run(keys) if self.surveys else keys
+        self._waiting.append(keys)
+        self._rows += len(keys)
         if self._rows > max(_LEAST_MERGED, 0 if self._run is None else len(self._run.positions)):
             self._merge()
 
-    def _chosen(self, keys: UInt64Array) -> UInt64Array:
-        return keys
+    def _in_run(self, keys: UInt64Array) -> UInt64Array:
+        """Records in the run; the nearest position below it is remembered."""
+        low, high = (np.uint64(end) for end in self._ends)
+        positions = keys >> np.uint64(POSITION_BITS)
+        below = positions[positions < low]
+        if len(below):
+            self._before = max(int(below.max()), -1 if self._before is None else self._before)
+        return keys[(positions >= low) & (positions < high)]
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The first position of the run and the first beyond it."""
+        most = np.minimum(self._cells, _IN_CELL)
+        begins = np.cumsum(most) - most
+        ends = np.searchsorted(begins // PASS_ROWS, [self.index, self.index + 1])
+        low, high = (ends << _CELL_BITS).tolist()
+        return low, high
 
     def _merge(self) -> None:
         """Sort the waiting records; at least half of what is sorted is new."""
@@ -170,39 +202,6 @@ class OrderedPass(Pass):
             self._merge()
         if self._run is not None and len(self._run.positions):
             self.accumulator.add_atoms(self.state, self._run, self._before)
-
-
-@dataclass
-class SurveyedPass(OrderedPass):
-    """One of several passes, the one of `index`, each for `rows` distinct positions."""
-
-    index: int = field(kw_only=True)
-    rows: int = field(kw_only=True)
-    surveys: ClassVar[bool] = True
-    _cells: Int64Array = field(default_factory=lambda: np.zeros(_CELLS, dtype=np.int64), repr=False)
-
-    def survey(self, records: Mapping[str, FloatArray]) -> None:
-        """Count the batch's records in their cells."""
-        cells = self.accumulator.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
-        self._cells += np.bincount(cells.astype(np.int64), minlength=_CELLS)
-
-    @cached_property
-    def _ends(self) -> tuple[int, int]:
-        """The first position of the run and the first beyond it."""
-        most = np.minimum(self._cells, _IN_CELL)
-        begins = np.cumsum(most) - most
-        ends = np.searchsorted(begins // self.rows, [self.index, self.index + 1])
-        low, high = (ends << _CELL_BITS).tolist()
-        return low, high
-
-    def _chosen(self, keys: UInt64Array) -> UInt64Array:
-        """Records in the run; the nearest position below it is remembered."""
-        low, high = (np.uint64(end) for end in self._ends)
-        positions = keys >> np.uint64(POSITION_BITS)
-        below = positions[positions < low]
-        if len(below):
-            self._before = max(int(below.max()), -1 if self._before is None else self._before)
-        return keys[(positions >= low) & (positions < high)]
 
 
 # --- Sums over gaps
@@ -298,12 +297,10 @@ class GapSum(Measurement):
 
 
 @dataclass(frozen=True)
-class Atoms:
+class Atoms(RecordWeights):
     """Atoms, which count with their own weights."""
 
-    columns: tuple[Column, ...] = ()
-    outputs: int = 1
-    signed: bool = True
+    signed = True
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, FloatArray]:
         """Every record, the first output, the atom's weight."""
@@ -400,9 +397,7 @@ class GapAccumulator(Accumulator):
     def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
         """Begin a pass that puts records in order."""
         del salt
-        if self.passes == 1:
-            return OrderedPass(self, state)
-        return SurveyedPass(self, state, index=index, rows=PASS_ROWS)
+        return OrderedPass(self, state, index)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab, in unit-cube units."""
@@ -473,9 +468,7 @@ class PriestleyChao(Learner):
     uses: ClassVar[tuple[str, ...]] = ("response",)
 
     bandwidth: Lengths = Field(description="bandwidth = [0.5], a standard deviation in data units")
-    max_gap: float = Field(
-        gt=0, allow_inf_nan=False, description="max_gap = 0.001, where gaps are cut, in data units"
-    )
+    max_gap: Positive = Field(description="max_gap = 0.001, where gaps are cut, in data units")
     kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:

@@ -229,11 +229,15 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
 class Solver(GatheredAccumulator):
     """Solves shards of records "d" by a function."""
 
-    columns, description, errors, memory, shape, finish = (None,) * 6
-    shards, width = 1, 2
+    columns, description, errors, memory, shape, finish = ("a", "b"), *(None,) * 5
+    shards = 1
 
     def __init__(self, solve):
         self.solve = solve
+
+    @property
+    def content(self):
+        return self
 
     def rows(self, records):
         return records["d"]

@@ -480,13 +480,9 @@ class BlackBox(Measurement):
 
     def for_lattice(self, strategy: AnyStrategy) -> BlackBox:
         """Return the measurement with its sensitivities sampled for a lattice."""
-        return replace(self, sampled=None)._sampled(strategy)
-
-    def _sampled(self, strategy: AnyStrategy) -> BlackBox:
-        if self.sampled is not None or self.sampling is None:
+        if self.sampling is None:
             return self
-        params = self.params(strategy, self.user.n, 0.0)
-        accumulator = self.restore(strategy, self.user.n, params)
+        accumulator = self.accumulator(strategy, self.user.n, 0.0)
         return replace(self, sampled=_sampled_distances(accumulator, self.sampling))
 
     def _shards(self, n: int) -> int:
@@ -506,7 +502,7 @@ class BlackBox(Measurement):
     def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity, proved if stated, else estimated (`random_privacy`)."""
         if self.sampling:
-            moved = (self._sampled(strategy).sampled or ())[norm]
+            moved = (self.sampled or self.for_lattice(strategy).sampled or ())[norm]
             order, samples = self.sampling.order, self.sampling.samples
             text = f"distance {order} of {samples} sampled, an estimate"
             return Bound(OUTWARD * self.user.n * moved, text)

@@ -151,7 +151,7 @@ class ClassSums(VectorSum):
     def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
         """Bound n times it (*Sensitivity of class sums* above)."""
         del strategy
-        axes, lists = self._dimensions
+        axes, lists = len(self.domain.numbers) * self.moments, len(self.domain.lists)
         if added and norm == 1:
             listed = f" + {lists}" if lists else ""
             text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
@@ -164,10 +164,6 @@ class ClassSums(VectorSum):
         if added:
             squared = 1 + 1.25 * axes + lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
-
-    @property
-    def _dimensions(self) -> tuple[int, int]:
-        return len(self.domain.numbers) * self.moments, len(self.domain.lists)
 
     def bits(self, n: int) -> int:
         """As many bits as never overflow: ``n 2^s < 2^62``."""

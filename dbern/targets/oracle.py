@@ -183,7 +183,7 @@ class Oracle(Learner):
         box = BlackBox(
             domain=schema.domain,
             user=UserFunction(self.function, self._digest(), schema, low, high, failure),
-            smoothness=self._class(),
+            smoothness=Linear() if self.smoothness == "linear" else self.smoothness.approximation(),
             stated=stated,
             sampling=estimate.sampling() if estimate else None,
             l1_sensitivity=self.l1_sensitivity,
@@ -207,9 +207,6 @@ class Oracle(Learner):
     def _digest(self) -> str:
         load(self.function)
         return source_digest(self.function)
-
-    def _class(self) -> Approximation:
-        return Linear() if self.smoothness == "linear" else self.smoothness.approximation()
 
 
 def _refuse_filter(schema: RecordSchema) -> None:

@@ -135,8 +135,6 @@ def _grams(
     return gram, gram
 
 
-# Naive Bayes
-
 _MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
 _MOST_LIKELIHOODS = 1 << 23
 

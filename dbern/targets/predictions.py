@@ -44,9 +44,6 @@ def deviation_of(law: Noise) -> float:
     return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
 
 
-# Moments
-
-
 def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> float:
     """Predict the excess risk of least squares by moments with a law's noise."""
     axes, deviation = moments.columns - 1, deviation_of(law)
@@ -91,9 +88,6 @@ def _typical_products(moments: Moments) -> FloatArray:
     products[1:, 1:] += np.outer(means[1:], means[1:])
     products[1:, 0] = means[1:]
     return products
-
-
-# Minimizers by weights
 
 
 def predicted_weights(
@@ -154,9 +148,6 @@ def _minimized(
         if not share or -slope <= 1e-10 * (abs(before) + near):
             break
     return state
-
-
-# Minimizers of a perturbed objective
 
 
 def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tuple[float, float]:

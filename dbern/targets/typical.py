@@ -304,17 +304,6 @@ class TypicalBayes(TypicalClasses):
         """One for a record's class (records, q)."""
         return np.repeat(np.eye(self.classes), super().count, axis=0)
 
-    @cached_property
-    def features(self) -> FloatArray:
-        """Listed values and positions."""
-        index = np.arange(len(self.unit))[:, None]
-        return np.hstack([*(index % size == np.arange(size) for size in self.lists), self.unit])
-
-    @property
-    def cells(self) -> FloatArray:
-        """A class's share and those of its listed values, if it had all records."""
-        return np.concatenate([[1.0], *(np.full(size, 1 / size) for size in self.lists)])
-
     @property
     def about(self) -> str:
         """Text of what the records are."""

@@ -524,7 +524,7 @@ class KernelMixture(Approximation):
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
     With a `gap`, of sums over one axis: ``sum |w_i|`` of the t_i in any interval is at most its
-    length and `gap`, so none is a point mass (`dbern.targets.priestley_chao`).
+    length and `gap`, so none is a point mass (`dbern.targets.gaps`).
     """
 
     kernels: tuple[Kernel, ...]

@@ -28,7 +28,7 @@ _MIN_MERGED_ROWS = 1 << 17  # that are gathered before equal ones are looked for
 
 
 class Content(Protocol):
-    """What of a record its shard is solved from."""
+    """The part of a record that its shard is solved from."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -49,7 +49,7 @@ class GatheredAccumulator(Accumulator):
     @property
     @abstractmethod
     def content(self) -> Content:
-        """What is gathered."""
+        """The gathered part of records."""
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -88,8 +88,8 @@ _POSITION_BYTES = 220  # of a position while runs are merged: measured
 
 def _pass_bytes(rows: int, *, whole: bool) -> int:
     """Memory of a pass for so many positions; one of several passes may hold a cell's more."""
-    held = rows if whole else rows + _IN_CELL
-    return _POSITION_BYTES * (held + _LEAST_MERGED) + 4 * 8 * _CELLS
+    gathered = rows if whole else rows + _IN_CELL
+    return _POSITION_BYTES * (gathered + _LEAST_MERGED) + 4 * 8 * _CELLS
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Run:
         first = np.flatnonzero(np.diff(self.positions, prepend=-1))
         if len(first) == len(self.positions):
             return self
-        sums, counts = (np.add.reduceat(each, first) for each in (self.sums, self.counts))
+        sums, counts = (np.add.reduceat(numbers, first) for numbers in (self.sums, self.counts))
         return Run(self.positions[first], sums, counts)
 
     def merged(self, other: Run) -> Run:
@@ -162,7 +162,7 @@ class OrderedPass(Pass):
 
     def _in_run(self, keys: UInt64Array) -> UInt64Array:
         """Records in the run; the nearest position below it is remembered."""
-        low, high = (np.uint64(end) for end in self._ends)
+        low, high = (np.uint64(bound) for bound in self._bounds)
         positions = keys >> np.uint64(POSITION_BITS)
         below = positions[positions < low]
         if len(below):
@@ -170,12 +170,12 @@ class OrderedPass(Pass):
         return keys[(positions >= low) & (positions < high)]
 
     @cached_property
-    def _ends(self) -> tuple[int, int]:
+    def _bounds(self) -> tuple[int, int]:
         """The first position of the run and the first beyond it."""
-        most = np.minimum(self._cells, _IN_CELL)
-        begins = np.cumsum(most) - most
-        ends = np.searchsorted(begins // PASS_ROWS, [self.index, self.index + 1])
-        low, high = (ends << _CELL_BITS).tolist()
+        positions = np.minimum(self._cells, _IN_CELL)  # at most
+        begins = np.cumsum(positions) - positions
+        cells = np.searchsorted(begins // PASS_ROWS, [self.index, self.index + 1])
+        low, high = (cells << _CELL_BITS).tolist()
         return low, high
 
     def _merge(self) -> None:
@@ -242,7 +242,7 @@ class GapSum(Measurement):
     @property
     def function_sensitivity(self) -> float:
         """``n tau sup K``."""
-        return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
+        return OUTWARD * self.n * self.variation * math.prod(kernel.peak for kernel in self.kernels)
 
     def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity: tau/2 times the move of a translate, of variation two."""
@@ -270,8 +270,8 @@ class GapSum(Measurement):
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose sums of atoms so accurate that all that a record moves meet the tolerance."""
-        each = tolerance * 2.0**self.scale / (_TIMES * n)
-        return self._atoms.counter_params(strategy, 1 << self.scale, each)
+        of_atoms = tolerance * 2.0**self.scale / (_TIMES * n)
+        return self._atoms.counter_params(strategy, 1 << self.scale, of_atoms)
 
     def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> GapAccumulator:
         """Return the sums of atoms."""
@@ -346,22 +346,21 @@ class GapAccumulator(Accumulator):
         sum to no more than `_spread`; of bins, whose errors are counted nowhere else, what they are
         off exactly. *Values*: all atoms are off by what they may be.
         """
-        atoms, kernels = self.atoms.errors, self.gaps.kernels
+        atoms = self.atoms.errors
         times, spread = self._atoms_times, self._spread
         kernel, floats = times * atoms.kernel, spread * atoms.floats
         if self.strategy.kind == "binned":
             floats = OUTWARD * (floats + kernel + self._response_error)
-        peak = OUTWARD * max(one.peak for one in kernels)
-        least = min(1.0, *(one.peak for one in kernels))
+        peaks = [kernel.peak for kernel in self.gaps.kernels]
         l1, l2 = (times * norm for norm in atoms.kernel_norms)
         floats_l1, floats_l2 = (spread * norm for norm in atoms.float_norms)
         return Errors(
             kernel=kernel,
             kernel_norms=(l1, l2),
-            position=atoms.position + peak * self._response_error,
+            position=atoms.position + OUTWARD * max(peaks) * self._response_error,
             floats=floats,
             float_norms=(floats_l1, floats_l2),
-            value_bound=OUTWARD * atoms.value_bound * spread * (1 + kernel / least),
+            value_bound=OUTWARD * atoms.value_bound * spread * (1 + kernel / min(1.0, *peaks)),
         )
 
     @property
@@ -398,13 +397,13 @@ class GapAccumulator(Accumulator):
         step.
         """
         gaps = self.gaps
-        kept, unit = gaps.domain.bounded(records)
+        valid, unit = gaps.domain.bounded(records)
         known, _, weight = ByResponse(gaps.response)(records)
-        place = np.floor(unit[known[kept], 0] * 2.0**POSITION_BITS).astype(np.uint64)
-        place = np.minimum(place, np.uint64((1 << POSITION_BITS) - 1))
+        position = np.floor(unit[known[valid], 0] * 2.0**POSITION_BITS).astype(np.uint64)
+        position = np.minimum(position, np.uint64((1 << POSITION_BITS) - 1))
         unit_response = 1 << gaps.response_bits
-        response = np.rint(weight[kept & known] * unit_response) + unit_response
-        return np.asarray((place << np.uint64(POSITION_BITS)) | response.astype(np.uint64))
+        response = np.rint(weight[valid & known] * unit_response) + unit_response
+        return np.asarray((position << np.uint64(POSITION_BITS)) | response.astype(np.uint64))
 
     def add_atoms(self, state: Int64Array, run: Run, before: int | None) -> None:
         """Add the atoms of a run of positions whose nearest one below is `before`, if any."""

@@ -35,10 +35,10 @@ from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.privacy.accuracy import public_stream
 from dbern.strategies.base import Entries
 from dbern.targets.black_boxes import Range, _uniform_records
+from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import _finest_bandwidth
 from dbern.targets.functional_mean import CurveSums, _chosen_degree
 from dbern.targets.least_squares import MomentSums
-from dbern.targets.naive_bayes import ClassSums
 from dbern.targets.typical import typical_variances
 
 

@@ -49,6 +49,7 @@ from dbern.targets.linear import (
     Method,
     Shards,
     chosen_cost,
+    cost_of,
     gaussian_space,
     linear_functions,
     method_taken,
@@ -190,7 +191,8 @@ class KernelERM(Learner):
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
                 '"logistic", "hinge" or "huber". Write these, or method = "auto" and numbers.'
             )
-        return (minimizer(name, schema, loss, space, self._cost, self.shards, self._sources()),)
+        cost, sources = cost_of(self.C), self._sources()
+        return (minimizer(name, schema, loss, space, cost, self.shards, sources),)
 
     @property
     def _either(self) -> bool:
@@ -208,10 +210,6 @@ class KernelERM(Learner):
     def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
         """Return the method, where there is a choice."""
         return method_taken(counting) if self._either else {}
-
-    @property
-    def _cost(self) -> float:
-        return 1.0 if self.C == "auto" else float(self.C)
 
     def identity(self) -> dict[str, Any]:
         """Digests of the modules of a user's kernel and loss."""
@@ -246,8 +244,8 @@ class KernelERM(Learner):
         space, loss = self._space(schema), self._loss(schema)
         if isinstance(space, LinearFeatures):
             noise = deviation_of(ways[0].law)
-            return typical.note(*predicted_weights(typical, space, loss, self._cost, noise))
-        return minimizer_notes(typical, ways[0], space, loss, self._cost)
+            return typical.note(*predicted_weights(typical, space, loss, cost_of(self.C), noise))
+        return minimizer_notes(typical, ways[0], space, loss, cost_of(self.C))
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
@@ -255,7 +253,7 @@ class KernelERM(Learner):
         own = [f'{key} = "{name}"' for key, name in both if ":" in name]
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
         chosen = self._either and self.C == "auto"
-        return (*(() if chosen else (told(self._cost, n),)), *([words] if own else []))
+        return (*(() if chosen else (told(cost_of(self.C), n),)), *([words] if own else []))
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
         self._refuse_idle()
@@ -325,7 +323,7 @@ class KernelERM(Learner):
                 raise SpecError(
                     f'data.response: loss = "{self.loss}" is for classes. Leave it out.'
                 )
-            stated = self.method == "weights" or (self.method, self.C) == ("auto", self._cost)
+            stated = self.method == "weights" or (self.method, self.C) == ("auto", cost_of(self.C))
             smooth = self._either and not stated
             width = self.width or (1.0 if smooth else _SHARE)
             return Logistic() if self.loss == "logistic" else Hinge(width)
@@ -424,19 +422,19 @@ class SupportVectorMachine(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
-        if self._cost > 1:
+        if cost_of(self.C) > 1:
             space, loss = gaussian_space(schema, self.length_scale), Hinge(self.width)
-            return (minimizer("decision", schema, loss, space, self._cost, self.shards),)
+            return (minimizer("decision", schema, loss, space, cost_of(self.C), self.shards),)
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The measurement's kernels are densities: the machine's is this times their product.
-        unit = self._cost * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
+        unit = cost_of(self.C) * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
         record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
         return (KernelSum("decision", domain, kernels, record_weights, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The function itself; of more sums each one minus all others, of more models each one."""
         classes = schema.classes.categories
-        if self._cost > 1 or len(classes) == 2:
+        if cost_of(self.C) > 1 or len(classes) == 2:
             return of_classes(schema)
         return Combination("one-vs-rest", classes)
 
@@ -450,21 +448,17 @@ class SupportVectorMachine(Learner):
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
-        return (told(self._cost, n),)
+        return (told(cost_of(self.C), n),)
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
         axes, classes = schema.domain.dimensions, len(schema.classes.categories)
         typical = TypicalClasses(axes, (), classes, logistic=False)
-        if self._cost > 1:
+        if cost_of(self.C) > 1:
             space = gaussian_space(schema, self.length_scale)
-            return minimizer_notes(typical, ways[0], space, Hinge(self.width), self._cost)
+            return minimizer_notes(typical, ways[0], space, Hinge(self.width), cost_of(self.C))
         shares = typical.shares
         weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
         released, variance, plain = predicted_sums(typical, ways, weights)
         return typical.noted(released, variance[:, 0], plain)
-
-    @property
-    def _cost(self) -> float:
-        return 1.0 if self.C == "auto" else self.C

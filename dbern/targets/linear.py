@@ -102,28 +102,36 @@ class Classifier(LinearFunctions):
 
     def bind(self, n: int, charge: Budget) -> Measurement:
         """The method and C that predict the smaller risk, with the prediction's text."""
-        classes, domain = max(2, self.num_models), self.domain
-        numbers = (self.space.dimensions + 1) * classes
-        small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
-        typical = self.typical
-        able = not charge.delta
-        if (self.release_method == "objective" or domain.lists) and not able:
-            raise SpecError(_LISTED if domain.lists else _WHERE)
+        lists, epsilon = self.domain.lists, charge.epsilon
+        stated = self.release_method == "objective"
+        if (stated or lists) and charge.delta:
+            raise SpecError(_LISTED if lists else _WHERE)
+        numbers = (self.space.dimensions + 1) * max(2, self.num_models)
+        small = numbers <= (_MOST_LISTED if lists else _MOST_PREDICTED)
+        free = self.release_method == "auto" and not lists
         usual = self.chosen and (self.space.kernel.constant, self.shards) == (1, None)
-        perturbed = self.release_method == "objective" or bool(domain.lists)
-        perturbed |= self.release_method == "auto" and able and usual and n <= MOST_ROWS
-        found: list[tuple[tuple[float, float], Measurement]] = []
-        optional = self.release_method == "auto" and not domain.lists
-        with suppress(SpecError) if optional else nullcontext():  # too few rows for an objective
-            if perturbed:
-                functions = self._perturbed(n, charge.epsilon)
-                risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
-                found.append((risk, functions))
-        if not found or (self.release_method == "auto" and small and not domain.lists):
-            model, risk = self._by_weights(n, charge.epsilon, small)
-            found.append((risk, model))
-        risk, best = min(found, key=lambda one: one[0])
-        return replace(best, notes=typical.note(risk) if small else UNPREDICTED)
+        candidates: list[LinearFunctions | PerturbedFunctions] = []
+        with suppress(SpecError) if free else nullcontext():  # too few rows for an objective
+            if stated or lists or (free and usual and not charge.delta and n <= MOST_ROWS):
+                candidates.append(self._perturbed(n, epsilon))
+        if not candidates or (free and small):
+            costs = _GRID if self.chosen and small else (self.cost,)
+            candidates += [replace(self.model, cost=cost).for_rows(n) for cost in costs]
+        if not small:
+            return replace(candidates[0], notes=UNPREDICTED)
+        risks = [self._predicted(candidate, epsilon) for candidate in candidates]
+        risk = min(risks)
+        return replace(candidates[risks.index(risk)], notes=self.typical.note(risk))
+
+    def _predicted(
+        self, functions: LinearFunctions | PerturbedFunctions, epsilon: Fraction
+    ) -> tuple[float, float]:
+        if isinstance(functions, PerturbedFunctions):
+            return predicted_perturbed(self.typical, functions)
+        sensitivity = functions.sensitivity(Entries(len(functions.entries)), 1).value
+        noise = math.sqrt(2) * sensitivity / functions.n / float(epsilon)
+        facts = functions.space, functions.loss, functions.cost, noise
+        return predicted_weights(self.typical, *facts)[0]
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
         model = self.model
@@ -141,25 +149,6 @@ class Classifier(LinearFunctions):
             f"target.C: too large for {n} rows and epsilon {float(epsilon):g} by objective. Write "
             f'C = {0.99 * self.cost * functions.risk.weight / weight:.2g} or less, or C = "auto"'
         )
-
-    def _by_weights(
-        self, n: int, epsilon: Fraction, small: bool
-    ) -> tuple[LinearFunctions, tuple[float, float]]:
-        model = self.model
-        costs = _GRID if self.chosen and small else (model.cost,)
-        found = []
-        for cost in costs:
-            one = replace(model, cost=cost).for_rows(n)
-            risk = self._risk_of_weights(one, epsilon) if small else (0.0, 0.0)
-            found.append((risk, one))
-        risk, best = min(found, key=lambda one: one[0])
-        return best, risk
-
-    def _risk_of_weights(self, model: LinearFunctions, epsilon: Fraction) -> tuple[float, float]:
-        entries = Entries(len(model.entries))
-        scale = model.sensitivity(entries, 1).value / model.n / float(epsilon)
-        found = self.typical, model.space, model.loss, model.cost, math.sqrt(2) * scale
-        return predicted_weights(*found)[0]
 
 
 Shards = Literal["auto"] | int
@@ -203,6 +192,12 @@ METHOD: Method = Field("auto", description='method = "auto", "objective" or "wei
 LEAST_COST = 1e-9  # where a constant is learned, long before floats underflow
 Cost = Literal["auto"] | Annotated[float, Field(ge=LEAST_COST, allow_inf_nan=False)]
 AUTO: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n')
+
+
+def cost_of(cost: Cost) -> float:
+    """The number that is stated, or 1 where none is yet."""
+    return 1.0 if cost == "auto" else float(cost)
+
 
 _COSTS = (*(c * 10.0**power for power in range(3) for c in (1, 1.5, 2, 3, 5, 7)), 1000.0)
 _MOVED = 1 / 40  # of the half-width of what is predicted, times epsilon, by one record
@@ -252,14 +247,13 @@ def linear_functions(
     numbers, weights = len(domain.numbers), _weighing(schema)
     space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
     radius, logistic = response.radius if response else 1.0, loss == Logistic()
-    stated = 1.0 if cost == "auto" else float(cost)
     typical: Typical = (
         TypicalResponses(numbers, domain.blocks, radius)
         if response
         else TypicalClasses(numbers, domain.blocks, max(2, weights.outputs), logistic)
     )
     return Classifier(
-        domain, loss, space, weights, stated, radius, _count(shards),
+        domain, loss, space, weights, cost_of(cost), radius, _count(shards),
         chosen=cost == "auto", release_method=method, typical=typical,
     )  # fmt: skip
 
@@ -448,7 +442,7 @@ class RidgeRegression(Learner):
             return (linear_functions(schema, robust, "objective", *facts),)
         loss = Square(response.radius)
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
-        return (minimizer("prediction", schema, loss, space, self._cost, self.shards),)
+        return (minimizer("prediction", schema, loss, space, cost_of(self.C), self.shards),)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> RidgeRegression:
         """Return it with its method: by objective where moments are too noisy."""
@@ -520,9 +514,9 @@ class RidgeRegression(Learner):
             return ()  # the measurement, which chooses, says it
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         loss, noise = Square(response.radius), deviation_of(ways[0].law)
-        ours, _ = predicted_weights(typical, space, loss, self._cost, noise)
-        alpha = f"scikit-learn's alpha = n/C = {n / self._cost:.6g}"
-        paper = f"by weights, C = {self._cost:g} in the paper's form C/n: {alpha}"
+        ours, _ = predicted_weights(typical, space, loss, cost_of(self.C), noise)
+        alpha = f"scikit-learn's alpha = n/C = {n / cost_of(self.C):.6g}"
+        paper = f"by weights, C = {cost_of(self.C):g} in the paper's form C/n: {alpha}"
         return (paper, *typical.note(ours))
 
     def _by_moments(self, schema: RecordSchema) -> bool:
@@ -557,10 +551,6 @@ class RidgeRegression(Learner):
                 'target.constant, target.shards: are of method = "weights". Leave them out.'
             )
         return self.method != "weights"
-
-    @property
-    def _cost(self) -> float:
-        return 1.0 if self.C == "auto" else self.C
 
     @property
     def _ridge(self) -> float | None:

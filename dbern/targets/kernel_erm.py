@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
-from dbern.combination import Combination
+from dbern.combination.base import Combination
+from dbern.combination.functions import OneVersusRest
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
 from dbern.counting.record_weights import ByCategory, BySign
@@ -436,7 +437,7 @@ class SupportVectorMachine(Learner):
         classes = schema.classes.categories
         if cost_of(self.C) > 1 or len(classes) == 2:
             return of_classes(schema)
-        return Combination("one-vs-rest", classes)
+        return OneVersusRest(classes)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> SupportVectorMachine:
         """Return it with its C."""

@@ -20,7 +20,9 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.reproducing import rowwise_products
-from dbern.combination import Combination
+from dbern.combination.base import Combination
+from dbern.combination.gaussian_scores import GaussianScores
+from dbern.combination.kernel_scores import KernelScores
 from dbern.erm.risk import Loss
 from dbern.erm.spaces import GaussianFeatures, GramKernel
 from dbern.privacy.families import covariance_of
@@ -139,7 +141,7 @@ _MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
 _MOST_LIKELIHOODS = 1 << 23
 
 
-def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
+def bayes_notes(combination: GaussianScores, law: Noise) -> tuple[str, ...]:
     """Predict the share of wrong classes of Gaussian naive Bayes, and warn where it is no better.
 
     The released rule draws means of classes together by how much of their differences may be noise,
@@ -170,16 +172,15 @@ def _listed_variance(noise: float, lists: Sequence[int]) -> float:
     return float(np.square(sizes / (1 + sizes)).sum())
 
 
-def kernel_bayes_notes(
-    combination: Combination, ways: Sequence[Way], axes: int, joint: bool
-) -> tuple[str, ...]:
+def kernel_bayes_notes(combination: Combination, ways: Sequence[Way], axes: int) -> tuple[str, ...]:
     """Predict the fraction of wrong classes of naive Bayes with kernels."""
-    classes = len(combination.classes)
-    typical = TypicalBayes(axes, combination.lists, classes, rows=256)
+    scores = combination if isinstance(combination, KernelScores) else None
+    lists, classes = scores.lists if scores else (), len(combination.classes)
+    typical = TypicalBayes(axes, lists, classes, rows=256)
     if typical.count**2 * axes > _MOST_TRANSLATES:
         return UNPREDICTED
     return typical.noted(
-        *(_joint(typical, ways[0]) if joint else _factored(typical, combination, ways))
+        *(_factored(typical, scores, ways) if scores else _joint(typical, ways[0]))
     )
 
 
@@ -201,7 +202,7 @@ def _joint(typical: TypicalBayes, way: Way) -> tuple[FloatArray, FloatArray, Flo
 
 
 def _factored(
-    typical: TypicalBayes, combination: Combination, ways: Sequence[Way]
+    typical: TypicalBayes, combination: KernelScores, ways: Sequence[Way]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Scores as released, the variance of their noise, and without privacy."""
     classes, (*axes, counts) = typical.classes, ways

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError

@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import silenced_if_even, told_error
-from dbern.combination import BY_PLACE
+from dbern.combination.responses import Quotient
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import problem_of
 from dbern.planning.plans import Outlook, PlannedMeasurement
@@ -41,8 +41,8 @@ def outlook_of(
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
-        return Outlook(extent=extent, unit=unit, by_place=combination.kind in BY_PLACE)
-    if combination.kind == "ratio":
+        return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
+    if isinstance(combination, Quotient):
         above, below = (_evenly_spread(part) or math.inf for part in parts)
         even = combination.even(above, below, parts[1].planned.unit)
         questions = _question_widths(parts, bound, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbern.certificate import Certificate, combined
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.components.component import StoredCertificate
 from dbern.counting.measurement import Measurement, random_privacy
 from dbern.counting.passes import Counters
@@ -152,7 +152,7 @@ def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
         for measurement in measurements
         if measurement.domain.names == spec.domain.names
     )
-    return counting and spec.combination.kind in ("linear", "stack", "ratio")
+    return counting and spec.combination.counts_rows
 
 
 def _largest_certificate(

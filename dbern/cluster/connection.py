@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
-from dbern.planning.plans import Cost
+from dbern.planning.cost import Cost
 from dbern.system import Progress, cpu_count, dict_of, memory_limit, silent, version
 
 if TYPE_CHECKING:

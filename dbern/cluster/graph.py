@@ -35,7 +35,7 @@ from dbern.errors import (
     SpecError,
     exhausted,
 )
-from dbern.planning.plans import task_rows
+from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.strategies.base import Slab

@@ -49,8 +49,10 @@ from dbern.errors import (
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
-from dbern.planning.planner import footers, frame_for, plan_files, public_rows, refuse_passes
-from dbern.planning.plans import WRITERS, ReleasePlan
+from dbern.planning.cost import WRITERS
+from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.rows import public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy

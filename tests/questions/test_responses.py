@@ -262,7 +262,10 @@ def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
 
     numerator, denominator = cells()
     assert numerator == denominator
-    monkeypatch.setattr("dbern.planning.planner._as_counted", lambda one, ways: ways[one.name])
+    monkeypatch.setattr(
+        "dbern.planning.planner.share_bins_with_denominator",
+        lambda measurement, designs: designs[measurement.name],
+    )
     numerator, denominator = cells()
     assert numerator != denominator
     planned.cache_clear()

@@ -21,7 +21,7 @@ from dbern.counting.gathered import GatheredAccumulator, Gathering
 from dbern.erm import measurement
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import spec_for_rows
+from dbern.planning.rows import spec_for_rows
 from dbern.planning.tradeoffs import tradeoff
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KEY_BYTES

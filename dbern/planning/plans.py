@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Annotated, Any, TypeAlias, cast
 
-import numpy as np
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
-from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.components.component import (
@@ -43,13 +41,9 @@ from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import TRANSLATES_TOGETHER, AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
 from dbern.strategies.bias import KernelMixture, mends_of
-from dbern.strategies.bins import (
-    MOST_AXES,
-    NUMBERS_TOGETHER,
-    AxisBins,
-    brackets_of,
-    telescoped,
-)
+from dbern.strategies.bias_envelopes import MOST_AXES, bias_envelopes, even_error
+from dbern.strategies.bin_errors import NUMBERS_TOGETHER
+from dbern.strategies.bins import AxisBins
 from dbern.system import counted, html_table
 
 # --- What a release takes, as planned
@@ -540,8 +534,6 @@ def _per_axis(values: tuple[int, ...]) -> str:
 
 # --- What a plan expects: the typical error, and the band of evenly spread records
 
-_OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
-
 Pair: TypeAlias = tuple[Measurement, PlannedMeasurement]
 """A measurement, made for the rows, and how it is planned."""
 
@@ -611,15 +603,10 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
     if not 1 <= len(bins) <= MOST_AXES:
         return None
     axes = measurement.kernels, planned.k, planned.h
-    brackets = brackets_of(*axes, bins, bins, finest=False)
-    spread = []
-    for one, axis in zip(brackets, bins, strict=True):
-        weights = [weight.mean() for weight in local_weights(_OFFSETS, axis.degree)]
-        shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
-        spread.append((one.kernel @ shares, one.error @ shares))
-    sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
-    noise = sure.noise - planned.most_silenced
-    return min(found, sure.approximation) + sure.rounding + noise
+    envelopes = bias_envelopes(*axes, bins, bins, finest=False)
+    certificate, missed = planned.certificate, planned.unit * even_error(envelopes, bins)
+    noise = certificate.noise - planned.most_silenced
+    return min(missed, certificate.approximation) + certificate.rounding + noise
 
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:

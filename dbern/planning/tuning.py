@@ -85,7 +85,8 @@ from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab
-from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
+from dbern.strategies.bias_envelopes import MOST_AXES
+from dbern.strategies.bins import BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 Planned: TypeAlias = tuple[Any, Accumulator]

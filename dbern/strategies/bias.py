@@ -54,7 +54,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -62,8 +62,16 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_bas
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
 from dbern.errors import SpecError
-from dbern.strategies.approximation import AxisMap, Maps, lebesgue_constant, translate_error
+from dbern.strategies.approximation import (
+    AxisMap,
+    LinearMap,
+    Maps,
+    lebesgue_constant,
+    translate_error,
+)
 from dbern.strategies.base import Lattice
+from dbern.strategies.bias_envelopes import largest_errors, telescoped
+from dbern.strategies.bins import AxisBins
 from dbern.strategies.gram import (
     MOST_POINTS,
     CubeKernel,
@@ -539,7 +547,8 @@ class KernelMixture(Approximation):
         """
         axes = zip(self.kernels, k, h, maps, strict=True)
         errors = [_translate_error(*axis, self.gap) for axis in axes]
-        return _telescoped([kernel.peak for kernel in self.kernels], errors)
+        peaks = (kernel.peak for kernel in self.kernels)
+        return float(telescoped(zip(peaks, errors, strict=True)))
 
     @property
     def highest(self) -> float:
@@ -559,9 +568,10 @@ def mends_of(approximation: Approximation | None, perturbed: bool, lists: bool) 
 
 
 def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: float) -> float:
-    if axis is None:
-        return translate_error(kernel, k, h)
-    return _spread_error(axis.pieces(kernel, k, h), gap) if gap else axis.error(kernel, k, h)
+    if isinstance(axis, AxisBins):
+        pieces = largest_errors(kernel, k, h, axis)
+        return _spread_error(pieces, gap) if gap else float(pieces.max())
+    return translate_error(kernel, k, h, cast(LinearMap | None, axis))
 
 
 def _spread_error(pieces: FloatArray, gap: float) -> float:
@@ -575,9 +585,3 @@ def _spread_error(pieces: FloatArray, gap: float) -> float:
     rises = np.diff(pieces, axis=1, prepend=0.0).clip(0.0).sum(axis=1)
     found = np.minimum(pieces.mean(axis=1) + gap * rises, pieces.max(axis=1))
     return float(OUTWARD * found.max())
-
-
-def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:
-    """``prod (s_i + a_i) - prod s_i``, rounded outward."""
-    grown = math.prod(size + error for size, error in zip(sizes, errors, strict=True))
-    return OUTWARD * (grown - math.prod(sizes)) + 2.0**-45 * grown

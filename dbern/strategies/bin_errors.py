@@ -271,7 +271,7 @@ class _Strip:
         return np.asarray(excess + self.expansion.cut + (1 + lebesgue**2) * self.expansion.tail)
 
     def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
-        """K on boxes (m,), which depends on how far they are difference: coefficients as `_splines`."""
+        """K on boxes (m,), which depends on how far they lie apart: coefficients as `_splines`."""
         difference = (
             self.first + rows
         ) * self.expansion.bins.cells - columns * self.expansion.cells

@@ -33,8 +33,9 @@ LAYERS = [
     {"erm"},
     {"components"},
     {"counting", "certificate"},
+    {"noise_quantile"},
     {"strategies", "ledger"},
-    {"bernstein", "privacy", "data", "combination", "failure"},
+    {"bernstein", "privacy", "data", "combination", "failure", "promises"},
     {"system"},
     {"errors"},
 ]

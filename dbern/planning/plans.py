@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
-from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
+from dbern.certificate import Certificate, silenced_if_even, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.components.component import (
     Component,
@@ -37,6 +37,7 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
+from dbern.promises import Promises, printed_sum
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import TRANSLATES_TOGETHER, AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy

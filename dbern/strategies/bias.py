@@ -2,7 +2,8 @@
 
 A class is what a plan knows of its target without data: mixtures of kernel translates (densities
 and other sums over records, regularized risk minimizers), balls of a Hilbert space
-(`dbern.strategies.balls`), or declared smoothness (`dbern.strategies.smoothness`). Bounds are in unit-cube units.
+(`dbern.strategies.balls`), or declared smoothness (`dbern.strategies.smoothness`). Bounds are in
+unit-cube units.
 """
 
 from __future__ import annotations

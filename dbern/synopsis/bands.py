@@ -56,18 +56,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import (
-    Beside,
-    Certificate,
-    chosen_noise,
-    enclose,
-    noise_sups,
-    quantile_rank,
-    told_error,
-)
+from dbern.certificate import Certificate, told_error
 from dbern.combination import Combination
 from dbern.components.component import LatticeComponent, Promise, VectorComponent
 from dbern.failure import BAND, CHOICE
+from dbern.noise_quantile import Beside, chosen_noise, enclose, noise_sups, quantile_rank
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream

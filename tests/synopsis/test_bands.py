@@ -18,9 +18,10 @@ from strategies import sections
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.certificate import SILENCED, noise_bound
+from dbern.certificate import SILENCED
 from dbern.combination import Combination
 from dbern.errors import SpecError
+from dbern.noise_quantile import noise_bound
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.noise_quantile import (
     Beside,
     linear_noise_bound,
@@ -167,12 +167,12 @@ def combined(
     `least` is the lower bound of its arrays; it bounds the function's error where values are
     theirs.
     """
-    if combination.kind not in ("linear", "stack"):
+    if not combination.keeps_values:
         least = LowerBound()
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
-    if combination.kind in ("linear", "response"):
+    if combination.keeps_errors:
         return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
     first, missed = parts[0], total - noise - rounding
     alike = (first.total, first.noise, first.rounding) == (total, noise, rounding)

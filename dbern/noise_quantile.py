@@ -14,7 +14,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination import grid_polynomials
+from dbern.combination.polynomials import grid_polynomials
 from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.combination import grid_polynomials
+from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.noise_quantile import polynomial_noise_bound
 from dbern.privacy.calibration import LaplaceNoise

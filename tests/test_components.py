@@ -18,7 +18,9 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
 from dbern.planning.spec import ReleaseSpec
 from dbern.releasing import publish
-from dbern.strategies.bias import Holder, KernelMixture, Linear, Smooth, StatedBall
+from dbern.strategies.balls import StatedBall
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.smoothness import Holder, Linear, Smooth
 from dbern.synopsis.metadata import Released
 
 GAUSSIAN = kernel_of("gaussian", 0.2)

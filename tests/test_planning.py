@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
 from dbern.bernstein.basis import iterated_basis
-from dbern.certificate import Promises, noise_sups, printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
+from dbern.noise_quantile import noise_sups
 from dbern.planning import planner
 from dbern.planning.choose import (
     _FINE_RESOLUTIONS,
@@ -41,6 +41,7 @@ from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.privacy.families import family_of
+from dbern.promises import Promises, printed_sum
 
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
 

@@ -16,10 +16,11 @@ from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
-from dbern.certificate import chosen_noise, told_error
+from dbern.certificate import told_error
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.failure import BAND, CHOICE
+from dbern.noise_quantile import chosen_noise
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.offers import Outcome, _finer_bins, best_of
 from dbern.planning.planner import plan_files

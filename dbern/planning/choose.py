@@ -48,8 +48,8 @@ from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss
+from dbern.strategies.balls import GramBall, Released
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
-from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum

@@ -10,7 +10,8 @@ from dbern.counting.passes import Counters
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.strategies.approximation import TRANSLATES_TOGETHER
 from dbern.strategies.base import AnyStrategy
-from dbern.strategies.bins import NUMBERS_TOGETHER, AxisBins
+from dbern.strategies.bin_errors import NUMBERS_TOGETHER
+from dbern.strategies.bins import AxisBins
 
 TASK_ROWS = 20_000_000
 _TASKS_AT_LEAST = 16

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, Self, cast
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import chosen_noise, noise_bound
 from dbern.components.component import ScaledNoise
 from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
+from dbern.noise_quantile import chosen_noise, noise_bound
 from dbern.planning.contracts import Design, PlannedPart, plan_measurement
 from dbern.planning.designs import best_design, problem_of
 from dbern.planning.rows import BoundSpec

@@ -11,9 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from dbern.bernstein.basis import local_weights
 from dbern.certificate import silenced_if_even, told_error
 from dbern.combination.responses import Quotient
 from dbern.planning.contracts import PlannedPart
@@ -22,9 +19,7 @@ from dbern.planning.plans import Outlook, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.strategies import strategy_of
 from dbern.strategies.base import Lattice
-from dbern.strategies.bins import MOST_AXES, brackets_of, telescoped
-
-_OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
+from dbern.strategies.bias_envelopes import MOST_AXES, bias_envelopes, even_error
 
 
 def outlook_of(
@@ -102,13 +97,8 @@ def _evenly_spread(part: PlannedPart) -> float | None:
     if not 1 <= len(bins) <= MOST_AXES:
         return None
     axes = measurement.kernels, planned.k, planned.h
-    brackets = brackets_of(*axes, bins, bins, finest=False)
-    spread = []
-    for bracket, axis in zip(brackets, bins, strict=True):
-        weights = [weight.mean() for weight in local_weights(_OFFSETS, axis.degree)]
-        shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
-        spread.append((bracket.kernel @ shares, bracket.error @ shares))
-    certificate, bias = planned.certificate, planned.unit * float(telescoped(spread).max())
+    envelopes = bias_envelopes(*axes, bins, bins, finest=False)
+    certificate, bias = planned.certificate, planned.unit * even_error(envelopes, bins)
     noise = certificate.noise - planned.most_silenced
     return min(bias, certificate.approximation) + certificate.rounding + noise
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
-from dbern.certificate import Certificate, Promises, printed_sum
+from dbern.certificate import Certificate
 from dbern.components.component import (
     Component,
     Features,
@@ -34,6 +34,7 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
+from dbern.promises import Promises, printed_sum
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy

@@ -27,8 +27,8 @@ one charge, by the very draw that key, seal, law and name make. Its noise and th
 compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares of both.
 
 *Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
-(`dbern.certificate.enclose`). With f their factor, l what the tails add (bins sum to one at most)
-and X the number's noise,
+(`dbern.noise_quantile.enclose`). With f their factor, l what the tails add (bins sum to one at
+most) and X the number's noise,
 
     ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W - X + errors) + l + w'``
 
@@ -54,7 +54,7 @@ nowhere.
 *What holds after the choice.* The noise of the bins of c is independent of t, so their quantiles
 hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds how low any of
 all m numbers falls, and the noise of the bins at a beta of its own for what is not so low
-(`dbern.certificate.chosen_noise`).
+(`dbern.noise_quantile.chosen_noise`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ from dbern.counting.passes import Errors, Memory
 from dbern.errors import SpecError
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab
-from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
+from dbern.strategies.bias_envelopes import MOST_AXES
+from dbern.strategies.bins import BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 NAME = "promise"

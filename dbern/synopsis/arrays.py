@@ -23,11 +23,12 @@ from dbern.bernstein.basis import (
     on_others,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certificate import Beside, Certificate, ErrorModel, enclose, vector_bound
+from dbern.certificate import Certificate, ErrorModel, vector_bound
 from dbern.combination.base import Answer
 from dbern.components.component import LatticeComponent, VectorComponent
 from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
+from dbern.noise_quantile import Beside, enclose
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, Promises, combined
+from dbern.certificate import Certificate, combined
 from dbern.combination import combination_of
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
@@ -24,6 +24,7 @@ from dbern.errors import SpecError, printable
 from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.promises import Promises
 from dbern.strategies.bias import mends_of
 from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing, as_released
 from dbern.synopsis.bands import (

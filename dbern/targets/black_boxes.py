@@ -58,7 +58,8 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
 from dbern.strategies.base import AnyStrategy, Bound, LatticeStrategy, Slab
-from dbern.strategies.bias import Approximation, Linear
+from dbern.strategies.bias import Approximation
+from dbern.strategies.smoothness import Linear
 from dbern.system import named_function
 from dbern.types import FloatArray, Int64Array
 

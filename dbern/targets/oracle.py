@@ -12,7 +12,8 @@ from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
-from dbern.strategies.bias import Approximation, Holder, Linear, Smooth
+from dbern.strategies.bias import Approximation
+from dbern.strategies.smoothness import Holder, Linear, Smooth
 from dbern.system import source_digest
 from dbern.targets.base import Learner, Positive, Section
 from dbern.targets.black_boxes import (

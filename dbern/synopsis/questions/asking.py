@@ -41,7 +41,7 @@ class Promised:
 
     `least` holds where the number tells nothing. `part` is the part of beta that bins without it
     have: where it has chosen them it may be low when it is not looked at
-    (`dbern.certificate.chosen_noise`). `ends` returns the band's ends at points, at a beta.
+    (`dbern.noise_quantile.chosen_noise`). `ends` returns the band's ends at points, at a beta.
     """
 
     least: float

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dbern.certificate import quantile_rank
+from dbern.noise_quantile import quantile_rank
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.measure import Band, Measure, View
 from dbern.types import FloatArray

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.certificate import quantile_rank
 from dbern.failure import QUOTIENT
+from dbern.noise_quantile import quantile_rank
 from dbern.privacy.accuracy import Covariance, public_stream, uniform
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise

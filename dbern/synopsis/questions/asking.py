@@ -163,10 +163,10 @@ class Question(ABC):
     axis: Axis | None = None
 
     @abstractmethod
-    def band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         """Return the band that holds for a measure with probability ``1 - beta``."""
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:  # noqa: ARG002
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:  # noqa: ARG002
         """Return a band of the population whatever its law, and whether the rows are few.
 
         None where the normal law is all that there is.
@@ -184,18 +184,18 @@ class Question(ABC):
         return self.bins.measures
 
     def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
-        """Ask all measures, each at `beta`; a population by `drawn_band` where rows are few."""
+        """Ask all measures, each at `beta`; a population by `_drawn_band` where rows are few."""
         if not population:
-            return [self.band(measure, beta) for measure in self.measures], None
-        drawn = [self.drawn_band(measure, beta) for measure in self.measures]
+            return [self._band(measure, beta) for measure in self.measures], None
+        drawn = [self._drawn_band(measure, beta) for measure in self.measures]
         bands = [pair[0] for pair in drawn if pair]
         if any(pair and pair[1] for pair in drawn):
             return bands, "any"
         rows = self.bins.rows
         measures = [measure.population(rows) for measure in self.measures]
-        return [self.band(measure, beta) for measure in measures], "normal"
+        return [self._band(measure, beta) for measure in measures], "normal"
 
-    def drawn_of(
+    def _drawn_of(
         self,
         measure: Measure,
         beta: Fraction,
@@ -203,14 +203,14 @@ class Question(ABC):
         low: float = 0.0,
         width: float = 1.0,
     ) -> tuple[Band, bool]:
-        """Return `drawn_band` of means over the rows in a box, or without one of sums over rows.
+        """Return `_drawn_band` of means over the rows in a box, or without one of sums over rows.
 
         All of them are from `low` to ``low + width``.
         """
         rows, shares = self.bins.rows, box is not None
         if box is not None:
             rows = self.bins.rows_in(box, measure, beta * POPULATION["rows"])
-        ends = self.band(measure, beta * POPULATION["answer"])[:3]
+        ends = self._band(measure, beta * POPULATION["answer"])[:3]
         inside = Band.without_error(*(np.clip((end - low) / width, 0.0, 1.0) for end in ends))
         wider = drawn_from(inside, rows, beta * POPULATION["sampling"], shares=shares)
         return wider.scaled(low, width), few(inside, rows, shares=shares)

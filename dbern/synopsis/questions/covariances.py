@@ -57,8 +57,7 @@ class Covariance(Question):
     def _check(cls, axes: Sequence[int]) -> None:
         """Refuse axes that have no such statistic."""
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the covariance, within what it is of any rows."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         spread = Spread.of(measure, self.axes, self.condition, beta)
         least = 0.0 if len(self.axes) == 1 else -0.25
         widths = [self.bins.domain.axes[index].width for index in self.axes]
@@ -85,9 +84,8 @@ class Deviation(Covariance):
 
     statistic = "standard deviation"
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the root of the variance."""
-        return Band(*map(np.sqrt, super().band(measure, beta)))
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        return Band(*map(np.sqrt, super()._band(measure, beta)))
 
 
 class Correlation(Covariance):
@@ -101,8 +99,7 @@ class Correlation(Covariance):
         if len(axes) == 1:
             raise SpecError("correlation: an axis has 1 with itself. Name two axes")
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the correlation."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         spread = Spread.of(measure, self.axes, self.condition, beta)
         return _spread_band(spread, _correlation, (-1.0, 1.0))
 

@@ -82,8 +82,7 @@ class Density(Question):
             return super().bands(beta, population=population)
         return self._promised_bands(promised, beta), None
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the density by the chosen kernels."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         kernels, count, rows = self.kernels, len(self.unit), list[Envelope]()
         for axis, splines in enumerate(measure.splines):
             y, back = np.unique(self.unit[:, axis], return_inverse=True)  # few, of a grid
@@ -99,9 +98,8 @@ class Density(Question):
         shares = Band(*(numbers[part] for numbers in band))
         return shares.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
-        """Extend it to the population of all rows."""
-        return self.drawn_of(measure, beta, None, 0.0, self._peak)
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+        return self._drawn_of(measure, beta, None, 0.0, self._peak)
 
     def _promised_bands(self, promised: Promised, beta: Fraction) -> list[Band]:
         """Return the bins' bands, or the release's where it promises more than bins tell.
@@ -111,8 +109,8 @@ class Density(Question):
         measures, beta_i = self.measures, promised.part * beta
         cells = [splines.integrals(np.ones(1))[0] for splines in measures[0].splines]
         even = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
-        bands = [self.band(measure, beta_i) for measure in measures]
-        low, high = self.band(even, beta_i)[1:3]
+        bands = [self._band(measure, beta_i) for measure in measures]
+        low, high = self._band(even, beta_i)[1:3]
         if 2 * promised.least >= np.mean(high - low):
             return bands
         ends = promised.ends(self.locations, str(beta * len(measures)))  # of all groups at once
@@ -192,16 +190,14 @@ class Marginal(Question):
     def _kernel(self) -> Kernel:
         return self.bins.weights("smoothed").kernels[self.index]
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the density along the axis."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         others = Weights().others(measure, self.condition, self.index)
         envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit)
         view = measure.along(self.index, others)
         return mean_weights(view, envelope, beta).scaled(0.0, self._peak)
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
-        """Extend it to the population of the rows that the condition holds."""
-        return self.drawn_of(measure, beta, self.condition, 0.0, self._peak)
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+        return self._drawn_of(measure, beta, self.condition, 0.0, self._peak)
 
     @classmethod
     def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:

@@ -27,7 +27,7 @@ from dbern.synopsis.questions.interval import (
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.options import Option, Settings, read_box, read_numbers
 from dbern.synopsis.questions.polygons import Polygons
-from dbern.synopsis.questions.region_files import RegionFile, region_file
+from dbern.synopsis.questions.region_files import RegionFile, first_refused, region_file
 from dbern.synopsis.questions.regions import (
     Boxes,
     Region,
@@ -128,17 +128,15 @@ class Mass(_Shares):
         within = condition_text(condition, target)
         return replace(shares, text=f"share of the {whole}{within} in {region_text(region)}")
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return shares of the rows that count, or of those in the condition."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=True)
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
-        """Extend it to the population of the rows that the condition holds."""
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
         box = self.condition
         if box is None:
-            return self.drawn_of(measure, beta, self.bins.condition(None))
+            return self._drawn_of(measure, beta, self.bins.condition(None))
         # Smoothed, rows have parts in the condition: shares are no means of so many rows.
-        return None if self.target == "smoothed" else self.drawn_of(measure, beta, box)
+        return None if self.target == "smoothed" else self._drawn_of(measure, beta, box)
 
     @classmethod
     def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
@@ -164,13 +162,11 @@ class Count(_Shares):
         text = f"{'expected ' * population}rows{smoothed} in {region_text(region)}"
         return replace(shares, text=text)
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return shares of all rows, times their public number."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
-        """Extend it to as many rows, drawn anew."""
-        return self.drawn_of(measure, beta, None, 0.0, self.bins.rows)
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+        return self._drawn_of(measure, beta, None, 0.0, self.bins.rows)
 
     @classmethod
     def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
@@ -235,7 +231,7 @@ def _ask_file(
                 question = replace(question, labels={"region": range(len(rows))})
             answer = bins.ask(question, str(beta * len(rows) / total))
         except SpecError as error:
-            raise SpecError(f"{file.first_refused(rows, bins.domain, done)}: {error}") from None
+            raise SpecError(f"{first_refused(file, rows, bins.domain, done)}: {error}") from None
         names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
         yield _with_names(answer, names) if named else answer
         done += len(rows)

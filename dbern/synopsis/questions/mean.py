@@ -40,16 +40,14 @@ class Mean(Question):
             axis=axis, index=index, condition=box, whole=condition is None,
         )  # fmt: skip
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the mean."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         others = Weights().others(measure, self.condition, self.index)
         view, splines = measure.along(self.index, others), measure.splines[self.index]
         mean = _mean_band(view, splines, beta, whole=self.whole)
         return mean.scaled(self.axis.low, self.axis.width)
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
-        """Extend it to the population of the rows that the condition holds."""
-        return self.drawn_of(measure, beta, self.condition, self.axis.low, self.axis.width)
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+        return self._drawn_of(measure, beta, self.condition, self.axis.low, self.axis.width)
 
     @classmethod
     def from_text(cls, _text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:

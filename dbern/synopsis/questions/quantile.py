@@ -66,8 +66,7 @@ class Quantile(Question):
             target=target, axis=axis, index=index, levels=numbers, condition=box, weights=weights,
         )  # fmt: skip
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the quantiles, each at its part of beta."""
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         return self._band_of(measure, self.levels, beta)
 
     def _band_of(self, measure: Measure, levels: FloatArray, beta: Fraction) -> Band:
@@ -77,13 +76,12 @@ class Quantile(Question):
         quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
-    def drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
-        """Return quantiles of a population by those of the rows at other levels."""
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
         if self.target == "smoothed":
             return None
         rows = self.bins.rows_in(self.condition, measure, beta * POPULATION["rows"])
         bounds = levels_of_rows(self.levels, rows, beta * POPULATION["sampling"])
-        value = self.band(measure, beta).value  # a guess, without a claim
+        value = self._band(measure, beta).value  # a guess, without a claim
         beta_i = beta * POPULATION["answer"] / 2
         low, high = (self._band_of(measure, levels, beta_i) for levels in bounds)
         band = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, TextIO, TypeAlias
 
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
@@ -22,53 +22,12 @@ _LONGEST = 1 << 26  # characters of a GeoJSON file, or of one of its lines
 _BY_LINES = (".geojsonl", ".ndjson")
 
 
-class RegionFile(ABC):
-    """File of regions: its rows, one at a time, and what makes some of them regions to ask about.
+@dataclass(frozen=True)
+class _BoxFile:
+    """CSV: its rows, one at a time, and what makes boxes of some of them; `row` names a row."""
 
-    `row` is what a row is called.
-    """
-
-    row: ClassVar[str]
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @abstractmethod
-    def rows(self) -> Iterator[Any]:
-        """Yield all rows."""
-
-    @abstractmethod
-    def region(self, rows: Sequence[Any], domain: Domain) -> Any:
-        """Return the regions of some rows."""
-
-    @abstractmethod
-    def name(self, row: Any) -> str | None:
-        """Return the name of a row's region, if it has one."""
-
-    @abstractmethod
-    def at_once(self, bins: int) -> int:
-        """Return how many rows to ask about at a time, of so many bins."""
-
-    def first_refused(self, rows: Sequence[Any], domain: Domain, start: int) -> str:
-        """Name the first row that is no region; or the file, where that is not what is wrong."""
-        for number, row in enumerate(rows, start=start + 1):
-            try:
-                read_region(self.region([row], domain), domain)
-            except SpecError:
-                return f"{self.path}: {self.row} {number}"
-        return str(self.path)
-
-
-def region_file(text: str) -> RegionFile | None:
-    """Return the file that a text names, by its ending; None for any other text."""
-    path = Path(text)
-    if path.suffix == ".csv":
-        return _BoxFile(path)
-    return _ShapeFile(path) if path.suffix in (".geojson", ".json", *_BY_LINES) else None
-
-
-class _BoxFile(RegionFile):
-    row = "row"
+    path: Path
+    row: ClassVar[str] = "row"
 
     def rows(self) -> Iterator[dict[str, str]]:
         try:
@@ -104,8 +63,12 @@ class _BoxFile(RegionFile):
         return _BOXES
 
 
-class _ShapeFile(RegionFile):
-    row = "feature"
+@dataclass(frozen=True)
+class _ShapeFile:
+    """GeoJSON, as `_BoxFile`."""
+
+    path: Path
+    row: ClassVar[str] = "feature"
 
     def rows(self) -> Iterator[Any]:
         """Features of GeoJSON: of the array of a collection, or one a line; or the one shape."""
@@ -160,3 +123,24 @@ def _collected(file: TextIO) -> Iterator[Any]:
     content = _object(json.loads(text))
     features = content.get("features", [content])
     yield from features if isinstance(features, list) else [features]  # which is no object
+
+
+RegionFile: TypeAlias = _BoxFile | _ShapeFile
+
+
+def region_file(text: str) -> RegionFile | None:
+    """Return the file that a text names, by its ending; None for any other text."""
+    path = Path(text)
+    if path.suffix == ".csv":
+        return _BoxFile(path)
+    return _ShapeFile(path) if path.suffix in (".geojson", ".json", *_BY_LINES) else None
+
+
+def first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: int) -> str:
+    """Name the first row that is no region; or the file, where that is not what is wrong."""
+    for number, row in enumerate(rows, start=start + 1):
+        try:
+            read_region(file.region([row], domain), domain)
+        except SpecError:
+            return f"{file.path}: {file.row} {number}"
+    return str(file.path)

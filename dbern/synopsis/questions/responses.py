@@ -148,12 +148,10 @@ class _Means(Question):
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
         low, high = self._bounds
-        return self._shares(measure, self.count, beta).scaled(low, high - low)
-
-    def _shares(self, measure: Measure, count: int, beta: Fraction) -> Band:
-        return _mean_of_parts(measure, self.sides, count, beta)
+        means = _mean_of_parts(measure, self.sides, self.count, beta)
+        return means.scaled(low, high - low)
 
 
 class Curve(_Means):
@@ -216,9 +214,9 @@ class Difference(_Means):
             sides=Envelope.joined(weights.part(slice(None)) for weights in sides),
         )  # fmt: skip
 
-    def band(self, measure: Measure, beta: Fraction) -> Band:
-        """Return the means by the first half of the weights less those by the second."""
-        means, (low, high) = self._shares(measure, 2 * self.count, beta), self._bounds
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        means = _mean_of_parts(measure, self.sides, 2 * self.count, beta)
+        low, high = self._bounds
         halves = slice(self.count), slice(self.count, None)
         first, second = (Band(*(numbers[half] for numbers in means)) for half in halves)
         return first.minus(second).scaled(0.0, high - low)

@@ -1,6 +1,6 @@
 """Covariances, variances and correlations of axes, of the rows that a condition holds.
 
-Docs/mathematics.md has the proof: "Covariances".
+Proof: docs/intervals.md, "One ball holds all functionals of a span".
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 An `Envelope` has splines below, near and above the weight g of a question, so that the released
 bins bound ``int g dD``. Shares, means and conditional shares are the m with ``int (g - m k) dD =
 0``: the answer is the set of m that the released numbers do not deny, first by the tail of the
-noise's law, then by draws of it, at their parts of `dbern.failure.QUOTIENT`. Docs/mathematics.md
-has the proofs: "Quotients", "Their quantile", and for products of many axes "Products".
+noise's law, then by draws of it, at their parts of `dbern.failure.QUOTIENT`. Docs/intervals.md has
+the proofs, of quotients, of their quantile, and for what the rows were drawn from.
 """
 
 from __future__ import annotations

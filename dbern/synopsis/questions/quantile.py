@@ -1,6 +1,6 @@
 """Quantiles of an axis, of all rows or of those in a box of other axes.
 
-The proof is in docs/mathematics.md: "Quantiles".
+Proof: docs/intervals.md, "A quantile lies between two neighbours".
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dbern.combination import KERNEL_BAYES, Combination
+from dbern.combination.base import Combination
+from dbern.combination.responses import Quotient
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.failure import Account
@@ -56,7 +57,7 @@ def distribution_of(
     functions = [array for array in arrays if type(array) is ReleasedArray]
     counting = [array for array in functions if array.counted_in == array.name and array.bins]
     whole = [array for array in counting if array.axes == domain.names]
-    if not whole or combination.kind not in ("linear", "stack", "ratio", KERNEL_BAYES):
+    if not whole or not (combination.counts_rows or combination.by_class):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
@@ -70,13 +71,12 @@ def distribution_of(
         )
     measures = [_measure(array, stream) for stream, array in enumerate(whole)]
     response = None
-    if combination.kind == "ratio":
+    if isinstance(combination, Quotient):
         weighed = _measure(next(array for array in functions if array is not whole[0]), 1)
         if weighed.splines == measures[0].splines:
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
-    grouped = combination.kind in ("stack", KERNEL_BAYES)
-    groups = combination.classes if grouped else (None,)
+    groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
     return Distribution(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),

@@ -8,7 +8,7 @@ the basis is a tail of that of the next degree.
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
 told by differences of two places, and intervals by the tail of the noise's law: the same formulas
-as for many boxes in Python (`dbern.synopsis.questions.measure`, and `.responses` for regressions
+as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.responses` for regressions
 and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
 or a little wider. All on the page is released or public.
 """
@@ -47,7 +47,8 @@ from dbern.synopsis.questions.bandwidths import least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
-from dbern.synopsis.questions.measure import CLUMPED
+from dbern.synopsis.questions.interval import CLUMPED
+from dbern.synopsis.questions.responses import Parted, parted
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from dbern.bernstein.kernels import Kernel
     from dbern.synopsis.questions.distribution import Distribution
-    from dbern.synopsis.questions.responses import Parted
 
 MOST_EMBEDDED = 300_000
 """Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
@@ -233,7 +233,7 @@ def _counting(
 
 
 def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
-    return () if asked is None or len(asked.groups) > MOST_PANELS else asked.parted
+    return () if asked is None or len(asked.groups) > MOST_PANELS else parted(asked)
 
 
 def _ends(splines: AxisSplines) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -85,13 +84,6 @@ def _least_resampled(shape: Sequence[int]) -> int:
         return LEAST_RESAMPLED
     nodes = sum(shape)
     return min(LEAST_RESAMPLED, max(_LEAST_WORK // nodes, _TABLE_POINTS * nodes))
-
-
-def available_cores() -> int:
-    """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:

@@ -21,10 +21,9 @@ from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file
 from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
-from dbern.synopsis.evaluate import available_cores
 from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
-from dbern.system import Progress, is_url, one_thread, silent
+from dbern.system import Progress, cpu_count, is_url, one_thread, silent
 from dbern.types import FloatArray
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
@@ -249,7 +248,7 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
-    cores = available_cores()
+    cores = cpu_count()
     waiting: deque[Future[pa.RecordBatch]] = deque()
     with one_thread(), ThreadPoolExecutor(cores) as pool:
         for batch in batches:

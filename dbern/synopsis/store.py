@@ -80,15 +80,6 @@ _FRAME = bytes.fromhex("28b52ffd")  # how a zstd frame begins
 
 _TYPES = {"int64": "<i8", "float64": "<f8"}
 
-
-def _crc_of(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-    return byte
-
-
-_CRC, _MOST_CRC = tuple(map(_crc_of, range(256))), 2**32 - 1
-
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 _LEVEL = {"level": Limits(int, -math.inf, math.inf), "checksum": Limits(bool, False, True)}
 _ZSTD = {"name": "zstd", "configuration": _LEVEL}
@@ -228,10 +219,12 @@ class _Stored:
         if not self.layout.sharded:
             yield data
             return
+        from google_crc32c import value as crc32c
+
         start = len(data) - _INDEX * self._chunks - _CHECKSUM
         if start < 0:
             raise damaged(where, self.name(index), "", "its index is cut off")
-        if int.from_bytes(data[-_CHECKSUM:], "little") != _crc32c(data[start:-_CHECKSUM]):
+        if int.from_bytes(data[-_CHECKSUM:], "little") != crc32c(data[start:-_CHECKSUM]):
             raise damaged(where, self.name(index), "", "the checksum of its index is wrong")
         places = np.frombuffer(data[start:-_CHECKSUM], "<u8").reshape(-1, 2).tolist()
         for first, size in places:
@@ -261,14 +254,6 @@ def _content(frame: bytes) -> int | None:
     if not size or len(frame) < start + size:
         return None
     return int.from_bytes(frame[start : start + size], "little") + (256 if size == 2 else 0)
-
-
-def _crc32c(data: bytes) -> int:
-    """Checksum of a shard's index (RFC 3720, B.4), of some hundred bytes in a release."""
-    value = _MOST_CRC
-    for byte in data:
-        value = _CRC[(value ^ byte) & 0xFF] ^ value >> 8
-    return value ^ _MOST_CRC
 
 
 def _stored_arrays(

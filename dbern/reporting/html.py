@@ -29,7 +29,7 @@ from dbern.reporting.pictures import (
     page_picture,
     text,
 )
-from dbern.reporting.wording import guarantee_of, parameters_of, position_text, signed_by
+from dbern.reporting.wording import guarantee_of, parameters_of, signed_by
 from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
@@ -173,8 +173,7 @@ def _shown(value: Any) -> Any:
 def described(picture: Picture) -> str:
     """Describe a picture for those who do not see it."""
     where = " and ".join(
-        f"{axis.name} from {position_text(axis, axis.low)} to {position_text(axis, axis.high)}"
-        for axis in picture.axes
+        f"{axis.name} from {axis.text(axis.low)} to {axis.text(axis.high)}" for axis in picture.axes
     )
     where += f", at {picture.fixed}" if picture.fixed else ""
     if picture.kind == "regions":
@@ -201,7 +200,7 @@ def _extremes(picture: Picture, index: int) -> str:
             left, step = divmod(left, count)
             place.append(step / (count - 1))
         at = ", ".join(
-            f"{axis.name} {position_text(axis, axis.low + axis.width * share)}"
+            f"{axis.name} {axis.text(axis.low + axis.width * share)}"
             for axis, share in zip(picture.axes, reversed(place), strict=True)
         )
         found.append(f"{name} value {format_number(float(panel.values.flat[flat]), 3)} at {at}")
@@ -291,8 +290,8 @@ def _tints() -> dict[str, list[str]]:
 def _interval(axis: Axis) -> dict[str, Any]:
     return {
         "name": axis.name,
-        "low": position_text(axis, axis.low),
-        "high": position_text(axis, axis.high),
+        "low": axis.text(axis.low),
+        "high": axis.text(axis.high),
         "units": axis.units,
         "values": ", ".join(map(str, axis.categories)),
     }

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.data.domain import Axis
-from dbern.system import format_number
 
 _REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
 
@@ -92,7 +91,7 @@ def range_text(axis: Axis) -> str:
     """Return the bounds of an axis in words, or its public list."""
     if axis.categories:
         return f"one of {', '.join(map(str, axis.categories))}"
-    return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
+    return f"in [{axis.text(axis.low)}, {axis.text(axis.high)}]"
 
 
 def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +102,3 @@ def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
         text = f"{len(candidates)} bandwidths, {first} to {last}, by the released numbers"
         parameters["chosen_of"] = text
     return parameters
-
-
-def position_text(axis: Axis, value: float) -> str:
-    """Return a place on an axis in words: a number, or a date or time."""
-    return axis.unit.text(value) if axis.unit else format_number(value)

@@ -112,14 +112,10 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
         if picture.kind == "regions":
             text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
         else:
-            levels = np.clip((values[:, row] - picture.low) / spread, 0, 1)
-            text = "".join(_shade(float(level)) for level in levels)
+            levels = np.clip((values[:, row] - picture.low) / spread * len(_SHADES), 0, None)
+            text = "".join(_SHADES[min(int(level), len(_SHADES) - 1)] for level in levels)
         yield f"{label:>{_GUTTER - 2}} ▏{text}"
     yield _foot(first, columns)
-
-
-def _shade(level: float) -> str:
-    return _SHADES[min(int(level * len(_SHADES)), len(_SHADES) - 1)]
 
 
 def _clean(text: str, most: int) -> str:

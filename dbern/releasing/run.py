@@ -236,7 +236,8 @@ def release(
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
             with journal.stage("committing"):
                 ledger.commit(reservation, manifest)
-        return Release(reservation.output, reservation.charge, notes + _warnings(plan))
+        warnings = [note for note in plan.notes if note.startswith("WARNING")]
+        return Release(reservation.output, reservation.charge, (*notes, *warnings))
 
 
 def abandon(
@@ -305,9 +306,10 @@ def _reserve(
         refuse_passes(spec, planned, frame)
         if frame and frame.partitions:
             refuse_shared_steps(frame.partitions)
+        rows_alone = {} if planned.protection.private_rows else {"n": planned.n}
         request = replace(
             request,
-            inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),
+            inputs=_inputs(files, spec) if frame is None else rows_alone,
             plan={"dbern_version": version("dbern"), **planned.to_dict()},
             rho=planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
@@ -405,10 +407,6 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
     }
 
 
-def _inputs_of_frame(plan: ReleasePlan) -> dict[str, Any]:
-    return {} if plan.protection.private_rows else {"n": plan.n}
-
-
 def _is_spooled(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) -> bool:
     if reservation.state not in PENDING or (frame is not None and frame.partitions):
         return False
@@ -420,10 +418,6 @@ def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) 
     if frame is None or not (counted or _is_spooled(ledger, reservation, frame)):
         return ()
     return ("what was spooled or counted before goes on: this table was not read",)
-
-
-def _warnings(plan: ReleasePlan) -> tuple[str, ...]:
-    return tuple(note for note in plan.notes if note.startswith("WARNING"))
 
 
 _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"

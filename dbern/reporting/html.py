@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dbern.combination import BAYES, LEAST_SQUARES, Meaning
 from dbern.data.domain import Axis
 from dbern.errors import needed, printable
@@ -21,6 +23,7 @@ from dbern.reporting.pictures import (
     MOST_PANELS,
     REPORTS,
     SCHEMES,
+    Panel,
     Picture,
     class_colour,
     draw,
@@ -89,8 +92,6 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
 
 # --- The page
 
-"""Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
-
 _NAMES: dict[Meaning, str] = {
     "density": "Density",
     "response": "Regression",
@@ -146,7 +147,10 @@ def synopsis_page(synopsis: Synopsis) -> str:
 
 def render(template: str, **values: Any) -> str:
     """Return a template of this package, every value escaped."""
-    return _template(template).render(ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values)
+    tints = {
+        scheme: [text(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
+    }
+    return _template(template).render(ink=INK, map=MAP, tints=tints, schemes=SCHEMES, **values)
 
 
 def _template(name: str) -> Template:
@@ -186,25 +190,21 @@ def described(picture: Picture) -> str:
             title = f"{panel.title}: " if panel.title else ""
             shares.append(title + ", ".join(of_panel))
         return f"Map of the decided class over {where}. Shares of the area: {'; '.join(shares)}."
-    extremes = "; ".join(_extremes(picture, i) for i in range(len(picture.panels)))
+    extremes = "; ".join(_extremes(picture, panel) for panel in picture.panels)
     kind = "Curve with its confidence band" if picture.kind == "curve" else "Map with contours"
     return f"{kind} over {where}. {extremes}."
 
 
-def _extremes(picture: Picture, index: int) -> str:
-    panel = picture.panels[index]
-    found = []
+def _extremes(picture: Picture, panel: Panel) -> str:
+    extremes = []
     for name, flat in (("Least", panel.values.argmin()), ("largest", panel.values.argmax())):
-        place, left = [], int(flat)
-        for count in reversed(panel.values.shape):
-            left, step = divmod(left, count)
-            place.append(step / (count - 1))
+        place = np.unravel_index(int(flat), panel.values.shape)
         at = ", ".join(
-            f"{axis.name} {axis.text(axis.low + axis.width * share)}"
-            for axis, share in zip(picture.axes, reversed(place), strict=True)
+            f"{axis.name} {axis.text(axis.low + axis.width * float(step / (count - 1)))}"
+            for axis, step, count in zip(picture.axes, place, panel.values.shape, strict=True)
         )
-        found.append(f"{name} value {format_number(float(panel.values.flat[flat]), 3)} at {at}")
-    return (f"{panel.title}: " if panel.title else "") + ", ".join(found)
+        extremes.append(f"{name} value {format_number(float(panel.values.flat[flat]), 3)} at {at}")
+    return (f"{panel.title}: " if panel.title else "") + ", ".join(extremes)
 
 
 def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
@@ -224,11 +224,9 @@ def _response(synopsis: Synopsis) -> dict[str, Any] | None:
     if synopsis.meaning != "response":
         return None
     name, units = named_values(synopsis.combination, synopsis.domain, synopsis.metadata)
-    ends = {
-        "low": format_number(synopsis.combination.low),
-        "high": format_number(synopsis.combination.high),
-    }
-    return {"name": "" if name == "response" else name, "units": units, **ends}
+    low, high = map(format_number, (synopsis.combination.low, synopsis.combination.high))
+    name = "" if name == "response" else name
+    return {"name": name, "units": units, "low": low, "high": high}
 
 
 def _classes(metadata: Mapping[str, Any]) -> str:
@@ -253,17 +251,15 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     certificate = synopsis.metadata["certificate"]
     sure = f"{100 * (1 - certificate['beta']):g} %"
     width = format_number(synopsis.promises().headline)
-    if picture.kind == "regions":
-        said = (
-            f"Paler where the band leaves the class in doubt, at {sure} confidence. It is nowhere "
-            f"wider than ±{width}."
-        )
-    elif picture.kind == "map":
-        said = f"The non-private function is within ±{width} everywhere at once, with {sure} "
-        said += "probability."
-    else:
-        said = "The shaded band covers the non-private function everywhere at once, with "
-        said += f"{sure} probability{'; it is wider than what is drawn' if picture.beyond else ''}."
+    wider = "; it is wider than what is drawn" if picture.beyond else ""
+    said = {
+        "regions": f"Paler where the band leaves the class in doubt, at {sure} confidence. It is "
+        f"nowhere wider than ±{width}.",
+        "map": f"The non-private function is within ±{width} everywhere at once, with {sure} "
+        "probability.",
+        "curve": "The shaded band covers the non-private function everywhere at once, with "
+        f"{sure} probability{wider}.",
+    }[picture.kind]
     if picture.threshold is not None:
         said += f" Above the dashed line the class is {picture.classes[1]}, below it "
         said += f"{picture.classes[0]}."
@@ -279,12 +275,6 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     if is_classifier(synopsis) and len(synopsis.domain.axes) == 3 and not picture.fixed:
         said += " Slices of the third axis."
     return said
-
-
-def _tints() -> dict[str, list[str]]:
-    return {
-        scheme: [text(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
-    }
 
 
 def _interval(axis: Axis) -> dict[str, Any]:

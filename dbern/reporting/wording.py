@@ -58,17 +58,10 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
             f"What follows holds for all but a share of {missed} of the neighbours drawn from an "
             "assumed distribution, and promises nothing to whoever's data is unlike it.",
         )
-    return Guarantee(
-        "random differential privacy only"
-        if "random_dp" in metadata
-        else "approximate differential privacy"
-        if delta
-        else "pure differential privacy",
-        metadata["epsilon"],
-        metadata["delta"],
-        None if rho is None else _up(float(Fraction(rho))),
-        words,
-    )
+    name = f"{'approximate' if delta else 'pure'} differential privacy"
+    name = "random differential privacy only" if "random_dp" in metadata else name
+    rounded = None if rho is None else _up(float(Fraction(rho)))
+    return Guarantee(name, metadata["epsilon"], metadata["delta"], rounded, words)
 
 
 def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:

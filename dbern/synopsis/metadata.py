@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
 from dbern.components.component import (
@@ -28,6 +29,7 @@ from dbern.components.strict import (
     Share,
     StrictModel,
     Text,
+    checked,
     listed_in,
     number,
     or_value_error,
@@ -51,11 +53,6 @@ FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared
 _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
 _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
-
-
-def _require_unit(text: str) -> str:
-    or_value_error(PrivacyUnit.shown, text)
-    return text
 
 
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
@@ -218,7 +215,7 @@ class Released(StrictModel):
     delta: Exact
     rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
-    unit: Annotated[Text, AfterValidator(_require_unit)]
+    unit: Annotated[Text, checked(partial(or_value_error, PrivacyUnit.shown))]
     random_dp: StoredRandomPrivacy = ABSENT
     certificate: StoredCertificate
     expected_error: NotNegative = ABSENT

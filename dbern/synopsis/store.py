@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pyarrow import Codec
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from dbern.components.component import MOST_COEFFICIENTS, Component
 from dbern.components.layout import (
@@ -35,6 +35,7 @@ from dbern.components.layout import (
 from dbern.components.strict import (
     StrictModel,
     Text,
+    checked,
     damaged,
     parse_object,
     require,
@@ -302,9 +303,8 @@ def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, _Sto
 # --- The manifest: the last object of a synopsis, and the only sign that it is one
 
 
-def _object_name(name: str) -> str:
+def _require_object(name: str) -> None:
     require(is_object_name(name) and name != MANIFEST, "is not the name of an object of the store")
-    return name
 
 
 class Entry(StrictModel):
@@ -325,7 +325,7 @@ class Manifest(StrictModel):
     release_id: Text
     created: Text
     objects: dict[
-        Annotated[str, StringConstraints(max_length=MAX_NAME), AfterValidator(_object_name)], Entry
+        Annotated[str, StringConstraints(max_length=MAX_NAME), checked(_require_object)], Entry
     ]
 
     def text(self) -> str:

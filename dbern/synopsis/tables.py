@@ -50,19 +50,21 @@ def answer(
     names = synopsis.combination.columns_of(asked)
     with _opened(queries, synopsis, names) as file:
         schema, total = file.schema_arrow, file.metadata.num_rows
+        done = synopsis.metadata.get("post_processing")
+        label = {"post_processing": json.dumps(done)} if done else None
         for name in names:
-            schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
+            schema = schema.append(pa.field(name, pa.float64(), metadata=label))
         evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, asked), names)
         with (
             _written(answers) as sink,
             pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
         ):
-            done = 0
+            rows = 0
             for group in _groups(_answered(evaluate, _batches(queries, file))):
                 writer.write_table(group)
-                done += group.num_rows
-                progress("answering", done, total)
-            return done
+                rows += group.num_rows
+                progress("answering", rows, total)
+            return rows
 
 
 def published_answers(answers: str | Path) -> bool:
@@ -130,11 +132,6 @@ def _unwritable(answers: str | Path, error: OSError) -> ReleaseError:
     return ReleaseError(
         f"{answers}: cannot be written ({why}). {mend} and run the same command again"
     )
-
-
-def _label(synopsis: Synopsis) -> dict[str, str] | None:
-    done = synopsis.metadata.get("post_processing")
-    return {"post_processing": json.dumps(done)} if done else None
 
 
 @contextmanager

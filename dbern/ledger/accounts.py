@@ -314,7 +314,7 @@ def _differences(was: Any, now: Any, key: str) -> Iterator[tuple[str, str]]:
         if not _same(was, now):
             yield key, f"was {_text(was)}, is {_text(now)}"
         return
-    differing = []
+    differing: list[tuple[str, str]] = []
     for name in {**before, **after}:
         inner = f"{key}.{name}" if key else name
         differing += _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner)

@@ -225,7 +225,7 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
         query = query.where(audit.c.dataset == dataset)
     names = ("at", "event", "dataset", "name", "release_id")
     return [
-        AuditLine(*(row[name] for name in names), json.loads(row["detail"]))
+        AuditLine(**{name: row[name] for name in names}, detail=json.loads(row["detail"]))
         for row in connection.execute(query).mappings()
     ]
 

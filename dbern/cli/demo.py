@@ -99,9 +99,9 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
         out = release(spec, progress=progress)
         released_in = time.perf_counter() - started
         synopsis = out.synopsis
-        places = uniform(public_stream("demo queries", 0), 2 * _QUERIES)
+        positions = uniform(public_stream("demo queries", 0), 2 * _QUERIES)
         started = time.perf_counter()
-        answers = synopsis(10 * places.reshape(-1, 2))
+        answers = synopsis(10 * positions.reshape(-1, 2))
         answered_in = time.perf_counter() - started
         released = synopsis.grid(_GRID)
         truth = _truth(folder / "trips", released, progress)

@@ -217,8 +217,7 @@ def release(
     spec, frame = _given(spec, data, client, scheduler)
     url = resolve_url(spec.budget.ledger, spec.base)
     with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
-        began = time.monotonic()
-        place = _cluster(client, scheduler, wait_for_workers, progress)
+        began, place = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
         connected = cache(lambda: stack.enter_context(place))
         reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
@@ -237,8 +236,7 @@ def release(
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
             with journal.stage("committing"):
                 ledger.commit(reservation, manifest)
-        warnings = [note for note in plan.notes if note.startswith("WARNING")]
-        return Release(reservation.output, reservation.charge, (*notes, *warnings))
+        return Release(reservation.output, reservation.charge, notes + _warnings(plan))
 
 
 def abandon(
@@ -431,6 +429,10 @@ def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) 
     if frame is None or not (counted or _is_spooled(ledger, reservation, frame)):
         return ()
     return ("what was spooled or counted before goes on: this table was not read",)
+
+
+def _warnings(plan: ReleasePlan) -> tuple[str, ...]:
+    return tuple(note for note in plan.notes if note.startswith("WARNING"))
 
 
 _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"

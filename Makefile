@@ -40,7 +40,7 @@ faults: $(READY)
 bench: $(PEERS)
 	DBERN_REPEATS=1000 $(BIN)/python -m pytest -o faulthandler_timeout=0 -q -s tests/benchmarks $(BENCH)
 
-# docs/scaling.md and its curves; one large release: make scale SCALE='--rows 100000000 --folder /somewhere',
+# Scaling in docs/benchmarks.md, and its curves; one large release: make scale SCALE='--rows 100000000 --folder /somewhere',
 # or one of many files: make scale SCALE='--files 100000'
 scale: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/python -m scale $(SCALE)

@@ -15,7 +15,8 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination import Combination, grid_polynomials
+from dbern.combination.base import Combination
+from dbern.combination.polynomials import grid_polynomials
 from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
@@ -476,12 +477,12 @@ def combined(
     `least` is the lower bound of its arrays; it bounds the function's error where values are
     theirs.
     """
-    if combination.kind not in ("linear", "stack"):
+    if not combination.keeps_values:
         least = LowerBound()
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
-    if combination.kind in ("linear", "response"):
+    if combination.keeps_errors:
         return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
     own, missed = parts[0], total - noise - rounding
     alike = (own.total, own.noise, own.rounding) == (total, noise, rounding)

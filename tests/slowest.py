@@ -1,4 +1,4 @@
-"""Renew the list of the slowest tests in docs/testing.md: ``python tests/slowest.py PRINTED``.
+"""Renew the slowest tests of docs/development/testing.md: ``python tests/slowest.py PRINTED``.
 
 PRINTED is what a whole run with ``--durations=50`` printed.
 """
@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[1] / "docs" / "development" / "testing.md"
 HEAD = "| seconds | test |\n| ---: | --- |\n"
 
 

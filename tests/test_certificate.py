@@ -20,7 +20,8 @@ from dbern.certificate import (
     combined,
     enclose,
 )
-from dbern.combination import KINDS, Combination
+from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
+from dbern.combination.responses import Quotient, Shifted
 from dbern.failure import CHOICE
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
@@ -168,10 +169,13 @@ def test_the_lower_bound_is_rounded_down(units, epsilon, delta):
 
 def test_a_function_of_other_values_than_its_arrays_has_no_lower_bound():
     part = Certificate(0.1, 0.1, 1.0, 0.05, 0.3)
-    for kind in KINDS[:6]:
-        ranged = Combination(kind, low=0.0, high=1.0)
-        least = combined(ranged, [part, part], LowerBound(0.3, "packing"))
-        assert least.lower_bound == (0.3 if kind in ("linear", "stack") else 0.0)
+    classes, bounds = ("no", "yes"), {"low": 0.0, "high": 1.0}
+    for combination in (
+        *(Identity(classes), Sigmoid(classes), Stack(classes), OneVersusRest(classes)),
+        *(Quotient(**bounds), Shifted(**bounds)),
+    ):
+        least = combined(combination, [part, part], LowerBound(0.3, "packing"))
+        assert least.lower_bound == (0.3 if isinstance(combination, Identity | Stack) else 0.0)
         assert least.lower_bound_kind == ("packing" if least.lower_bound else "")
 
 

@@ -284,6 +284,53 @@ print(np.abs(values[0] - values[1]).max() < 1e-12)
     assert said == ["True", "reversed-laplace", "True", "1", "True"]
 
 
+COMBINATION = '''
+"""Half of a function."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dbern.combination.functions import FunctionCombination
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halved(FunctionCombination):
+    kind: ClassVar[str] = "halved"
+
+    def values(self, parts, unit=None):
+        return self.functions(parts, unit)[0] / 2
+
+    def errors(self, errors):
+        return errors[0] / 2
+'''
+
+
+@pytest.mark.slow
+def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
+    (copy / "combination/halved.py").write_text(COMBINATION)
+    registry, learner = copy / "combination/__init__.py", copy / "targets/density.py"
+    first = "from dbern.combination.functions import "
+    change(registry, first, f"from dbern.combination.halved import Halved\n{first}")
+    change(registry, "OneVersusRest),", "OneVersusRest, Halved),")
+    change(learner, first, f"from dbern.combination.halved import Halved\n{first}")
+    change(learner, "Identity() if schema", "Halved() if schema")
+    assert touched(copy) == {
+        "combination/halved.py", "combination/__init__.py", "targets/density.py",
+    }  # fmt: skip
+    said = run(
+        copy.parent,
+        RELEASED.format(noise="laplace")
+        + """
+    (whole,) = found._parts(np.array([[5.0]]), found._smoothings(None), 1)
+    print(found.metadata["combine"], bool(found(np.array([[5.0]])) == whole / 2))
+    low, high = found.interval(np.array([[5.0]]))
+    print(plan.certificate.total == plan.components[0].certificate.total / 2, bool(high > low))
+    print(found.promises().any_database == plan.certificate.total)
+""",
+    )
+    assert said == ["True", "{'kind':", "'halved'}", "True", "True", "True", "True"]
+
+
 LEARNER = '''
 from typing import ClassVar
 

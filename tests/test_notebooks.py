@@ -63,8 +63,8 @@ def test_the_pictures_of_the_readme_are_those_of_the_notebooks(path):
     assert ([picture.read_bytes()] if picture.exists() else []) == kept
 
 
-def test_the_overview_lists_every_notebook():
-    page = (ROOT / "docs" / "overview.md").read_text()
+def test_the_readers_page_lists_every_notebook():
+    page = (ROOT / "docs" / "readers.md").read_text()
     listed = re.findall(r"\(\.\./notebooks/(\w+)\.ipynb\)", page)
     assert sorted(listed) == [path.stem for path in NOTEBOOKS]
 

@@ -21,6 +21,7 @@ import dbern
 from deploy import dist, oldest
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = (".", "docs", "docs/development", "pipelines", "deploy")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -41,9 +42,12 @@ def site():
 
 
 def test_the_site_has_every_page_notebook_and_public_name(site):
-    pages = site.nav_pages()
+    pages = [*site.nav_pages(), *site.developer_pages()]
     assert len(set(pages)) == len(pages)
-    wanted = {path.relative_to(ROOT).as_posix() for folder in (".", "docs", "pipelines", "deploy")
+    menu = " ".join(site.nav_pages())
+    assert "development" not in menu
+    assert "CONTRIBUTING" not in menu
+    wanted = {path.relative_to(ROOT).as_posix() for folder in FOLDERS
               for path in (ROOT / folder).glob("*.md")}  # fmt: skip
     wanted |= {"dbern/synopsis/FORMAT.md", "notebooks/README.md", *site.MODULES}
     wanted |= {f"notebooks/{path.stem}.md" for path in (ROOT / "notebooks").glob("*.ipynb")}
@@ -118,7 +122,8 @@ def test_workflows_fit_the_schema_and_do_what_can_be_done_by_hand():
         "python"
     ]
     assert versions == ["3.11", "3.12", "3.13", "3.14"]
-    assert "| Python | 3.11 to 3.14;" in (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "development" / "releasing.md").read_text(encoding="utf-8")
+    assert "| Python | 3.11 to 3.14;" in page
 
 
 def test_a_demo_installs_what_it_needs_and_nothing_where_all_is_there(tmp_path):

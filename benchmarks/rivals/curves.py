@@ -24,7 +24,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.combination import grid_polynomials
+from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.strategies.base import Entries
 from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree

@@ -84,7 +84,7 @@ class Task:
     def weights(self) -> FloatArray:
         return np.ones(len(self.records)) if self.labels is None else self.labels
 
-    # --- how far one replaced record moves things (docs/mathematics.md, "Sensitivity") ---
+    # --- how far one replaced record moves things (docs/sensitivity.md) ---
 
     @property
     def function_sensitivity(self) -> float:

@@ -1,4 +1,4 @@
-"""``make scale`` measures and draws docs/scaling.md; with an option it is one release.
+"""``make scale`` measures and draws what scales; with an option it is one release.
 
 ``--rows 100000000`` has many rows, ``--rows 100000 --axes 3 --k 463`` 10^8 coefficients,
 ``--files 100000`` many files, and ``--files 30 --groups 10000`` many row groups.

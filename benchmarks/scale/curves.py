@@ -1,4 +1,4 @@
-"""The curves of docs/scaling.md, its tables, and the costs of its calculation, measured anew."""
+"""The curves of docs/benchmarks.md, its tables, and the costs of its calculation, measured anew."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draw(folder: Path, sizes: Sequence[int] = ROWS, ks: Sequence[int] = KS) -> N
     """Measure, and write the page's figures, its numbers and their source."""
     runs = measured(folder, sizes, ks)
     costs = costs_of(runs, folder)
-    figure(runs, PAGE.with_suffix(".png"))
+    figure(runs, MEASURED.with_suffix(".png"))
     content = {"runs": {name: list(map(asdict, some)) for name, some in runs.items()}}
     MEASURED.write_text(json.dumps({"costs": asdict(costs), **content}, indent=1) + "\n")
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), runs, costs), encoding="utf-8")
@@ -39,7 +39,7 @@ def draw(folder: Path, sizes: Sequence[int] = ROWS, ks: Sequence[int] = KS) -> N
 
 def page(text: str, runs: Runs, costs: Costs) -> str:
     """The page with its two blocks of numbers."""
-    return with_blocks(text, {"table": table(runs), "weak scaling": report(costs)})
+    return with_blocks(text, {"scaling": table(runs), "weak scaling": report(costs)})
 
 
 def stored() -> Runs:

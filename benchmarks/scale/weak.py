@@ -1,6 +1,6 @@
 """Weak scaling on paper: what measured costs make of a release that no machine here can run.
 
-``python -m scale.weak`` prints what docs/scaling.md shows, from the costs in docs/scaling.json.
+``python -m scale.weak`` prints what docs/benchmarks.md shows, from the costs in docs/scaling.json.
 Every stage is counted as if nothing overlapped, each at the processor speed that was measured.
 """
 
@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
-MEASURED = PAGE.with_suffix(".json")
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+MEASURED = PAGE.with_name("scaling.json")
 
 ROWS, COEFFICIENTS, WORKERS = 10**12, 10**9, 1000
 FILE_ROWS = 10**7

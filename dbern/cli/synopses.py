@@ -16,7 +16,7 @@ from dbern.errors import EnvironmentRefusedError, printable
 from dbern.system import counted
 
 if TYPE_CHECKING:
-    from dbern.combination import Answer
+    from dbern.combination.base import Answer
 
 
 # --- dbern query, dbern show and dbern verify

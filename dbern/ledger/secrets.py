@@ -3,7 +3,7 @@
 The exact private center between counting and noise is staged in encrypted blocks, each created
 once. The same key with another center would be a two-time pad, so the center that is charged for is
 the center that gets the noise: `Staging.seal` binds every block under a subkey of the release key,
-and the seal is in the ledger before the first noise is drawn (docs/mathematics.md, "Noise").
+and the seal is in the ledger before the first noise is drawn (docs/sensitivity.md, "Noise").
 """
 
 from __future__ import annotations

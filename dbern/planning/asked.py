@@ -4,7 +4,7 @@ The answer to such a question about released bins (`dbern.synopsis.questions`) i
 rows between a sharp edge's minorant and majorant, `GAPS` cells, and the noise of the bins under the
 weight. Both are predicted here for rows that are spread evenly, at 95 %. Narrow cells make the
 first small and the second large, in proportion to the root of their number; a density wants wide
-ones. One array in between serves both: docs/mathematics.md says why not one for each.
+ones. One array in between serves both: docs/intervals.md says why not one for each.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from dbern.certificate import Certificate, ErrorModel, combined, vector_bound, with_silence
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.components.component import ScaledNoise, ScaledSensitivity, StoredCertificate
 from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.measurement import Measurement, most_rows, random_privacy
@@ -266,7 +266,7 @@ def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
     """Return whether bins of a release may count rows in boxes, so that questions can be asked."""
     whole = (one for one in measurements if one.domain.names == spec.domain.names)
     counting = any(one.unsigned and one.oblique is None for one in whole)
-    return counting and spec.combination.kind in ("linear", "stack", "ratio")
+    return counting and spec.combination.counts_rows
 
 
 def _refuse_questions(

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
-from dbern.combination import BY_PLACE, Combination
+from dbern.combination.base import Combination
+from dbern.combination.responses import Quotient
 from dbern.components.component import (
     Component,
     Features,
@@ -566,8 +567,8 @@ def outlook_of(
     low, high = zip(*(one.range for one, _ in pairs), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(sums) < len(pairs):
-        return Outlook(extent=extent, unit=unit, by_place=combination.kind in BY_PLACE)
-    if combination.kind == "ratio":
+        return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
+    if isinstance(combination, Quotient):
         above, below = (_evenly_spread(*pair) or math.inf for pair in pairs)
         even = combination.even(above, below, pairs[1][1].unit)
         asked = _asked(pairs, problem, None)

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.counting.measurement import Measurement, require_counted
 from dbern.data.domain import (
     Axis,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.combination import BAYES, LEAST_SQUARES, Meaning
+from dbern.combination.base import Meaning
+from dbern.combination.functions import FunctionCombination
+from dbern.combination.responses import Quotient, Ranged
+from dbern.combination.scores import ClassScores
 from dbern.data.domain import Axis
 from dbern.errors import needed, printable
 from dbern.reporting.live import left_out, live
@@ -68,14 +71,14 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
     """
     store, axes = Path(synopsis.url).name, synopsis.domain.axes
     places = {axis.name: middle(axis) for axis in axes}
-    combine, lists = synopsis.combination, synopsis.domain.lists
+    combination, lists = synopsis.combination, synopsis.domain.lists
     program = _template("recipe.py.txt").render(
         store=repr(store),
         point=repr(places),
         promised=any("promise" in one for one in synopsis.metadata["components"]),
-        linear=combine.constant is not None and combine.kind != LEAST_SQUARES,
-        kind=combine.kind,
-        scores=len(combine.classes) if combine.kind in BAYES else 0,
+        linear=isinstance(combination, FunctionCombination) and combination.constant is not None,
+        kind=combination.kind,
+        scores=len(combination.classes) if isinstance(combination, ClassScores) else 0,
     )
     return {
         "python": _PYTHON.format(
@@ -86,7 +89,9 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
             beta=synopsis.metadata["certificate"]["beta"],
         ),
         "shell": _SHELL.format(store=shlex.quote(store)),
-        "zarr": _WITH_LISTS if lists or combine.degree is not None else program.rstrip(),
+        "zarr": _WITH_LISTS
+        if lists or "degree" in synopsis.metadata["combine"]
+        else program.rstrip(),
     }
 
 
@@ -221,12 +226,12 @@ def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
 
 
 def _response(synopsis: Synopsis) -> dict[str, Any] | None:
-    if synopsis.meaning != "response":
+    combination = synopsis.combination
+    if not isinstance(combination, Ranged):
         return None
-    name, units = named_values(synopsis.combination, synopsis.domain, synopsis.metadata)
-    low, high = map(format_number, (synopsis.combination.low, synopsis.combination.high))
-    name = "" if name == "response" else name
-    return {"name": name, "units": units, "low": low, "high": high}
+    name, units = named_values(combination, synopsis.domain, synopsis.metadata)
+    ends = {"low": format_number(combination.low), "high": format_number(combination.high)}
+    return {"name": "" if name == "response" else name, "units": units, **ends}
 
 
 def _classes(metadata: Mapping[str, Any]) -> str:
@@ -237,9 +242,7 @@ def _classes(metadata: Mapping[str, Any]) -> str:
 
 
 def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
-    combination = synopsis.combination
-    linear = combination.kind == "response" and combination.constant is not None
-    if not linear and combination.kind != LEAST_SQUARES:
+    if not synopsis.combination.linear_response:
         return None
     fit = synopsis.regression()
     values = [("intercept", fit.intercept), *fit.coefficients.items()]
@@ -263,7 +266,7 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     if picture.threshold is not None:
         said += f" Above the dashed line the class is {picture.classes[1]}, below it "
         said += f"{picture.classes[0]}."
-    if synopsis.combination.kind == "ratio":
+    if isinstance(synopsis.combination, Quotient):
         said += " It is narrow where rows are many, and the public range where they are few."
     if picture.left_out:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."

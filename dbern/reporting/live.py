@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbern.combination.responses import Quotient
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import needed, printable
 from dbern.reporting.pictures import (
@@ -163,7 +164,7 @@ def left_out(synopsis: Synopsis) -> int:
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     """Arrays of a density whose axes factor, or the rows of a regression; none for others."""
     found = [one for one in synopsis.arrays if type(one) is ReleasedArray]
-    regression = synopsis.combination.kind == "ratio"
+    regression = isinstance(synopsis.combination, Quotient)
     if regression:
         found = [one for one in found if one.counted_in == one.name]
     fits = regression or synopsis.meaning == "density"

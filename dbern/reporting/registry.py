@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from dbern.combination import Combination
+from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
@@ -32,7 +32,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         )
     pure = Fraction(facts["delta"]) == 0
     stated = ("epsilon",) if pure else ("epsilon", "delta")
-    summary = Combination.from_dict(facts["combine"]).meaning(facts["target"]) == "density"
+    summary = combination_of(facts["combine"]).meaning(facts["target"]) == "density"
     return {
         "url_slug": _slug(facts["name"]),
         "deployment": {

@@ -382,7 +382,7 @@ class _Regressor(RegressorMixin, Released):
         That of a point outside the bounds of X is the response at the nearest one.
         """
         points, combination = self._nearest(X), self.synopsis_.combination
-        return np.asarray(np.clip(self.synopsis_(points), combination.low, combination.high))
+        return combination.to_range(self.synopsis_(points))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -535,7 +535,7 @@ class LogisticRegression(_Probable):
         domain, arrays = self.synopsis_.domain, self.synopsis_.arrays
         (vector,) = (array for array in arrays if isinstance(array, ReleasedVector))
         rows = len(self.classes_) if len(self.classes_) > 2 else 1
-        constant = self.synopsis_.combination.constant or 0.0
+        constant = vector.component.features.constant
         weights = vector.entries.reshape(rows, -1)
         functions = [in_data_units(each, domain, constant) for each in weights]
         self.coef_ = np.array([[*coefficients.values()] for coefficients, _ in functions])

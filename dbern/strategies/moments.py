@@ -119,7 +119,7 @@ MOST_COLUMNS = 128
 
 
 def product_names(names: Sequence[str]) -> list[str]:
-    """Names of `dbern.combination.with_products` of some numbers."""
+    """Names of `dbern.combination.polynomials.with_products` of some numbers."""
     pairs = itertools.combinations_with_replacement(names, 2)
     return [f"{one}^2" if one == other else f"{one} * {other}" for one, other in pairs]
 

@@ -24,7 +24,7 @@ from dbern.bernstein.basis import (
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certificate import Beside, Certificate, ErrorModel, enclose, vector_bound
-from dbern.combination import Answer
+from dbern.combination.base import Answer
 from dbern.components.component import LatticeComponent, VectorComponent
 from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain

@@ -65,7 +65,7 @@ from dbern.certificate import (
     quantile_rank,
     told_error,
 )
-from dbern.combination import Combination
+from dbern.combination.responses import Quotient
 from dbern.components.component import LatticeComponent, Promise, VectorComponent
 from dbern.failure import BAND, CHOICE
 from dbern.privacy.budget import PrivacyUnit
@@ -316,7 +316,7 @@ def _granule(array: ReleasedArray) -> float:
 
 
 def quotient_ends(
-    combination: Combination, parts: Sequence[FloatArray], errors: Sequence[FloatArray]
+    combination: Quotient, parts: Sequence[FloatArray], errors: Sequence[FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of all quotients that the released numbers do not deny, and the quotient.
 
@@ -334,11 +334,7 @@ def quotient_ends(
         first = np.where(one <= 0, first, np.where(other <= 0, np.maximum(first, zero), np.inf))
         last = np.where(other <= 0, last, np.where(one <= 0, np.minimum(last, zero), -np.inf))
     left = first <= last
-    middle, radius = (
-        (combination.low + combination.high) / 2,
-        (combination.high - combination.low) / 2,
-    )
-    value = combination.values(parts)
+    middle, radius, value = combination.middle, combination.radius, combination.values(parts)
     low = middle + radius * np.where(left, first, np.inf).min(axis=0)
     high = middle + radius * np.where(left, last, -np.inf).max(axis=0)
     return np.minimum(low, value), np.maximum(high, value)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.pieces import Pieces, resample
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.types import FloatArray

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
+from dbern.combination import KINDS, combination_of
+from dbern.combination.base import Combination, Parts
 from dbern.components.component import (
     Component,
     LatticeComponent,
     StoredCertificate,
-    VectorComponent,
 )
 from dbern.components.strict import (
     ABSENT,
@@ -46,13 +47,11 @@ from dbern.data.domain import (
     Axis,
 )
 from dbern.privacy.budget import PrivacyUnit
-from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
+from dbern.strategies.moments import MOST_NUMBERS
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 
-_LEAST_FLOOR = 1e-100  # of what is divided by, squared
 _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
-_LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
 
 
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
@@ -121,7 +120,7 @@ class StoredTarget(StrictModel):
 
 
 class StoredCombination(StrictModel):
-    """The facts of a `Combination`; keys in its order."""
+    """The parameters of a `Combination` of any kind; keys in its order."""
 
     kind: Annotated[str, listed_in(KINDS)]
     classes: list[_Category] = ABSENT
@@ -141,33 +140,19 @@ class StoredCombination(StrictModel):
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Self:
-        ranged, solved = self.kind in RANGED, self.kind == LEAST_SQUARES
-        absent = self.response is None, self.weight is None
-        require(absent == (not solved,) * 2, "response and weight")
-        require(solved or self.ridge is None, "ridge: is not of this kind")
-        require(solved or self.products is None, "products: is not of this kind")
-        require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
-        ordered = not ranged or self.high - self.low >= MIN_NUMBER
-        require(ordered, "low must be below high")
-        both = (self.grid is None) == (self.degree is None)
-        require(both or (solved and self.degree == 2), "grid and degree")
-        fits = self.grid is None or self.degree**2 < 4 * self.grid
-        require(fits, "degree: too large for the grid")
-        gaussian = self.kind == GAUSSIAN_BAYES
-        require(gaussian or self.squares is None, "squares: is not of this kind")
-        count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
-        allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
-        allowed = count >= 2 if self.bayes else allowed
-        divided = gaussian and min(self.floors or [1]) < _LEAST_FLOOR
-        require(not divided, "floors: must be above 0")
-        require(math.prod(self.peaks or ()) <= MAX_NUMBER, "peaks: their product is too large")
-        require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
+        parameters = fields(KINDS[self.kind])
+        stated = self.model_fields_set - {"kind"}
+        unknown = stated - {field.name for field in parameters}
+        missing = {field.name for field in parameters if field.default is MISSING} - stated
+        require(not unknown, f"{', '.join(sorted(unknown))}: not of this kind")
+        require(not missing, f"{', '.join(sorted(missing))}: missing")
+        problem = self.restore().inconsistency()
+        require(not problem, problem)
         return self
 
-    @property
-    def bayes(self) -> bool:
-        """Whether it is naive Bayes of either kind."""
-        return self.kind in BAYES
+    def restore(self) -> Combination:
+        """Return the combination."""
+        return combination_of(self.to_json())
 
 
 _Column = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
@@ -258,50 +243,25 @@ class Released(StrictModel):
 
     def _require_parts(self, domain: list[str]) -> None:
         """Refuse a count of functions or vectors that `combine` does not make the function of."""
-        combine, parts = self.combine, [one for one in self.functions for _ in one.arrays]
-        functions = sum(isinstance(part, LatticeComponent) for part in parts)
-        last = isinstance(parts[-1], VectorComponent) and functions == len(parts) - 1
-        vector = parts[-1].lattice.size if last else 0
-        blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None)
-        axes, labels = len(domain) - len(blocks), len(combine.classes or ())
-        polynomial, linear = combine.grid is not None, combine.constant is not None
-        if combine.bayes:
-            fits = len(combine.peaks or ()) == len(combine.floors or ()) == axes
-            fits &= tuple(combine.lists or ()) == blocks
-            if combine.kind == KERNEL_BAYES:
-                fits &= (functions, vector) == (axes * labels, labels * (1 + sum(blocks)))
-                numbers = [one.name for one in self.domain.axes if one.values is None]
-                own = [(name,) for name in numbers for _ in range(labels)]
-                fits &= [one.axes for one in parts[:-1]] == own
-            else:
-                fits &= (functions, vector) == (0, labels * (1 + 2 * axes + sum(blocks)))
-        elif combine.kind == LEAST_SQUARES:
-            if combine.degree is not None:
-                fits = tuple(combine.lists or ()) == blocks
-                require(fits, "combine: lists are not those of the axes")
-                axes += axes * (axes + 1) // 2
-            size = or_value_error(lambda: Moments(axes + 1, combine.weight, blocks).size)
-            fits = (functions, vector, combine.constant) == (0, size, 1.0)
-            fits &= axes < MOST_NUMBERS and combine.response not in domain
-            fits &= axes + sum(blocks) < MOST_COLUMNS or not blocks
-        elif polynomial:
-            fits = (functions, vector, combine.kind) == (0, combine.degree + 1, "response")
-            fits &= axes == 1 and not blocks and parts[0].features is not None
-        elif linear:
-            columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
-            weights = columns * (axes + sum(blocks) + (combine.constant > 0))
-            fits = combine.kind in _LEARNED and (functions, vector) == (0, weights)
-        elif combine.kind in ("stack", "one-vs-rest", "ratio"):
-            columns = 2 if combine.kind == "ratio" else labels
-            fits = functions == len(parts) == columns
-        else:
-            fits = isinstance(parts[0], LatticeComponent)
-        require(fits, f"combine: {combine.kind} is not made of such components")
-        for part in parts:
-            if part.features is not None:
-                stated = part.features.axes, part.features.constant, part.features.grid
-                same = (axes + sum(blocks), combine.constant or 0.0, combine.grid)
-                require(stated == same, "features: are not those of combine")
+        released = [component for component in self.functions for _ in component.arrays]
+        features = (component.features for component in released if component.features)
+        parts = Parts(
+            arrays=tuple(
+                component.axes
+                if isinstance(component, LatticeComponent)
+                else component.lattice.size
+                for component in released
+            ),
+            features=tuple((each.axes, each.constant, each.grid) for each in features),
+            axes=tuple(domain),
+            numbers=tuple(axis.name for axis in self.domain.axes if axis.values is None),
+            lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),
+        )
+        combination = self.combine.restore()
+        fits = or_value_error(combination.is_made_of, parts)
+        require(fits, f"combine: {combination.kind} is not made of such components")
+        same = set(parts.features) <= {combination.features(parts)}
+        require(same, "features: are not those of combine")
 
 
 class Root(StrictModel):

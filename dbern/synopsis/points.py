@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dbern.bernstein.basis import MOST_H
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.data.domain import Axis, Domain, TimeUnit, moment_of, named_with
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
@@ -394,7 +394,7 @@ def values_on_grid(
 
     columns = (len(combination.classes),) if combination.multi_output else ()
     values = math.prod(columns)
-    if combination.kind == "linear" and not combination.of_points:
+    if combination.is_array:
         return evaluate(grid_axes(shape, domain, 1, arrays, part))
     if any(array.large for array in arrays):
         return evaluate(grid_axes(shape, domain, len(arrays) + 3 * values, arrays, part))

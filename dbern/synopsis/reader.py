@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from dbern.certificate import Certificate, Promises, combined
-from dbern.combination import BY_PLACE, LEAST_SQUARES, Answer, Combination, Meaning
+from dbern.combination import combination_of
+from dbern.combination.base import Answer, Combination, Meaning
+from dbern.combination.least_squares import LeastSquares
+from dbern.combination.responses import Quotient, Shifted
 from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import MANIFEST, Memory, place_at
@@ -335,7 +338,7 @@ class Synopsis:
             values = combination.decisions(parts, unit, question.noise)
         if answer == "probability":
             values = combination.probabilities(values)
-        if combination.kind != "linear" or combination.of_points:  # else it is NaN there already
+        if not combination.is_array:  # else it is NaN there already
             values[~self.domain.inside(points)] = np.nan
         return values
 
@@ -427,7 +430,7 @@ class Synopsis:
         """
         facts, volume = self.metadata, self.domain.volume
         sure, by, first = facts["certificate"], facts["target"], self.arrays[0]
-        by_place, perturbed = self.combination.kind in BY_PLACE, by.get("method") == "objective"
+        by_place, perturbed = self.combination.pointwise, by.get("method") == "objective"
         top = max(one.value_unit * one.highest for one in self.arrays)
         signed = any(one.counted_in != one.name for one in self.arrays)
         extent = self.combination.extent(None if top == math.inf else (-signed * top, top))
@@ -463,7 +466,7 @@ class Synopsis:
         smoothings, selected = self._smoothings(h, raw=raw), _is_auto(h)
         follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
         parts = [*zip(self.arrays, follows, smoothings, strict=True)]
-        quotient = self.combination.kind == "ratio" and not selected
+        quotient = isinstance(self.combination, Quotient) and not selected
         made = partial(bands_of, parts, beta, selected=selected, quotient=quotient)
         return self._kept_bands((beta, smoothings, selected, about), made)
 
@@ -504,22 +507,24 @@ class Synopsis:
     ) -> FloatArray:
         combination, bands = self.combination, self._bands(*asked, raw=True)
         smoothings, own = self._smoothings(asked[1], raw=True), self._smoothings(asked[1])
-        if combination.kind == "ratio":
+        if isinstance(combination, Quotient):
             parts = self._parts(points, smoothings, total, threads)
             errors = [band.at(points[:, self.arrays[0].columns]) for band in bands]
             low, high = quotient_ends(combination, parts, errors)
             outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
-            each = zip(self.arrays, bands, strict=True)
-            errors = [band.at(points[:, array.columns]) for array, band in each]
+            errors = [
+                np.asarray(band.certificate.total)
+                if combination.uniform
+                else band.at(points[:, array.columns])
+                for array, band in zip(self.arrays, bands, strict=True)
+            ]
             values = self._evaluate(points, total, threads, question=Question(smoothings))
             width = combination.errors(errors)
-            if combination.peaks:  # of a product over axes one width, whatever else is asked
-                width = np.array(combination.error([one.certificate.total for one in bands]))
             low, high = values - width, values + width
-            if combination.kind == LEAST_SQUARES:
-                low, high = (np.clip(x, combination.low, combination.high) for x in (low, high))
+            if combination.pointwise:
+                low, high = combination.to_range(low), combination.to_range(high)
             if own != smoothings:  # the values themselves, of which noise was silenced
                 values = self._evaluate(points, total, threads, question=Question(own))
                 low, high = np.minimum(low, values), np.maximum(high, values)
@@ -556,10 +561,12 @@ class Synopsis:
             Where no linear function of a response was released; for names that are none of the
             release; and for another response, columns or ridge where no moments were.
         """
-        moments = self.arrays[0]
+        moments, combination = self.arrays[0], self.combination
         if not isinstance(moments, ReleasedMoments):
-            linear = self.combination.kind == "response" and self.combination.constant is not None
-            if not (linear and isinstance(moments, ReleasedVector)):
+            linear = combination.linear_response
+            if not (
+                linear and isinstance(combination, Shifted) and isinstance(moments, ReleasedVector)
+            ):
                 raise SpecError(
                     "regression: no linear function of a response was released. Release "
                     '"ridge-regression"'
@@ -569,7 +576,7 @@ class Synopsis:
                     "regression: the weights of one response and its columns were released. Leave "
                     'out response, columns and ridge, or release with method = "moments"'
                 )
-            return released_regression(moments.entries, self.domain, self.combination, "response")
+            return released_regression(moments.entries, self.domain, combination)
         return moments.regression(response, columns, ridge, confidence(beta))
 
     def distribution(self, axis: str | None = None) -> Distribution:
@@ -652,7 +659,7 @@ class Synopsis:
     @cached_property
     def combination(self) -> Combination:
         """Rule by which the arrays make the function."""
-        return Combination.from_dict(self.metadata["combine"])
+        return combination_of(self.metadata["combine"])
 
     @cached_property
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
@@ -663,7 +670,7 @@ class Synopsis:
     def _array(self, name: str, component: Component) -> ReleasedArray | ReleasedVector:
         if isinstance(component, LatticeComponent):
             return ReleasedArray(self._store, name, component, self.domain)
-        if self.combination.kind == LEAST_SQUARES:
+        if isinstance(self.combination, LeastSquares):
             return ReleasedMoments(self._store, name, component, self.domain, self.combination)
         return ReleasedVector(self._store, name, component)
 

@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dbern.combination import Combination
+from dbern.combination.least_squares import LeastSquares
+from dbern.combination.responses import Shifted
 from dbern.components.component import VectorComponent
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
-from dbern.strategies.moments import Fit, Measured, Moments, least_squares, product_names
+from dbern.strategies.moments import Fit, Measured, least_squares, product_names
 from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
@@ -168,15 +169,13 @@ def in_data_units(
     return dict(zip(names, coefficients, strict=True)), intercept
 
 
-def released_regression(
-    weights: FloatArray, domain: Domain, combination: Combination, response: str
-) -> Regression:
+def released_regression(weights: FloatArray, domain: Domain, combination: Shifted) -> Regression:
     """Return the regression whose weights were released: no interval is known of them."""
     coefficients, intercept = in_data_units(weights, domain, combination.constant or 0.0)
     return Regression(
-        response=response,
+        response="response",
         domain=domain,
-        intercept=intercept + (combination.low + combination.high) / 2,
+        intercept=intercept + combination.middle,
         coefficients=MappingProxyType(coefficients),
         intervals=MappingProxyType({}),
         r2=math.nan,
@@ -201,10 +200,10 @@ class ReleasedMoments(ReleasedVector):
         name: str,
         component: VectorComponent,
         domain: Domain,
-        combination: Combination,
+        combination: LeastSquares,
     ) -> None:
         super().__init__(store, name, component)
-        response = _Column(str(combination.response), combination.low, combination.high)
+        response = _Column(combination.response, combination.low, combination.high)
         own = [axis.name for axis in domain.numbers]
         names = product_names(own) if combination.degree == 2 else []
         products = tuple(_Column(name, -1.0, 1.0) for name in names)
@@ -213,13 +212,7 @@ class ReleasedMoments(ReleasedVector):
         )
         self._lists, self._numbers = domain.lists, (*domain.numbers, *products, response)
         self._names = (*domain.names, response.name)
-        self._ridge = combination.ridge
-        self._moments = Moments(
-            len(self._numbers),
-            combination.weight or 1,
-            tuple(len(axis.categories) for axis in self._lists),
-            older=combination.products is None,
-        )
+        self._combination = combination
 
     def values(self, *_points: object) -> FloatArray:
         """Return the weights of the unit cube's coordinates, and of 1, in the response's units."""
@@ -227,17 +220,14 @@ class ReleasedMoments(ReleasedVector):
 
     @cached_property
     def _weights(self) -> FloatArray:
-        columns = len(self._measured.means) - 1
-        fit = least_squares(self._measured, columns, range(columns), self._ridge)
-        radius, listed = self._numbers[-1].width / 2, columns - len(self._numbers) + 1
         axes = len(self._numbers) - 1 - len(self._pairs)
-        values, slopes, products = np.split(fit.slopes, [listed, listed + axes])
-        middle = [fit.intercept - slopes.sum()]
-        return radius * np.concatenate([values, 2 * slopes, products, middle])
+        return self._combination.weights(self._measured, axes)
 
     @cached_property
     def _measured(self) -> Measured:
-        return Measured.of(self._moments, self.entries, self.deviation())
+        lists = tuple(len(axis.categories) for axis in self._lists)
+        moments = self._combination.moments(len(self._numbers), lists)
+        return Measured.of(moments, self.entries, self.deviation())
 
     def regression(
         self,
@@ -259,7 +249,8 @@ class ReleasedMoments(ReleasedVector):
             raise SpecError(
                 f"regression: response and columns must be different ones of {', '.join(names)}"
             )
-        own = self._ridge if ridge is None else None if ridge == "auto" else float(ridge)
+        stated = self._combination.ridge if ridge is None else ridge
+        own = None if stated is None or stated == "auto" else float(stated)
         if own is not None and not 0 < own < math.inf:
             raise SpecError('ridge: must be above 0. Write ridge = "auto", or ridge = 0.01')
         chosen = [name for name in names if name in chosen] if self._pairs else chosen

@@ -115,16 +115,17 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     SpecError
         For a shape that is not known or that this function cannot have.
     """
-    facts, combine = synopsis.metadata, synopsis.combination.kind
+    facts, combination = synopsis.metadata, synopsis.combination
     wanted = _in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
-    if synopsis.combination.of_points:
+    if combination.of_points:
         raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
     simple = set(wanted) <= {_RAW, _QUIET, _NONNEGATIVE}
     either = f'"{_RAW}", "{_QUIET}" and "{_NONNEGATIVE}"'
-    if combine != "linear" and not (combine == "stack" and simple):
-        able = f"can only be {either}" if combine == "stack" else "cannot be shaped"
+    if not combination.is_array and not (combination.keeps_values and simple):
+        able = f"can only be {either}" if combination.keeps_values else "cannot be shaped"
         raise SpecError(
-            f'shapes: a function that is a "{combine}" of arrays {able}. Ask the synopsis itself'
+            f'shapes: a function that is a "{combination.kind}" of arrays {able}. Ask the synopsis '
+            "itself"
         )
     if synopsis.arrays[0].component.oblique is not None and not simple:
         raise SpecError(

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dbern.combination import Answer
+from dbern.combination.base import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file

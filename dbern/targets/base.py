@@ -16,7 +16,8 @@ from typing import Annotated, Any, ClassVar, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dbern.bernstein.kernels import KERNELS
-from dbern.combination import Combination
+from dbern.combination.base import Combination
+from dbern.combination.functions import Identity
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
@@ -188,7 +189,7 @@ class Learner(Section, ABC):
     def combination(self, schema: RecordSchema) -> Combination:
         """Return the combination of the measurements to the function."""
         del schema
-        return Combination()
+        return Identity()
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> Learner:
         """Return it with what it chooses, where it `chooses`, from n and the charge of a row."""

@@ -33,7 +33,9 @@ from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
-from dbern.combination import Combination
+from dbern.combination.base import Combination
+from dbern.combination.functions import Identity, Stack
+from dbern.combination.responses import Quotient
 from dbern.counting.kernel_sums import (
     ALIKE,
     ByCategory,
@@ -336,9 +338,7 @@ class KernelDensity(Smoother):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """One column for each group."""
-        if schema.group is None:
-            return Combination()
-        return Combination("stack", schema.group.categories)
+        return Identity() if schema.group is None else Stack(schema.group.categories)
 
 
 # --- Nadaraya-Watson regression
@@ -385,7 +385,7 @@ class NadarayaWatson(Smoother):
     def combination(self, schema: RecordSchema) -> Combination:
         """The quotient, in units of the response."""
         response = response_of(schema)
-        return Combination("ratio", low=response.low, high=response.high)
+        return Quotient(low=response.low, high=response.high)
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""

@@ -3,7 +3,7 @@
 A curve's values at the regular grid t_1 .. t_g of the one axis are moved to their public bounds and
 mapped to z in [-1, 1]^g. The function F is the mean curve's least squares polynomial of degree d,
 whose d + 1 coefficients ``a_b = (1/g) sum_j p_b(t_j) z_j`` by Gram's orthonormal polynomials
-(`dbern.combination.grid_polynomials`) are released. A curve that is null, of another length, or has
+(`dbern.combination.polynomials`) are released. A curve that is null, of another length, or has
 a null or infinite value is a missing record: it adds nothing, as one does that is in the middle of
 the bounds, and is still counted in n.
 
@@ -47,7 +47,8 @@ import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination import Combination, grid_polynomials
+from dbern.combination.polynomials import grid_polynomials
+from dbern.combination.responses import Shifted
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory
 from dbern.counting.vector_sums import VectorSum
@@ -222,14 +223,13 @@ class FunctionalMean(Learner):
         points = response_of(schema).points
         return FunctionalMean(degree=_chosen_degree(points, n, charge.epsilon))
 
-    def combination(self, schema: RecordSchema) -> Combination:
+    def combination(self, schema: RecordSchema) -> Shifted:
         """The response."""
         sums = self._sums(schema)
         response = sums.response
-        return Combination(
-            "response", low=response.low, high=response.high,
-            grid=response.points, degree=sums.degree,
-        )  # fmt: skip
+        return Shifted(
+            low=response.low, high=response.high, grid=response.points, degree=sums.degree
+        )
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the noise of a value, whatever the records."""

@@ -27,7 +27,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
-from dbern.combination import Combination
+from dbern.combination.base import Combination
+from dbern.combination.functions import OneVersusRest
 from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import Domain, RecordSchema
@@ -447,7 +448,7 @@ class SupportVectorMachine(Learner):
         classes = schema.classes.categories
         if self._cost > 1 or len(classes) == 2:
             return of_classes(schema)
-        return Combination("one-vs-rest", classes)
+        return OneVersusRest(classes)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> SupportVectorMachine:
         """Return it with its C."""

@@ -27,7 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination import with_products
+from dbern.combination.polynomials import count_with_products, with_products
 from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.passes import Errors, Memory
 from dbern.counting.vector_sums import VectorSum
@@ -55,9 +55,8 @@ class MomentSums(VectorSum):
     @classmethod
     def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
         """Moments of all axes, with degree 2 of their products, and of the response."""
-        axes = len(domain.numbers)
-        axes += axes * (axes + 1) // 2 if degree == 2 else 0
-        return cls(domain, response, Moments.of(axes + 1, domain.blocks), degree)
+        numbers = count_with_products(len(domain.numbers), degree)
+        return cls(domain, response, Moments.of(numbers + 1, domain.blocks), degree)
 
     @property
     def columns(self) -> tuple[Column, ...]:

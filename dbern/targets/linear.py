@@ -18,7 +18,11 @@ import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
-from dbern.combination import LEAST_SQUARES, Combination
+from dbern.combination.base import Combination
+from dbern.combination.functions import Identity, Sigmoid, Stack
+from dbern.combination.least_squares import LeastSquares
+from dbern.combination.polynomials import count_with_products
+from dbern.combination.responses import Shifted
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
@@ -272,13 +276,13 @@ def _weighing(schema: RecordSchema) -> RecordWeights:
 def of_classes(schema: RecordSchema, constant: float | None = None) -> Combination:
     """Combination of classes: one function whose sign decides, or the largest of one a class."""
     classes = schema.classes.categories
-    return Combination("linear" if len(classes) == 2 else "stack", classes, constant=constant)
+    return (Identity if len(classes) == 2 else Stack)(classes, constant=constant)
 
 
 def of_responses(schema: RecordSchema, constant: float | None = None) -> Combination:
     """Combination of responses, learned from the middle of the range, which is added again."""
     response = response_of(schema)
-    return Combination("response", low=response.low, high=response.high, constant=constant)
+    return Shifted(low=response.low, high=response.high, constant=constant)
 
 
 def method_taken(counting: Mapping[str, Any]) -> dict[str, Any]:
@@ -350,7 +354,7 @@ class LogisticRegression(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The link."""
         if self.link == "sigmoid":
-            return Combination("sigmoid", schema.classes.categories, constant=self.constant)
+            return Sigmoid(schema.classes.categories, constant=self.constant)
         return of_classes(schema, self.constant)
 
     def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
@@ -484,8 +488,8 @@ class RidgeRegression(Learner):
         response = response_of(schema)
         weight = MomentSums.of(schema.domain, response, self.degree).moments.weight
         quadratic = self.degree == 2
-        return Combination(
-            LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
+        return LeastSquares(
+            low=response.low, high=response.high, constant=1.0,
             response=response.name, weight=weight, products="weighted", ridge=self._ridge,
             degree=2 if quadratic else None,
             lists=schema.domain.blocks if quadratic else (),
@@ -517,8 +521,8 @@ class RidgeRegression(Learner):
     def _by_moments(self, schema: RecordSchema) -> bool:
         if self.method == "objective" and self.degree == 1:
             return False
-        numbers, listed = len(schema.domain.numbers), sum(schema.domain.blocks)
-        numbers += numbers * (numbers + 1) // 2 if self.degree == 2 else 0
+        numbers = count_with_products(len(schema.domain.numbers), self.degree)
+        listed = sum(schema.domain.blocks)
         if self.degree == 2 and numbers >= MOST_NUMBERS:
             raise SpecError(
                 f"target.degree: axes and products are {numbers}, and moments are of at most "

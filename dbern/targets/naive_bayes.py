@@ -3,7 +3,7 @@
 The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
 *Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
 with the counts of the classes, which those do not determine, or counts, sums and squares; the
-scores follow, with proved errors (`dbern.combination`). A *joint* release is the paper's one
+scores follow, with proved errors (`dbern.combination.scores`). A *joint* release is the paper's one
 function on the lattice. A record that is null in any axis, or of an unknown class, counts nowhere.
 
 Class sums
@@ -90,7 +90,10 @@ import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.combination import GAUSSIAN_BAYES, Combination
+from dbern.combination.base import Combination
+from dbern.combination.functions import Identity
+from dbern.combination.gaussian_scores import GaussianScores
+from dbern.combination.kernel_scores import KernelScores
 from dbern.counting.kernel_sums import ByCategory, KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement, RecordSum
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
@@ -469,11 +472,10 @@ class NaiveBayes(Learner):
         """The scores, or F itself."""
         label, domain = schema.classes, Domain(schema.domain.numbers)
         if self.release == "joint":
-            return Combination("linear", label.categories)
+            return Identity(label.categories)
         kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
         axes = list(zip(domain.axes, kernels, strict=True))
-        return Combination(
-            "naive-bayes",
+        return KernelScores(
             label.categories,
             peaks=tuple(kernel.peak / axis.width for axis, kernel in axes),
             floors=tuple(min(self.floor, kernel.peak) / axis.width for axis, kernel in axes),
@@ -483,8 +485,7 @@ class NaiveBayes(Learner):
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
-        axes = len(schema.domain.numbers)
-        return kernel_bayes_notes(self.combination(schema), ways, axes, self.release == "joint")
+        return kernel_bayes_notes(self.combination(schema), ways, len(schema.domain.numbers))
 
 
 class GaussianNaiveBayes(Learner):
@@ -521,14 +522,12 @@ class GaussianNaiveBayes(Learner):
         self._floors(schema)
         return (ClassSums(schema.domain, schema.classes, moments=True),)
 
-    def combination(self, schema: RecordSchema) -> Combination:
+    def combination(self, schema: RecordSchema) -> GaussianScores:
         """The scores."""
         classes, floors = schema.classes.categories, self._floors(schema)
         peaks = tuple(1 / (math.sqrt(2 * math.pi) * std) for std in self.std_floor)
-        return Combination(
-            GAUSSIAN_BAYES, classes, peaks=peaks, floors=floors,
-            lists=schema.domain.blocks, squares="centred",
-        )  # fmt: skip
+        lists = schema.domain.blocks
+        return GaussianScores(classes, peaks=peaks, floors=floors, lists=lists, squares="centred")
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""

@@ -20,7 +20,9 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.reproducing import rowwise_products
-from dbern.combination import Combination
+from dbern.combination.base import Combination
+from dbern.combination.kernel_scores import KernelScores
+from dbern.combination.responses import Ranged
 from dbern.erm.risk import Loss
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures
 from dbern.privacy.accuracy import public_stream, uniform
@@ -148,7 +150,7 @@ def sum_notes(
 def _combined(combination: Combination, values: FloatArray) -> FloatArray:
     """Scores (m, q); of responses in [-1, 1]."""
     found = combination.values(list(values.T))
-    if math.isfinite(combination.low):
+    if isinstance(combination, Ranged):
         found = (2 * found - combination.low - combination.high) / (
             combination.high - combination.low
         )
@@ -232,15 +234,14 @@ def _minimized(
 _MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
 
 
-def kernel_bayes_notes(
-    combination: Combination, ways: Sequence[Way], axes: int, joint: bool
-) -> tuple[str, ...]:
+def kernel_bayes_notes(combination: Combination, ways: Sequence[Way], axes: int) -> tuple[str, ...]:
     """Predicted fraction of wrong classes of naive Bayes with kernels."""
+    scores = combination if isinstance(combination, KernelScores) else None
     classes = len(combination.classes)
-    typical = TypicalBayes(axes, classes, combination.lists, rows=256)
+    typical = TypicalBayes(axes, classes, scores.lists if scores else (), rows=256)
     if (typical.count * classes) ** 2 * axes > _MOST_TRANSLATES:
         return UNPREDICTED
-    made = _joint(typical, ways[0]) if joint else _factored(typical, combination, ways)
+    made = _factored(typical, scores, ways) if scores else _joint(typical, ways[0])
     return typical.note(*made)
 
 
@@ -263,7 +264,7 @@ def _joint(typical: TypicalBayes, way: Way) -> tuple[float, float]:
 
 
 def _factored(
-    typical: TypicalBayes, combination: Combination, ways: Sequence[Way]
+    typical: TypicalBayes, combination: KernelScores, ways: Sequence[Way]
 ) -> tuple[float, float]:
     classes, (*axes, counts) = typical.classes, ways
     places = [typical.unit[:, [axis]] for axis in range(len(axes))]

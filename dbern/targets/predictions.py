@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dbern.combination import Combination
+from dbern.combination.gaussian_scores import GaussianScores
 from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import (
     LISTED,
@@ -537,7 +537,7 @@ class TypicalBayes:
         return lines if ours - least < 0.9 * (constant - least) else (*lines, WARNING)
 
 
-def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
+def bayes_notes(combination: GaussianScores, law: Noise) -> tuple[str, ...]:
     """Predict the share of wrong classes of Gaussian naive Bayes, and warn where it is no better.
 
     There is no prediction for so many classes and axes that it would take many seconds.

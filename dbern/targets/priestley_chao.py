@@ -68,7 +68,7 @@ import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.combination import Combination
+from dbern.combination.base import Combination
 from dbern.counting.kernel_sums import ByResponse, KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass

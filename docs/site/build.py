@@ -39,9 +39,15 @@ _MOST_OUTPUT = 100_000  # characters of one output: what is longer is no reading
 
 
 def nav_pages() -> list[str]:
-    """Every page that the configuration names, in its order."""
+    """Pages of the users' menu, in its order."""
     nav = CONFIG.read_text(encoding="utf-8").partition("\nnav:\n")[2]
     return re.findall(r"[\w./-]+\.md(?=\n)", nav)
+
+
+def developer_pages() -> list[str]:
+    """Pages of the site that are in no menu."""
+    listed = re.search(r"^not_in_nav: \|\n((?:  /.*\n)+)", CONFIG.read_text("utf-8"), re.MULTILINE)
+    return re.findall(r"^  /(.*)$", listed[1], re.MULTILINE) if listed else []
 
 
 # --- Pages
@@ -50,7 +56,7 @@ def nav_pages() -> list[str]:
 def lay_out() -> None:
     """Write all sources of the site."""
     shutil.rmtree(SOURCE, ignore_errors=True)
-    for page in nav_pages():
+    for page in (*nav_pages(), *developer_pages()):
         target = SOURCE / page
         target.parent.mkdir(parents=True, exist_ok=True)
         notebook = (ROOT / page).with_suffix(".ipynb")

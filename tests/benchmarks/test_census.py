@@ -44,7 +44,7 @@ pytestmark = [
 def test_people_are_ranked_by_the_ratio_of_their_probabilities(
     project, client, likelihoods, epsilon, least
 ):
-    """In the mean of six releases, as docs/learning.md has it; the values rank below .75."""
+    """In the mean of six releases, as docs/benchmarks.md has it; the values rank below .75."""
     people = pq.read_table(ADULT)
     low, high = np.array([*BOUNDS.values()]).T
     points = np.column_stack([people[name].to_numpy().astype(float) for name in BOUNDS])

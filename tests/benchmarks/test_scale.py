@@ -41,7 +41,7 @@ def test_the_command_runs_small(client, tmp_path, monkeypatch, capsys):
     shutil.copy(weak.PAGE, tmp_path)
     curves.draw(tmp_path, (2000, 4000), (3, 6))
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
-    text = (tmp_path / "scaling.md").read_text()
+    text = (tmp_path / "benchmarks.md").read_text()
     assert "4000" in text
     assert text != weak.PAGE.read_text(encoding="utf-8")
     run = command.large(3000, tmp_path, 2, "laplace")

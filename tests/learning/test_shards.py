@@ -93,7 +93,7 @@ def mean_of_shards(risk, points, labels):
     [(Logistic(), 0.2), (Huber(1 + 2.0**0.5), 0.7), (Hinge(0.5), 1e-4)],
 )
 def test_the_mean_of_shards_nears_the_full_solution_as_they_grow(loss, most):
-    # Figure 2's classes; C = 1. The distance is about const / rows of a shard (docs/learning.md).
+    # Figure 2's classes; C = 1. The distance is about const / rows of a shard (docs/benchmarks.md).
     rng = np.random.default_rng(0)
     n = 1600
     first = rng.normal([0.3, 0.5], 0.1, size=(n // 2, 2))

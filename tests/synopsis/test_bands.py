@@ -19,7 +19,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.certificate import SILENCED, noise_bound
-from dbern.combination import Combination
+from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
@@ -645,7 +645,7 @@ def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkey
 def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
     """Of numbers off by anything that obeys the bounds at the public places, m is never left out"""
     rng, count = np.random.default_rng(0), 4000
-    combination = Combination("ratio", low=-3.0, high=5.0)
+    combination = Quotient(low=-3.0, high=5.0)
     m, below = rng.uniform(-1, 1, count), rng.exponential(size=count)
     errors = rng.normal(size=(2, count)) * 10.0 ** rng.uniform(-3, 1, count)
     places = bands._QUOTIENTS[:, None]

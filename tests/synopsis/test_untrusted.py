@@ -291,7 +291,7 @@ def test_a_store_that_makes_its_reader_fail_is_refused_with_the_line(copied, run
     def failing(*_, **__):
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr("dbern.combination.Combination.meaning", failing)
+    monkeypatch.setattr("dbern.combination.base.Combination.meaning", failing)
     ran = run("show", copied)
     assert ran.code == 5
     assert re.search(r"fails to be read .*\(ZeroDivisionError in \w+\.py, line \d+\)", ran.err)
@@ -308,7 +308,7 @@ def test_what_no_content_raises_is_still_a_fault_of_ours(copied, run, monkeypatc
     def failing(*_, **__):
         raise fault
 
-    monkeypatch.setattr("dbern.combination.Combination.meaning", failing)
+    monkeypatch.setattr("dbern.combination.base.Combination.meaning", failing)
     ran = run("show", copied)
     assert ran.code == 1
     assert "internal error" in ran.err

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.combination import LEAST_SQUARES
+from dbern.combination.least_squares import LeastSquares
 from dbern.planning.planner import plan_files
 
 ROWS = 60
@@ -84,7 +84,7 @@ def answered(project, client, columns, target, sections, points):
     assert np.isfinite(np.asarray(values, dtype=float)).all()
     if "data__label" in sections:
         assert set(np.asarray(synopsis.predict(points)).tolist()) <= {"no", "yes"}
-    elif synopsis.combination.kind == LEAST_SQUARES:
+    elif isinstance(synopsis.combination, LeastSquares):
         found = synopsis.regression()
         assert np.isfinite([*found.coefficients.values(), found.intercept]).all()
         assert all(low < high for low, high in found.intervals.values())

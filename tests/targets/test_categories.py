@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import CategoricalNB
 
 import dbern
-from dbern.combination import GAUSSIAN_BAYES, Combination, _gaussian_score_error
+from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
@@ -158,7 +158,7 @@ def test_cells_of_naive_bayes_are_counts(moments):
 
 def test_errors_of_cells_move_scores_by_no_more_than_is_proved():
     rng, facts = np.random.default_rng(SEED), {"peaks": (3.0,), "floors": (0.1,)}
-    scores = Combination(GAUSSIAN_BAYES, ("no", "yes"), **facts, lists=(2, 2))
+    scores = GaussianScores(("no", "yes"), **facts, lists=(2, 2))
     unit = np.column_stack([np.tile([1.0, 0.0, 1.0, 0.0], (20, 1)), rng.uniform(0, 1, 20)])
     for _ in range(300):
         share, error, mean = rng.uniform(0, 1), 10 ** rng.uniform(-4, -1), rng.uniform(-0.5, 0.5)

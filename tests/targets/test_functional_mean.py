@@ -13,7 +13,7 @@ import pytest
 
 import dbern
 from dbern.certificate import polynomial_noise_bound
-from dbern.combination import grid_polynomials
+from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.strategies.base import Entries

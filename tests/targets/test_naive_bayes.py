@@ -14,15 +14,17 @@ import zarr
 from conformance import CASES, LABEL, THREE, Case, integers
 
 import dbern
-from dbern.combination import (
-    Combination,
+from dbern.combination import combination_of
+from dbern.combination.gaussian_scores import (
     _gaussian_log_scores,
     _gaussian_score_error,
     _gaussian_scores,
+    _uncentred,
+)
+from dbern.combination.kernel_scores import (
     _kernel_log_scores,
     _kernel_score_error,
     _kernel_scores,
-    _uncentred,
 )
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
@@ -287,7 +289,7 @@ def test_earlier_releases_are_read_as_they_were():
     plain = np.hstack([shares, u.mean(axis=1) / 2, (u**2).mean(axis=1) / 2])
     now = np.hstack([shares, u.mean(axis=1), 2 * (u**2).mean(axis=1) - 0.25])
     points = rng.uniform(size=(20, 2))
-    old, new = (Combination.from_dict(facts | more) for more in ({}, {"squares": "centred"}))
+    old, new = (combination_of(facts | more) for more in ({}, {"squares": "centred"}))
     assert "squares" not in old.to_dict()
     before, after = old.values([plain.ravel()], points), new.values([now.ravel()], points)
     np.testing.assert_allclose(before, after, rtol=1e-12)

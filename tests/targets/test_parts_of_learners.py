@@ -11,13 +11,10 @@ import pytest
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Linear
 from dbern.certificate import Certificate, _fewest_draws, printed_sum, quantile_rank
-from dbern.combination import (
-    Combination,
-    _gaussian_log_scores,
-    _gaussian_scores,
-    _kernel_log_scores,
-    _kernel_scores,
-)
+from dbern.combination.functions import Identity
+from dbern.combination.gaussian_scores import _gaussian_log_scores, _gaussian_scores
+from dbern.combination.kernel_scores import _kernel_log_scores, _kernel_scores
+from dbern.combination.responses import Quotient
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.erm.objective import Separate, Softmax
 from dbern.erm.perturbed import _row_weight, lists_share
@@ -177,14 +174,13 @@ def test_gaussian_scores_follow_from_moments():
 
 
 def test_a_ratio_is_cut_to_its_range():
-    ratio = Combination("ratio", low=-1.0, high=3.0)
+    ratio = Quotient(low=-1.0, high=3.0)
     assert ratio.values([np.array([0.1, 9.0]), np.array([0.2, 1.0])]).tolist() == [2.0, 3.0]
 
 
 def test_values_mean_what_their_combination_says():
-    assert Combination("ratio", low=0.0, high=1.0).meaning({"kind": "mine"}) == "response"
-    linear = Combination("linear", ("no", "yes"))
-    assert linear.meaning({"kind": "mine", "loss": "logistic"}) == "log-odds"
+    assert Quotient(low=0.0, high=1.0).meaning({"kind": "mine"}) == "response"
+    assert Identity(("no", "yes")).meaning({"kind": "mine", "loss": "logistic"}) == "log-odds"
 
 
 def test_a_certificate_is_the_sum_of_its_parts():

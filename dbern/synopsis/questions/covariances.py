@@ -1,6 +1,6 @@
 """Covariances and correlations of two axes, of the rows that a condition on the others holds.
 
-Docs/mathematics.md has the proof: "Covariances".
+Proof: docs/intervals.md, "One ball holds all functionals of a span".
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dbern.combination import KERNEL_BAYES, Combination
+from dbern.combination.base import Combination
+from dbern.combination.responses import Quotient
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.failure import Account
@@ -57,7 +58,7 @@ def distribution_of(
     functions = [one for one in arrays if type(one) is ReleasedArray]
     counting = [one for one in functions if one.counted_in == one.name and one.bins]
     whole = [one for one in counting if one.axes == domain.names]
-    if not whole or combination.kind not in ("linear", "stack", "ratio", KERNEL_BAYES):
+    if not whole or not (combination.counts_rows or combination.by_class):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
@@ -71,13 +72,12 @@ def distribution_of(
         )
     measures = [_measure(one, stream) for stream, one in enumerate(whole)]
     response = None
-    if combination.kind == "ratio":
+    if isinstance(combination, Quotient):
         weighed = _measure(next(one for one in functions if one is not whole[0]), 1)
         if weighed.splines == measures[0].splines:
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
-    grouped = combination.kind in ("stack", KERNEL_BAYES)
-    groups = combination.classes if grouped else (None,)
+    groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
     return Distribution(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),

@@ -4,8 +4,8 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 ``|f_j|`` at most the published error. So a linear functional ``sum_j w_j c_j`` is within ``q |w|_2
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
 |w|_2``. Shares, means and conditional shares are the m with ``int (g - m k) dD = 0``: the answer is
-the set of m that the released numbers do not deny. Docs/mathematics.md has the proofs: "Quotients",
-"Their quantile", and for what the rows were drawn from "The population" and "Few rows".
+the set of m that the released numbers do not deny. Docs/intervals.md has the proofs, of
+quotients, of their quantile, and for what the rows were drawn from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Questions about where the rows are along axes: quantiles, means, covariances.
 
-The proof is in docs/mathematics.md: "Quantiles".
+Proof: docs/intervals.md, "A quantile lies between two neighbours".
 """
 
 from __future__ import annotations

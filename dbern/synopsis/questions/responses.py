@@ -4,8 +4,8 @@ Of a regression ``a_j = int w beta_j dD`` and ``c_j = int beta_j dD`` are releas
 in [-1, 1] as the bounds say. ``v = (1 + w) / 2`` is in [0, 1], so that P = v D and Q = (1 - v) D,
 whose bins are ``(c_j + a_j) / 2`` and ``(c_j - a_j) / 2``, are measures: the rows in two parts, one
 for the response and one against it. Of groups P has the rows of one, Q those of all the others. The
-mean of v is the m that the noisy bins of both do not deny; docs/mathematics.md, "Responses and
-groups", has the proof.
+mean of v is the m that the noisy bins of both do not deny; docs/intervals.md, "A mean
+response", has the proof.
 """
 
 from __future__ import annotations

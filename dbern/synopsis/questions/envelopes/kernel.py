@@ -1,4 +1,4 @@
-"""Splines around kernels of an axis and their integrals: "Smooth weights" in the mathematics."""
+"""Splines around kernels of an axis and their integrals: docs/intervals.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splines around polygons of the unit square ("Polygons" in the mathematics)."""
+"""Splines around polygons of the unit square (docs/intervals.md, "A polygon")."""
 
 from __future__ import annotations
 

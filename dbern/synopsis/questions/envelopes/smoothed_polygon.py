@@ -1,4 +1,4 @@
-"""Splines around polygons' shares of rows' kernels: "Polygons of kernels" in the mathematics."""
+"""Splines around polygons' shares of rows' kernels: docs/intervals.md."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ records is ``int g dD`` for a weight g. With coefficients ``l`` and ``u`` such t
     ``sum_j l_j beta_j(t) <= g(t) <= sum_j u_j beta_j(t)``  for every t of the axis,
 
 ``sum_j l_j c_j <= int g dD <= sum_j u_j c_j`` for every database: bins are exact but for what they
-do not tell within a cell. An `Envelope` is l, u and an estimate between them. Docs/mathematics.md
-has the proofs, weight by weight, and that of several axes: "Products".
+do not tell within a cell. An `Envelope` is l, u and an estimate between them. Proofs,
+weight by weight and of products over axes, are in docs/intervals.md.
 """
 
 from __future__ import annotations

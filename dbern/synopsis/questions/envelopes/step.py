@@ -1,4 +1,4 @@
-"""Splines around sharp steps of an axis: "Splines around a step" in the mathematics."""
+"""Splines around sharp steps of an axis: docs/intervals.md, "A step"."""
 
 from __future__ import annotations
 

@@ -1,0 +1,155 @@
+"""Responses, in their public range: a function from its middle, and the quotient of two."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dbern.combination.base import Combination, FeatureShape, Meaning, Parts
+from dbern.combination.functions import FunctionCombination
+from dbern.combination.polynomials import grid_polynomials
+from dbern.data.domain import MIN_NUMBER
+from dbern.types import FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranged(Combination):
+    """A combination whose values are responses, of the public range [`low`, `high`]."""
+
+    class_counts: ClassVar[Container[int]] = (0,)
+
+    low: float
+    high: float
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.low + self.high) / 2
+
+    @property
+    def radius(self) -> float:
+        """Half of the range's width."""
+        return (self.high - self.low) / 2
+
+    def meaning(self, target: Mapping[str, Any]) -> Meaning:
+        """Return "response"."""
+        del target
+        return "response"
+
+    def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
+        """Return the range."""
+        del arrays
+        return self.low, self.high
+
+    def to_range(self, values: FloatArray) -> FloatArray:
+        """Cut values to the range."""
+        return np.asarray(np.clip(values, self.low, self.high))
+
+    def unit(self, names: Sequence[str], *, density: bool, response: str = "the response") -> str:
+        """Return the response's."""
+        del names, density
+        return f" of {response}"
+
+    def inconsistency(self) -> str:
+        """Return which parameters no release states together; empty where all is well."""
+        ordered = self.high - self.low >= MIN_NUMBER
+        return super().inconsistency() if ordered else "low must be below high"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutToRange(Ranged):
+    """A response that is cut to its range, whose width bounds the error for any database."""
+
+    pointwise: ClassVar[bool] = True
+
+    def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
+        """Return the range's width."""
+        return np.full_like(errors[0], self.high - self.low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shifted(FunctionCombination, Ranged):
+    """The one function, plus the middle of the range.
+
+    With `grid` and `degree` the released numbers are coefficients of `grid_polynomials`.
+    """
+
+    kind: ClassVar[str] = "response"
+    keeps_errors: ClassVar[bool] = True
+
+    grid: int | None = None
+    degree: int | None = None
+
+    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+        """Return the function's values, from the middle."""
+        return np.asarray(self.functions(parts, unit)[0] + self.middle)
+
+    def functions(
+        self, parts: Sequence[FloatArray], unit: FloatArray | None
+    ) -> Sequence[FloatArray]:
+        """Return the function's values."""
+        if self.grid is not None and self.degree is not None and unit is not None:
+            return [grid_polynomials(unit[..., 0], self.grid, self.degree + 1) @ parts[0]]
+        return super().functions(parts, unit)
+
+    @property
+    def of_points(self) -> bool:
+        """Whether its values depend on a point besides through the arrays."""
+        return self.constant is not None or self.grid is not None
+
+    @property
+    def linear_response(self) -> bool:
+        """Whether it is a response's linear function of the axes."""
+        return self.constant is not None
+
+    def inconsistency(self) -> str:
+        """Return which parameters no release states together; empty where all is well."""
+        if (self.grid is None) != (self.degree is None):
+            return "grid and degree"
+        if self.grid is not None and self.degree is not None and self.degree**2 >= 4 * self.grid:
+            return "degree: too large for the grid"
+        return super().inconsistency()
+
+    def is_made_of(self, parts: Parts) -> bool:
+        """Return whether there are the coefficients, weights or the function."""
+        if self.degree is None:
+            return super().is_made_of(parts)
+        one_axis = len(parts.numbers) == 1 and not parts.lists and len(parts.features) == 1
+        return one_axis and parts.arrays == (self.degree + 1,)
+
+    def features(self, parts: Parts) -> FeatureShape:
+        """Return the number of columns, the constant and the grid."""
+        return parts.columns, self.constant or 0.0, self.grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quotient(CutToRange):
+    """The first over the second, times the radius of the range, plus its middle, cut to the range.
+
+    The middle where the second is not positive.
+    """
+
+    kind: ClassVar[str] = "ratio"
+    counts_rows: ClassVar[bool] = True
+
+    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+        """Return the quotient, in the range."""
+        del unit
+        safe = np.where(parts[1] > 0, parts[1], np.inf)
+        return self.to_range(self.middle + self.radius * parts[0] / safe)
+
+    def even(self, top: float, below: float, density: float) -> float | None:
+        """Bound the error where the second array is `density`, by both arrays' errors.
+
+        ``|e_N - m e_D| / (D + e_D)``, |m| at most 1; None where a constant promises as much.
+        """
+        if top + 2 * below >= density:
+            return None
+        return (1 + 1e-12) * self.radius * (top + below) / (density - below)
+
+    def is_made_of(self, parts: Parts) -> bool:
+        """Return whether there are two functions."""
+        return len(parts.arrays) == len(parts.functions) == 2

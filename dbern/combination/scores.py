@@ -1,0 +1,152 @@
+"""Naive Bayes: scores of classes from released numbers, and their logarithms.
+
+The score of a class is ``F = Pr(y | class) Pr(class)``, a product over axes. What is released is
+noisy, so it is first moved to the nearest numbers that some records could have, which is
+post-processing; then F is a Lipschitz function of them, which bounds its error.
+
+Classes are told apart, and ranked, by the logarithms of scores: their differences are log ratios of
+probabilities, where the difference of two scores is large wherever records are dense. A logarithm
+of noisy numbers needs a floor. Each floor here is a standard deviation of the noise over a noisy
+share: the deviation follows from the published law, order and lattice of a release, the share is
+one of the released numbers. So no floor, and nothing else in a logarithm, depends on a record but
+through what is released: it is post-processing, and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import abstractmethod
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dbern.combination.base import Combination
+from dbern.data.domain import MAX_NUMBER
+from dbern.types import FloatArray
+
+
+def share_of(shares: FloatArray, dimensions: int) -> FloatArray:
+    """Return the classes' shares (classes,), cut to [0, 1], as an array of so many dimensions."""
+    return np.asarray(np.clip(shares, 0.0, 1.0).reshape(-1, *[1] * (dimensions - 1)))
+
+
+def over(numbers: FloatArray, share: FloatArray) -> FloatArray:
+    """Return quotients by a share; zero where that is not positive."""
+    return np.asarray(numbers / np.where(share > 0, share, np.inf))
+
+
+def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) -> FloatArray:
+    """``prod_b c_b / p``, quotients cut to [0, 1]: the categories' factor of a score."""
+    likely = np.clip(over(cells, share_of(shares, 2)), 0.0, 1.0)
+    taken = np.where(listed[..., None, :] > 0, likely, 1.0)
+    return np.asarray(np.moveaxis(taken.prod(axis=-1), -1, 0))
+
+
+def _listed_log_scores(
+    cells: FloatArray, shares: FloatArray, listed: FloatArray, noise: float
+) -> FloatArray:
+    """``sum_b ln((q_b + t) / (g_b + t))``, as in `kernel_scores._kernel_log_scores`."""
+    share = share_of(np.maximum(shares, min(noise, 1.0)), 2)
+    likely, unsure = np.clip(cells / share, 0.0, 1.0), noise / share
+    together = (share * likely).sum(axis=0) / share.sum()
+    logs = np.log((likely + unsure) / (together + unsure))
+    return np.asarray(np.moveaxis(listed @ logs.T, -1, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores(Combination):
+    """For two classes the second's score minus the first's, for more one column each.
+
+    `peaks` and `floors` are one an axis of numbers; `lists` the number of listed values of each
+    axis of categories. The last part is a vector: of each class its moments, which begin with its
+    share of the records, and a cell for each listed value.
+    """
+
+    class_counts: ClassVar[Container[int]] = range(2, sys.maxsize)
+    log_odds: ClassVar[bool] = True
+    uniform: ClassVar[bool] = True
+
+    peaks: tuple[float, ...] = ()
+    floors: tuple[float, ...] = ()
+    lists: tuple[int, ...] = ()
+
+    @property
+    def multi_output(self) -> bool:
+        """Whether a point has one value for each class."""
+        return len(self.classes) > 2
+
+    @property
+    def of_points(self) -> bool:
+        """Whether its values depend on a point besides through the arrays."""
+        return bool(self.lists)
+
+    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+        """Return scores, or their difference."""
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
+        scores = self._scores(moments, self._evidence(parts, u))
+        if self.lists:
+            scores = scores * _listed_scores(cells, moments[:, 0], listed)
+        return np.moveaxis(scores, 0, -1) if self.multi_output else scores[1] - scores[0]
+
+    def decisions(
+        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+    ) -> FloatArray:
+        """Return the log odds of the second of two classes, or logarithms of probabilities."""
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
+        logs = self._log_scores(moments, self._evidence(parts, u), noise)
+        if self.lists:
+            logs = logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1])
+        if not self.multi_output:
+            return np.asarray(logs[1] - logs[0])
+        logs = logs - logs.max(axis=0)
+        return np.moveaxis(logs - np.log(np.exp(logs).sum(axis=0)), 0, -1)
+
+    @abstractmethod
+    def _evidence(self, parts: Sequence[FloatArray], points: FloatArray) -> FloatArray:
+        """Return what scores depend on at each point, besides the moments."""
+
+    @abstractmethod
+    def _scores(self, moments: FloatArray, evidence: FloatArray) -> FloatArray:
+        """Return the factor of axes of numbers, times the shares, (classes, m)."""
+
+    @abstractmethod
+    def _log_scores(
+        self, moments: FloatArray, evidence: FloatArray, noise: Sequence[float]
+    ) -> FloatArray:
+        """Return its logarithms, less a number common to all classes."""
+
+    @abstractmethod
+    def _score_error(self, errors: Sequence[float], index: int) -> float:
+        """Bound the error of one class's score."""
+
+    def _tables(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Moments and cells, a row for each class."""
+        rows = released.reshape(len(self.classes), -1)
+        moments, cells = np.split(rows, [rows.shape[1] - sum(self.lists)], axis=1)
+        return moments, cells
+
+    def _parted(self, unit: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Points as listed values, and as positions from the middle."""
+        points, width = np.empty(0) if unit is None else unit, sum(self.lists)
+        return points[..., :width], points[..., width:] - 0.5
+
+    def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
+        """Bound the error of scores, or the sum of both scores' errors."""
+        totals = [float(error) for error in errors]
+        bounds = [self._score_error(totals, index) for index in range(len(self.classes))]
+        return np.array(max(bounds) if self.multi_output else sum(bounds))
+
+    def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
+        """Return the range of scores, or of the difference of two."""
+        del arrays
+        top = math.prod(self.peaks)
+        return (0.0 if self.multi_output else -top), top
+
+    def inconsistency(self) -> str:
+        """Return which parameters no release states together; empty where all is well."""
+        if math.prod(self.peaks) > MAX_NUMBER:
+            return "peaks: their product is too large"
+        return super().inconsistency()

@@ -153,7 +153,9 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
             granules = to_grid(
                 counters.finish(total.state, piece.part, piece.output, piece.slab), noise
             )
-            origin = _state_tag(total.state, salt)
+            # A private, keyed fingerprint of the sums, for the releasing process to compare.
+            sums = np.ascontiguousarray(total.state).tobytes()
+            origin = hmac.new(salt, sums, hashlib.sha256).hexdigest()
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
         return _failed(error)
     return Outcome(granules, total.rows, origin=origin)
@@ -179,22 +181,7 @@ def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
     return next(one.__name__ for one in type(error).__mro__ if one.__name__ in known)
 
 
-def _state_tag(state: Int64Array, salt: bytes) -> str:
-    """Private, keyed fingerprint of partial sums, for the releasing process to compare."""
-    return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
-
-
 # --- the releasing process -------------------------------------------------------------------
-
-
-def passes(
-    counters: Counters, tasks: Sequence[tuple[Portion, ...]]
-) -> list[tuple[tuple[Portion, ...], int]]:
-    """Return the reads of each counting task: some portions once, or all in each pass."""
-    if not counters.passes:
-        return [(task, 0) for task in tasks]
-    whole = tuple(portion for task in tasks for portion in task)
-    return [(whole, index) for index in range(counters.passes)]
 
 
 def share_out(
@@ -278,9 +265,12 @@ def add_up(
     """
     workers = workers_of(client)
     window = _AHEAD * max(1, workers.threads())
+    reads = [(task, 0) for task in tasks]
+    if counters.passes:  # over all, instead of some portions once
+        whole = tuple(portion for task in tasks for portion in task)
+        reads = [(whole, index) for index in range(counters.passes)]
     work: list[Callable[[], Future]] = [
-        partial(workers.submit, count, counters, task, salt, index)
-        for task, index in passes(counters, tasks)
+        partial(workers.submit, count, counters, task, salt, index) for task, index in reads
     ] + [partial(workers.compute, partial(_count_table, counters, salt), one) for one in partitions]
     waiting = iter(work)
     level: dict[str, int] = {}

@@ -36,7 +36,7 @@ from dbern.synopsis.bands import (
     lower_bound_of,
     quotient_ends,
 )
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, require_probabilities
 from dbern.synopsis.maps import described, plotted
 from dbern.synopsis.points import (
     Order,
@@ -57,7 +57,7 @@ from dbern.synopsis.points import (
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.store import ReleasedStore
-from dbern.system import LRUCache
+from dbern.system import LRUCache, cpu_count
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Synopsis:
         """Apply `block` to points, of dask block by block; answers end in axes of `last`."""
         array = plain(points, self.domain)
         if isinstance(array, np.ndarray):
-            return block(self, array, len(array), available_cores())
+            return block(self, array, len(array), cpu_count())
         block = partial(_sent_block, block=block)
         check_shape(array.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]

@@ -184,6 +184,16 @@ def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
 # --- the releasing process -------------------------------------------------------------------
 
 
+def passes(
+    counters: Counters, tasks: Sequence[tuple[Portion, ...]]
+) -> list[tuple[tuple[Portion, ...], int]]:
+    """Return the reads of each counting task: some portions once, or all in each pass."""
+    if not counters.passes:
+        return [(task, 0) for task in tasks]
+    whole = tuple(portion for task in tasks for portion in task)
+    return [(whole, index) for index in range(counters.passes)]
+
+
 def share_out(
     files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
 ) -> list[tuple[Portion, ...]]:
@@ -265,12 +275,9 @@ def add_up(
     """
     workers = workers_of(client)
     window = _AHEAD * max(1, workers.threads())
-    reads = [(task, 0) for task in tasks]
-    if counters.passes:  # over all, instead of some portions once
-        whole = tuple(portion for task in tasks for portion in task)
-        reads = [(whole, index) for index in range(counters.passes)]
     work: list[Callable[[], Future]] = [
-        partial(workers.submit, count, counters, task, salt, index) for task, index in reads
+        partial(workers.submit, count, counters, task, salt, index)
+        for task, index in passes(counters, tasks)
     ] + [partial(workers.compute, partial(_count_table, counters, salt), one) for one in partitions]
     waiting = iter(work)
     level: dict[str, int] = {}

@@ -53,7 +53,9 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
     exact, params = counted(on_lattice, strategy, family, bound)
     accumulator = on_lattice.restore(strategy, n, params)
     promised = exact.of_each() if family.norm == math.inf else exact
-    law = family.calibrate(_contract(on_lattice, promised, accumulator, n), bound.charge)
+    # The fraction that was checked to add up: what a measurement becomes cannot spend more.
+    contract = _contract(promised, measurement.outputs, accumulator, n, measurement.fraction)
+    law = family.calibrate(contract, bound.charge)
     errors, unit = accumulator.errors, on_lattice.unit
     lattice_error = errors.kernel + errors.position
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
@@ -184,7 +186,7 @@ def _exact_sensitivity(
 
 
 def _contract(
-    measurement: Measurement, exact: Sensitivity, accumulator: Accumulator, n: int
+    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
 ) -> Contract:
     """Contract with the noise: for effective kernels, computed in floats; n of the release."""
     errors = accumulator.errors
@@ -193,5 +195,5 @@ def _contract(
     else:
         norm = int(exact.norm) - 1
         moved = errors.kernel_norms[norm], errors.float_norms[norm]
-    size, fraction = measurement.outputs * accumulator.strategy.layout.size, measurement.fraction
+    size = outputs * accumulator.strategy.layout.size
     return Contract.of(exact, n, *moved, errors.value_bound, size=size, fraction=fraction)

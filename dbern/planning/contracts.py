@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, cast
 
 from dbern.certificate import Certificate, ErrorModel, vector_bound, with_silence

@@ -243,6 +243,12 @@ def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list
         yield bases if whole is None else [_apply(whole, bases).reshape(whole.shape[-1], -1).T]
 
 
+def typical_noise(strategy: Strategy, smoothing: Smoothing, noise: Covariance) -> float:
+    """Return the root mean square, over the domain, of the noise of values."""
+    basis = next(_bases(strategy, [smoothing]))
+    return noise.deviation * math.sqrt(_product(basis, basis, noise.correlation))
+
+
 def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
     for basis in bases:
         values = np.tensordot(values, basis, axes=(0, 1))
@@ -438,8 +444,7 @@ class ReleasedArray:
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
-        basis = next(_bases(self.strategy, [smoothing]))
-        return self.noise.deviation * math.sqrt(_product(basis, basis, self.noise.correlation))
+        return typical_noise(self.strategy, smoothing, self.noise)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1

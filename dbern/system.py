@@ -65,6 +65,7 @@ def address_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
+@lru_cache  # limits of a process stay; a query asks for them each time
 def cpu_count(own: Path = _SELF, mount: Path = _MOUNT) -> int:
     """Return how many processors this process may use, a part of one counted as one.
 

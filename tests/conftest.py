@@ -27,7 +27,7 @@ from projects import Draws, Project, Ran, fix_reservations, objects, records
 from dbern import certificate
 from dbern.counting import kernel_sums
 from dbern.ledger import sqlite
-from dbern.planning import tuning
+from dbern.planning import offers
 from dbern.system import memory_limit
 
 # However slow the machine is: not even the drawing of examples is timed.
@@ -155,7 +155,7 @@ def cached_planning() -> Iterator[None]:
     bounds = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
     sketches = lru_cache(maxsize=2000)(kernel_sums.smallest_sketch)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (certificate, tuning):
+        for module in (certificate, offers):
             patch.setattr(module, "noise_bound", bounds)
         patch.setattr(kernel_sums, "smallest_sketch", sketches)
         yield

@@ -36,8 +36,8 @@ FORBIDDEN_WORDS = {
     *("places", "apart", "sure"),
 }
 PUBLIC_CLASSES = {  # and functions that users or authors of learners meet, besides all `__all__`
-    *("Accumulator", "Answer", "Densities", "Distribution", "Domain", "KernelSum", "Measurement"),
-    *("Moments", "Regression", "ReleasedDataset", "Responses", "SampledSensitivity", "Smoother"),
+    *("Accumulator", "Answer", "Distribution", "Domain", "KernelSum", "Measurement"),
+    *("Regression", "ReleasedDataset", "SampledSensitivity", "Smoother"),
     *("open_synopsis", "shape"),
 }
 SECTION = re.compile(r"^(Parameters|Returns|Raises|Attributes|Examples)\n-{3}", re.MULTILINE)

@@ -33,9 +33,10 @@ LAYERS = [
     {"erm"},
     {"components"},
     {"counting", "certificate"},
+    {"noise_quantile"},
     {"combination"},
     {"strategies", "ledger"},
-    {"bernstein", "privacy", "data", "failure"},
+    {"bernstein", "privacy", "data", "failure", "promises"},
     {"system"},
     {"errors"},
 ]

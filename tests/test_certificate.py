@@ -12,17 +12,14 @@ import pytest
 import reference
 from strategies import density_plan, density_spec, sections
 
-from dbern import certificate
+from dbern import noise_quantile
 from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import (
-    Certificate,
-    combined,
-    enclose,
-)
+from dbern.certificate import Certificate, combined
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
 from dbern.failure import CHOICE
+from dbern.noise_quantile import enclose
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
@@ -302,7 +299,7 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
     plan = bins_of(axes, noise)
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
     numbers, products = [], []
-    bases = certificate.enclose(strategy, h, 2).bases
+    bases = noise_quantile.enclose(strategy, h, 2).bases
     draws, product, samples, words = 640, np.tensordot, laplace._samples, KeyStream.words
 
     def counted(scale, stream):
@@ -311,7 +308,7 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
         return found
 
     def read(stream, count):  # where all are drawn jointly, but for those of other samplers
-        numbers.append(0 if noise == "binned-laplace" else count * certificate._JOINTLY / 2)
+        numbers.append(0 if noise == "binned-laplace" else count * noise_quantile._JOINTLY / 2)
         return words(stream, count)
 
     def multiplied(one, other, axes):
@@ -321,10 +318,10 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
     monkeypatch.setattr(laplace, "_samples", counted)
     monkeypatch.setattr(KeyStream, "words", read)
     monkeypatch.setattr(np, "tensordot", multiplied)
-    certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws)
-    taken = certificate._DRAWING * sum(numbers) + sum(products)
-    accounted = draws * certificate._work(strategy, bases, law)
-    spare = certificate._DRAWING * 2 * 8400  # of the last batch, and of chance
+    noise_quantile.noise_sups(bases, partial(family_of(law).drawn, law), draws)
+    taken = noise_quantile._DRAWING * sum(numbers) + sum(products)
+    accounted = draws * noise_quantile._work(strategy, bases, law)
+    spare = noise_quantile._DRAWING * 2 * 8400  # of the last batch, and of chance
     assert 0.7 * accounted < taken + spare
     assert taken < 1.3 * accounted + spare
 
@@ -333,17 +330,17 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
     plan = bins_of(2, "binned-laplace")
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
     seen = []
-    real = certificate.noise_sups
+    real = noise_quantile.noise_sups
     monkeypatch.setattr(
-        certificate, "noise_sups",
+        noise_quantile, "noise_sups",
         lambda bases, draw, draws, **how: seen.append(draws) or real(bases, draw, draws, **how),
     )  # fmt: skip
-    work = certificate._work(strategy, certificate.enclose(strategy, h, 3).bases, law)
+    work = noise_quantile._work(strategy, noise_quantile.enclose(strategy, h, 3).bases, law)
     # as many of these are beyond the rank as of 4000 and 200; of a draw less, fewer
     for allowed, drawn in ((1e12, 3994), (200.5 * work, 166), (work, None)):
         seen.clear()
-        monkeypatch.setattr(certificate, "_WORK", allowed)
-        found = certificate._simulated_quantile(strategy, h, law, 0.05)
+        monkeypatch.setattr(noise_quantile, "_WORK", allowed)
+        found = noise_quantile._simulated_quantile(strategy, h, law, 0.05)
         assert seen == ([] if drawn is None else [drawn])
         assert (found is None) == (drawn is None)
 
@@ -353,14 +350,14 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     """The sum is above its bound seldom enough, and above one for the bins alone too often."""
     plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
-    monkeypatch.setattr(certificate, "_WORK", work)
-    alone = certificate.noise_bound.__wrapped__(strategy, h, law, beta)
+    monkeypatch.setattr(noise_quantile, "_WORK", work)
+    alone = noise_quantile.noise_bound.__wrapped__(strategy, h, law, beta)
     factor = 0.3 * alone / (law.scale * math.ldexp(1, law.granularity_exponent))
-    bound = certificate.noise_bound.__wrapped__(strategy, h, law, beta, (law, factor))
+    bound = noise_quantile.noise_bound.__wrapped__(strategy, h, law, beta, (law, factor))
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
+    sups = noise_quantile.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
     beside = family_of(law).drawn(law, 1, draws, public_stream("test", 1))[0]
     found = math.ldexp(1, law.granularity_exponent) * (sups + factor * np.maximum(0, beside))
     allowed = 0.1 + 3 * math.sqrt(0.09 / draws)
@@ -375,14 +372,14 @@ def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(a
     """Of a choice of the lowest number: a bound for one number alone is exceeded too often."""
     plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
-    bound = partial(certificate.noise_bound, strategy, h, law)
+    bound = partial(noise_quantile.noise_bound, strategy, h, law)
     factor = size * bound(beta) / (law.scale * math.ldexp(1, law.granularity_exponent))
-    alone, both = certificate.chosen_noise(bound, beta, (law, factor), among)
-    _, naive = certificate.chosen_noise(bound, beta, (law, factor), 1)
+    alone, both = noise_quantile.chosen_noise(bound, beta, (law, factor), among)
+    _, naive = noise_quantile.chosen_noise(bound, beta, (law, factor), 1)
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
+    sups = noise_quantile.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
     numbers = family_of(law).drawn(law, among, draws, public_stream("test", 1))
     below = factor * np.maximum(0, -numbers.min(axis=0))
     granule, allowed = math.ldexp(1, law.granularity_exponent), 0.1 + 3 * math.sqrt(0.09 / draws)
@@ -398,7 +395,7 @@ def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(a
 def test_each_number_that_chose_the_bins_may_fall_far(among):
     """The chance that any of them falls below the bound is that of one, so many times."""
     law, beta = bins_of(1, "binned-laplace").noise.law, Fraction(1, 10)
-    _, below = certificate.chosen_noise(lambda *_: 0.0, beta, (law, 1.0), among)
+    _, below = noise_quantile.chosen_noise(lambda *_: 0.0, beta, (law, 1.0), among)
     ratio = math.exp(-1 / law.scale)
     steps = math.floor(below / math.ldexp(1, law.granularity_exponent)) + 1
     each = ratio**steps / (1 + ratio)
@@ -407,16 +404,16 @@ def test_each_number_that_chose_the_bins_may_fall_far(among):
 
 @pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
-    plan, given, real = bins_of(1, "binned-laplace"), [], certificate._largest_draw
-    monkeypatch.setattr(certificate, "_WORK", work)
+    plan, given, real = bins_of(1, "binned-laplace"), [], noise_quantile._largest_draw
+    monkeypatch.setattr(noise_quantile, "_WORK", work)
     monkeypatch.setattr(
-        certificate, "_tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
+        noise_quantile, "_tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
     )
     monkeypatch.setattr(
-        certificate, "_largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
+        noise_quantile, "_largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
     )
     law, beta = plan.noise.law, Fraction(1, 20)
-    found = certificate.noise_bound.__wrapped__(plan.strategy, plan.h, law, beta)
+    found = noise_quantile.noise_bound.__wrapped__(plan.strategy, plan.h, law, beta)
     assert 0 < found < math.inf
     assert given[-2:] == [share * beta] * 2  # before these, what is between the nodes of draws
     assert [float(one) for one in given[:-2]] == [pytest.approx(0.002 * float(beta))] * (work > 1)

@@ -13,12 +13,14 @@ from dbern.components.function_classes import read_class, stored_class
 from dbern.components.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
-from dbern.planning import planner
+from dbern.planning import contracts
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
 from dbern.planning.spec import ReleaseSpec
 from dbern.releasing import publish
-from dbern.strategies.bias import Holder, KernelMixture, Linear, Smooth, StatedBall
+from dbern.strategies.balls import StatedBall
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.smoothness import Holder, Linear, Smooth
 from dbern.synopsis.metadata import Released
 
 GAUSSIAN = kernel_of("gaussian", 0.2)
@@ -137,7 +139,7 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
     def extreme(measurement, part):
         return released_component(measurement, part.model_copy(update={"unit": 1e151}))
 
-    monkeypatch.setattr(planner, "released_component", extreme)
+    monkeypatch.setattr(contracts, "released_component", extreme)
     with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
         density_plan((0.1,), (9,))
 
@@ -146,6 +148,6 @@ def test_a_name_that_no_reader_takes_is_refused_as_a_name(monkeypatch):
     def slashed(measurement, part):
         return released_component(measurement, part.model_copy(update={"name": "a/b"}))
 
-    monkeypatch.setattr(planner, "released_component", slashed)
+    monkeypatch.setattr(contracts, "released_component", slashed)
     with pytest.raises(SpecError, match=r"^target\.kind: a name .*cannot be stored \(arrays"):
         density_plan((0.1,), (9,))

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 import slowest
 
@@ -535,7 +536,12 @@ def test_the_shown_options_exist():
     """Every `dbern ..` that a page mentions is a command, and every option of it is one."""
     from dbern.cli.main import cli
 
-    known = {option for command in flat(cli) for param in command.params for option in param.opts}
+    known = {
+        option
+        for command in flat(cli)
+        for param in command.get_params(click.Context(command))
+        for option in param.opts
+    }
     for path in PAGES:
         for said in re.findall(r"`(dbern [^`\n]+)`", path.read_text(encoding="utf-8")):
             words = said.split()

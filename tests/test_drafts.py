@@ -63,7 +63,7 @@ def test_a_pipe_in_place_of_a_draft_stops_nothing(tmp_path):
 
 def test_a_draft_that_was_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
     """Another process looks just between: it takes the new draft for a dead one's."""
-    target, looked, original = tmp_path / "a.txt", [], drafts._handle
+    target, looked, original = tmp_path / "a.txt", [], drafts.open_descriptor
 
     @contextmanager
     def seen(path, flags):
@@ -74,7 +74,7 @@ def test_a_draft_that_was_removed_before_it_was_locked_is_made_again(tmp_path, m
                 assert not path.exists()
             yield handle
 
-    monkeypatch.setattr(drafts, "_handle", seen)
+    monkeypatch.setattr(drafts, "open_descriptor", seen)
     with draft_of(target) as draft:
         assert draft not in looked
         draft.write_text("whole")

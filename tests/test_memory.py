@@ -24,8 +24,8 @@ from dbern.data import parquet as records
 from dbern.data.parquet import BATCH_ROWS, FileFacts, reading_bytes
 from dbern.erm.risk import BLOCK, sum_by_pairs
 from dbern.errors import EnvironmentRefusedError
+from dbern.planning.cost import Cost
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import Cost
 from dbern.synopsis.evaluate import Polynomial
 from dbern.system import cpu_count, memory_limit
 

@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
 from dbern.bernstein.basis import iterated_basis
-from dbern.certificate import Promises, noise_sups, printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
+from dbern.noise_quantile import noise_sups
 from dbern.planning import planner
 from dbern.planning.choose import (
     _FINE_RESOLUTIONS,
@@ -33,11 +33,15 @@ from dbern.planning.choose import (
     chosen,
     preferred,
 )
-from dbern.planning.planner import Settings, plan, plan_files, problem_of
-from dbern.planning.plans import ReleasePlan, spec_for_rows, task_rows
+from dbern.planning.cost import task_rows
+from dbern.planning.designs import problem_of
+from dbern.planning.planner import plan, plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.privacy.families import family_of
+from dbern.promises import Promises, printed_sum
 
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
 
@@ -275,7 +279,7 @@ def _refused(bandwidths, kernel):
         mechanism={"k": None, "h": None, "noise": "auto"},
     )
     spec = ReleaseSpec(**content)
-    problem = problem_of(spec.components[0], Settings.of(spec, 10**6, 1))
+    problem = problem_of(spec.components[0], BoundSpec.of(spec, 10**6))
     try:
         for resolutions in (_PLAIN_RESOLUTIONS[:3], _FINE_RESOLUTIONS):
             problem.lattices(resolutions)
@@ -441,10 +445,9 @@ def test_noise_is_predicted_to_be_about_as_large_as_what_is_drawn(axes, noise, t
         mechanism={"k": None, "h": None, "noise": noise},
     )  # fmt: skip
     given["budget"] = {**given["budget"], "delta": "1e-6" if "gaussian" in noise else "0"}
-    spec = spec_for_rows(ReleaseSpec(**given), 20_000)
-    measurement = planner.resolved(spec.components[0], 20_000, spec)
-    settings, plan = Settings.of(spec, 20_000, 1), plan_files(spec, ())
-    problem = problem_of(measurement, settings, family_of(plan.noise.law))
+    bound = BoundSpec.of(ReleaseSpec(**given), 20_000)
+    plan = plan_files(bound.spec, ())
+    problem = problem_of(bound.measurements[0], bound, family_of(plan.noise.law))
     best = chosen([plan.strategy.kind], problem)
     assert (best.strategy, best.h) == (plan.strategy, plan.h)
     assert best.noise == pytest.approx(_draws_of(plan).mean(), rel=0.2)
@@ -479,8 +482,9 @@ def test_what_is_expected_is_what_the_choice_predicts():
     """Of typical data, whatever the plan aims at: the choice and what its lattice misses."""
     given = {"noise": "binned-laplace", "k": None, "h": None}
     spec = ReleaseSpec(**sections(mechanism=given))
-    (measurement,), settings = spec.components, Settings.of(spec, 1000, 1)
-    problem = problem_of(measurement, settings)
+    bound = BoundSpec.of(spec, 1000)
+    (measurement,) = bound.measurements
+    problem = problem_of(measurement, bound)
     choice = preferred(list(candidates("binned", problem)), problem)
     least = choice.expected * measurement.unit
     one = plan_files(spec, ())

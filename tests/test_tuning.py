@@ -16,14 +16,16 @@ from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
-from dbern.certificate import chosen_noise, told_error
+from dbern.certificate import told_error
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.failure import BAND, CHOICE
+from dbern.noise_quantile import chosen_noise
 from dbern.planning.choose import BIN_RESOLUTIONS
+from dbern.planning.offers import Outcome, _finer_bins, best_of
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.planning.tuning import _PLACES, NAME, Told, _refinement, _sup, _told_by, best_of
+from dbern.planning.tuning import _PLACES, NAME, _refinement, _sup
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
 from dbern.synopsis import bands, metadata
@@ -165,7 +167,7 @@ def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
     """Without the rest it does not: what finer bins miss counts."""
     spec, plan = one
     own = plan.components[0]
-    finer, facts = _told_by(spec.components[0], own.strategy, own.h, math.inf, ["density"])
+    finer, facts = _finer_bins(spec.components[0], own.strategy, own.h, math.inf, ["density"])
     y, rng, short = np.linspace(0, 1, 201), np.random.default_rng(0), 0
     basis = bernstein_basis(y, 20) @ own.strategy.matrices(own.h)[0]
     for x in (*np.linspace(0, 1, 41)[:, None], rng.random(40), rng.beta(9, 9, 99), np.zeros(0)):
@@ -370,7 +372,7 @@ def test_a_plan_warns_of_bins_that_promise_any_database_less():
     (2, [(1.0, 0.7, 0.0, 1.0), (1.15, 0.0, 0.0, 1.0)], 0),  # both are seldom large at one place
 ])  # fmt: skip
 def test_other_bins_are_released_where_they_err_less_for_sure(axes, told, best):
-    assert best_of(axes, [Told(*one) for one in told]) == best
+    assert best_of(axes, [Outcome(*one) for one in told]) == best
 
 
 def test_a_promise_holds_whichever_bins_are_chosen(told_well):

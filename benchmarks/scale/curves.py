@@ -12,8 +12,8 @@ from typing import Any
 from timing import with_blocks
 
 from dbern.cluster.graph import add_up, share_out
+from dbern.planning.cost import TASK_ROWS
 from dbern.planning.planner import footers, plan
-from dbern.planning.plans import TASK_ROWS
 from dbern.planning.spec import ReleaseSpec
 from dbern.system import silent
 from scale.runs import Run, cluster, measure, write_files

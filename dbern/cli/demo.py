@@ -75,6 +75,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     from dbern.ledger import BudgetLedger
     from dbern.planning.planner import plan
     from dbern.planning.spec import ReleaseSpec
+    from dbern.privacy.accuracy import public_stream, uniform
     from dbern.privacy.budget import Budget
     from dbern.releasing.run import release
     from dbern.reporting.pictures import draw_beside
@@ -98,12 +99,12 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
         out = release(spec, progress=progress)
         released_in = time.perf_counter() - started
         synopsis = out.synopsis
-        points = _queries()
+        positions = uniform(public_stream("demo queries", 0), 2 * _QUERIES)
         started = time.perf_counter()
-        answers = synopsis(points)
+        answers = synopsis(10 * positions.reshape(-1, 2))
         answered_in = time.perf_counter() - started
-        truth = _truth(folder / "trips", synopsis.grid(_GRID), progress)
         released = synopsis.grid(_GRID)
+        truth = _truth(folder / "trips", released, progress)
         error = float(np.abs(released - truth).max())
         picture = folder / "released.png"
         draw_beside(released, truth, picture, f"Where {rows:,} trips begin, at epsilon 1")
@@ -157,12 +158,6 @@ def _trips(file: int, count: int) -> dict[str, FloatArray]:
     radius = spread * np.sqrt(-2 * np.log1p(-uniform(stream, count)))
     angle = 2 * np.pi * uniform(stream, count)
     return {"x": x + radius * np.cos(angle), "y": y + radius * np.sin(angle)}
-
-
-def _queries() -> FloatArray:
-    from dbern.privacy.accuracy import public_stream, uniform
-
-    return 10 * uniform(public_stream("demo queries", 0), 2 * _QUERIES).reshape(-1, 2)
 
 
 def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.DataArray:

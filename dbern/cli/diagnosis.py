@@ -14,8 +14,8 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -76,8 +76,7 @@ def _run(*table: tuple[str, Callable[[], Verdict], str]) -> list[Finding]:
             verdict = check()
         except (OSError, DbernError) as error:
             verdict = "mend", f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        state, text, *other = verdict
-        mend = other[0] if other else remedy
+        state, text, mend = (*verdict, remedy)[:3]
         findings.append(Finding(what, state, text, "" if state == "good" else mend))
     return findings
 
@@ -117,7 +116,11 @@ def installation() -> list[Finding]:
             for name, least in packages
         ),
         ("clock", _clock, "set the system's clock"),
-        ("memory", _memory, ""),
+        (
+            "memory",
+            lambda: ("good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"),
+            "",
+        ),
     )
 
 
@@ -139,10 +142,6 @@ def _clock() -> Verdict:
     now = time.time()
     text = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
     return ("good", text) if now >= _BUILT else ("mend", f"{text}, before this package was written")
-
-
-def _memory() -> Verdict:
-    return "good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"
 
 
 _BESIDE = ("keys", "staging", "locks", "runs")
@@ -213,31 +212,11 @@ def _newest_entry(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     newest = datetime.fromisoformat(log[-1].at).timestamp() if log else 0.0
     if newest > time.time() + SKEW_SECONDS:
         return "mend", f"its last entry is of the future ({log[-1].at})"
-    return "good", f"{counted(len(accounts), 'account')}, {_entries(log)}"
-
-
-def _entries(log: Sequence[AuditLine]) -> str:
-    return counted(len(log), "log entry", "log entries")
+    entries = counted(len(log), "log entry", "log entries")
+    return "good", f"{counted(len(accounts), 'account')}, {entries}"
 
 
 _MOST_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class _Step:
-    """An entry of the log, counted from 1, with a time before that of the entry above it."""
-
-    entry: int
-    before: str
-    after: str
-
-    @property
-    def seconds(self) -> float:
-        between = datetime.fromisoformat(self.before) - datetime.fromisoformat(self.after)
-        return between.total_seconds()
-
-    def __str__(self) -> str:
-        return f"entry {self.entry} by {self.seconds:.0f} s ({self.before} to {self.after})"
 
 
 def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Verdict:
@@ -246,27 +225,27 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     A budget by period is paid from in the period that the clock says. Clocks of several hosts
     differ a little: a short step that ends in the same periods is shown, and is no warning.
     """
-    pairs = enumerate(pairwise(line.at for line in log), 2)
-    steps = [step for step in (_Step(entry, *pair) for entry, pair in pairs) if step.seconds > 0]
+    steps, longest = [], 0.0
+    reopened: dict[str, None] = {}  # periods that were over and could be paid from again
+    for entry, (before, after) in enumerate(pairwise(line.at for line in log), 2):
+        between = datetime.fromisoformat(before) - datetime.fromisoformat(after)
+        seconds = between.total_seconds()
+        if seconds <= 0:
+            continue
+        longest = max(longest, seconds)
+        steps.append(f"entry {entry} by {seconds:.0f} s ({before} to {after})")
+        for account in accounts:
+            kind = account.terms.period
+            first, end = period_of(after, kind), period_of(before, kind)
+            if first != end:
+                reopened[f"each {kind} from {first} to before {end} of {account.dataset}"] = None
     if not steps:
-        return "good", f"never set back in {_entries(log)}"
-    longest = max(step.seconds for step in steps)
-    reopened = list(dict.fromkeys(text for step in steps for text in _reopened(step, accounts)))
+        return "good", f"never set back in {counted(len(log), 'log entry', 'log entries')}"
     text = f"set back at {counted(len(steps), 'place')} of the log"
     if not reopened and longest <= SKEW_SECONDS:
         return "good", f"{text}, by at most {longest:.0f} s, within the same periods"
-    periods = f"could be spent again: {_listed(reopened)}" if reopened else ""
-    listed = _listed([str(step) for step in steps])
-    return "warn", f"{text}: {listed}; {periods or 'no budget by period reopened'}"
-
-
-def _reopened(step: _Step, accounts: Sequence[DatasetStatus]) -> Iterator[str]:
-    """Name the periods that were over before the step and could be paid from after it."""
-    for account in accounts:
-        kind = account.terms.period
-        first, end = period_of(step.after, kind), period_of(step.before, kind)
-        if first != end:
-            yield f"each {kind} from {first} to before {end} of {account.dataset}"
+    periods = f"could be spent again: {_listed([*reopened])}" if reopened else ""
+    return "warn", f"{text}: {_listed(steps)}; {periods or 'no budget by period reopened'}"
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -280,22 +259,18 @@ _WAIT_SECONDS = 0.05
 def _second_flock_refused(folder: Path) -> bool:
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".dbern-doctor-") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with open(file.name, "rb") as again:  # noqa: PTH123 -- a second description of one file
-            try:
-                fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    return False
+        with Path(file.name).open("rb") as again, suppress(BlockingIOError):
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    return True
 
 
 def _second_writer_refused(path: Path) -> bool:
     first, second = SqliteBackend(path), SqliteBackend(path, busy_timeout=_WAIT_SECONDS)
     with closing(first), closing(second), first.write():
-        try:
-            with second.write():
-                return False
-        except EnvironmentRefusedError:
-            return True
+        with suppress(EnvironmentRefusedError), second.write():
+            return False
+        return True
 
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "lustre", "ceph", "glusterfs", "afs")
@@ -416,7 +391,9 @@ def _bucket(url: str) -> list[Finding]:
         ("transport", _store_transport, "write https:// in AWS_ENDPOINT_URL"),
     )
     if findings[0].state == "good":
-        findings += _run(("output's clock", partial(_store_clock, probe), _SYNCHRONIZE))
+        findings += _run(
+            ("output's clock", lambda: _skew(probe.skew(), "the object store's is"), _SYNCHRONIZE)
+        )
         findings += [_taken(url)] if Objects(url).sizes() else []
     return findings
 
@@ -434,15 +411,10 @@ def _second_link_refused(folder: Path) -> bool:
         draft, target = Path(scratch, "draft"), Path(scratch, "manifest")
         draft.write_bytes(b"{}")
         os.link(draft, target)
-        try:
+        with suppress(FileExistsError):
             os.link(draft, target)
-        except FileExistsError:
-            return True
-    return False
-
-
-def _store_clock(probe: Objects) -> Verdict:
-    return _skew(probe.skew(), "the object store's is")
+            return False
+    return True
 
 
 def _folder_clock(folder: Path) -> Verdict:
@@ -470,6 +442,7 @@ _NEVER_SPILL = (
     "set distributed.worker.memory.target and distributed.worker.memory.spill to false for the "
     "workers"
 )
+_REPORTED = {"spills": bool, "limit": int | float, "now": int | float, "dashboard": str}
 _GIVE_UP = "set distributed.scheduler.worker-ttl to 60s for the scheduler, as deploy/dask.yaml"
 
 
@@ -502,7 +475,8 @@ def _cluster(client: Client) -> list[Finding]:
         check_workers(client)
         workers = answers(client, of_worker)
         for worker, report in workers.items():
-            _check_report(worker, report)
+            if not all(isinstance(report.get(name), kind) for name, kind in _REPORTED.items()):
+                raise unlike(worker)
     except DbernError as error:
         return [Finding("workers", "mend", str(error), "see above")]
     dashboards = {"scheduler": str(scheduler.get("dashboard", ""))}
@@ -542,12 +516,6 @@ def _questions() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
         return dumps(report | {"dashboard": address(dask_worker)}).encode()
 
     return of_scheduler, of_worker
-
-
-def _check_report(worker: str, report: dict[str, Any]) -> None:
-    types = {"spills": bool, "limit": int | float, "now": int | float, "dashboard": str}
-    if not all(isinstance(report.get(name), kind) for name, kind in types.items()):
-        raise unlike(worker)
 
 
 def _dashboards(hosts: Mapping[str, str]) -> Verdict:

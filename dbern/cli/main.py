@@ -57,7 +57,22 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     as_json = "--json" in arguments
     try:
-        return _run(arguments, as_json)
+        _check_addresses(arguments)
+        # A command that runs others is given how.
+        code = cli.main(arguments, prog_name="dbern", standalone_mode=False, obj=run_json)
+        return int(code or 0)
+    except click.ClickException as error:
+        if as_json:
+            _print_failure("usage", error.format_message(), error.exit_code)
+        with suppress(OSError):
+            error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        message = "stopped. Run the same command again to go on"
+        return _fail("interrupted", message, INTERRUPTED, as_json)
+    except Exception as error:  # noqa: BLE001 -- the text of an unforeseen error may quote a value
+        reported = error if isinstance(error, DbernError) else without_text(error)
+        return _fail(reported.kind, str(reported), reported.exit_code, as_json)
     finally:
         if lines := JsonLines.installed():
             lines.remove()
@@ -72,29 +87,6 @@ def run_json(arguments: list[str]) -> tuple[int, dict[str, Any]]:
     with redirect_stdout(StringIO()) as printed:
         code = run([*arguments, "--json"])
     return code, json.loads(printed.getvalue() or "{}")
-
-
-def _run(arguments: list[str], as_json: bool) -> int:
-    try:
-        _check_addresses(arguments)
-        # A command that runs others is given how.
-        code = cli.main(arguments, prog_name="dbern", standalone_mode=False, obj=run_json)
-        return int(code or 0)
-    except click.ClickException as error:
-        if as_json:
-            _print_failure("usage", error.format_message(), error.exit_code)
-        with suppress(OSError):
-            error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return _fail(
-            "interrupted", "stopped. Run the same command again to go on", INTERRUPTED, as_json
-        )
-    except DbernError as error:
-        return _fail(error.kind, str(error), error.exit_code, as_json)
-    except Exception as error:  # noqa: BLE001 -- the text of an unforeseen error may quote a value
-        reported = without_text(error)
-        return _fail(reported.kind, str(reported), reported.exit_code, as_json)
 
 
 def _check_addresses(arguments: list[str]) -> None:

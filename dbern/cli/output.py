@@ -101,9 +101,11 @@ def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]
         store = given.get("synopsis_path")
         with unreadable_refused(store) if store else nullcontext():
             content, text, *code = command(**given) or (None, "")
+        plain = json.dumps(content, indent=1) if as_json else printable(text, keep="\n\t")
         try:
             if content is not None:
-                _report(content, text, as_json=as_json)
+                with stdout_refusals():
+                    click.echo(plain)
         except DbernError as error:
             if not any(code):
                 raise
@@ -116,11 +118,6 @@ def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]
 def parsed(read: Callable[[str], Any]) -> Callable[..., Any]:
     """Return a click callback that reads an option's text, where it is given."""
     return lambda _context, _parameter, value: None if value is None else read(value)
-
-
-def _report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
-    with stdout_refusals():
-        click.echo(json.dumps(content, indent=1) if as_json else printable(text, keep="\n\t"))
 
 
 @contextmanager

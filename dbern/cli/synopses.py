@@ -163,8 +163,8 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
 
 
 def _described(facts: dict[str, Any], constant: str = "") -> str:
-    from dbern.certificate import printed_sum
     from dbern.data.domain import named_with
+    from dbern.promises import printed_sum
     from dbern.reporting.wording import parameters_of
     from dbern.synopsis.points import of_columns
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
-from dbern.planning.plans import Cost
+from dbern.planning.cost import Cost
 from dbern.system import Progress, cpu_count, dict_of, memory_limit, silent, version
 
 if TYPE_CHECKING:
@@ -211,7 +211,11 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
     _wait_for_workers(client, wait, progress)
     told = answers(client, _say_environment)
     if not told:
-        raise _no_workers(wait)
+        waited = f", and none came in {wait:g} s" if wait else ""
+        raise EnvironmentRefusedError(
+            f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer "
+            "for them with --wait-for-workers SECONDS."
+        )
     for worker, there in told.items():
         if not all(isinstance(there.get(name), str) and _VERSION.fullmatch(there[name])
                    for name in here):  # fmt: skip
@@ -232,14 +236,6 @@ def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
             told = int(waited)
             progress("waiting for workers, seconds", told, math.ceil(wait))
         time.sleep(min(_LOOK_SECONDS, wait))
-
-
-def _no_workers(wait: float) -> EnvironmentRefusedError:
-    waited = f", and none came in {wait:g} s" if wait else ""
-    return EnvironmentRefusedError(
-        f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer for "
-        "them with --wait-for-workers SECONDS."
-    )
 
 
 def unlike(worker: str) -> IntegrityError:

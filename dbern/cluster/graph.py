@@ -35,7 +35,7 @@ from dbern.errors import (
     SpecError,
     exhausted,
 )
-from dbern.planning.plans import task_rows
+from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.strategies.base import Slab
@@ -153,7 +153,9 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
             granules = to_grid(
                 counters.finish(total.state, piece.part, piece.output, piece.slab), noise
             )
-            origin = _state_tag(total.state, salt)
+            # A private, keyed fingerprint of the sums, for the releasing process to compare.
+            sums = np.ascontiguousarray(total.state).tobytes()
+            origin = hmac.new(salt, sums, hashlib.sha256).hexdigest()
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
         return _failed(error)
     return Outcome(granules, total.rows, origin=origin)
@@ -177,11 +179,6 @@ def _failed(error: BaseException, place: str = "") -> Outcome:
 def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
     """Name of one of Python's exceptions: names of others, like texts, may hold values."""
     return next(one.__name__ for one in type(error).__mro__ if one.__name__ in known)
-
-
-def _state_tag(state: Int64Array, salt: bytes) -> str:
-    """Private, keyed fingerprint of partial sums, for the releasing process to compare."""
-    return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 
 
 # --- the releasing process -------------------------------------------------------------------

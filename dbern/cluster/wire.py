@@ -208,7 +208,8 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             scheme, place = parse_address(self._start_arg)
             self._start_arg = f"{_PREFIX}{scheme}://{place}"  # ValueError where there is no such
             handlers = {op: _heard(handler) for op, handler in self._stream_handlers.items()}
-            self._stream_handlers = defaultdict(lambda: _ignored, handlers)
+            # What no scheduler of this version says is ignored.
+            self._stream_handlers = defaultdict(lambda: lambda **_: None, handlers)
             await super()._start(**arguments)
         except (AssertionError, AttributeError, LookupError):  # of what was sent
             await self._close()
@@ -279,10 +280,6 @@ def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
             raise _unlike() from None
 
     return heard
-
-
-def _ignored(**message: object) -> None:
-    """Ignore what no scheduler of this version says."""
 
 
 def _unlike() -> IntegrityError:

@@ -27,16 +27,10 @@ from dbern.components.strict import (
     or_value_error,
     require,
 )
-from dbern.strategies.bias import (
-    Approximation,
-    GramBall,
-    Holder,
-    KernelMixture,
-    Linear,
-    Smooth,
-    StatedBall,
-)
+from dbern.strategies.balls import GramBall, StatedBall
+from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.gram import CubeKernel
+from dbern.strategies.smoothness import Holder, Linear, Smooth
 
 _NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
 _MOST_DERIVATIVES = 100

@@ -103,19 +103,19 @@ def require(holds: object, why: str) -> None:
         raise ValueError(why)
 
 
+def checked(check: Callable[[str], object]) -> AfterValidator:
+    """Refuse a text for which `check` raises a ValueError."""
+
+    def unchanged(text: str) -> str:
+        check(text)
+        return text
+
+    return AfterValidator(unchanged)
+
+
 def listed_in(names: Collection[str]) -> AfterValidator:
     """Refuse a name that is none of these."""
-
-    def require_listed(name: str) -> str:
-        require(name in names, f"is none of {', '.join(names)}")
-        return name
-
-    return AfterValidator(require_listed)
-
-
-def _require_plain(name: str) -> str:
-    require(PLAIN_NAME.fullmatch(name), "is not a plain name")
-    return name
+    return checked(lambda name: require(name in names, f"is none of {', '.join(names)}"))
 
 
 def number(text: str) -> float:
@@ -126,20 +126,18 @@ def number(text: str) -> float:
     return float(or_value_error(lambda: float(exact(text, "value"))))
 
 
-def _require_number(text: str) -> str:
-    number(text)
-    return text
+def _require_plain(name: str) -> None:
+    require(PLAIN_NAME.fullmatch(name), "is not a plain name")
 
 
-def _require_positive(text: str) -> str:
+def _require_positive(text: str) -> None:
     require(number(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
-    return text
 
 
 Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
-Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_require_plain)]
-Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_number)]
-Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_require_positive)]
+Name = Annotated[str, StringConstraints(max_length=255), checked(_require_plain)]
+Exact = Annotated[str, StringConstraints(max_length=4000), checked(number)]
+Share = Annotated[str, StringConstraints(max_length=4000), checked(_require_positive)]
 Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values

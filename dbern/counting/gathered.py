@@ -13,17 +13,29 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from dbern.counting.passes import Accumulator, Pass, StoppedError
+from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.privacy.keystream import content_buckets
 from dbern.system import named_function, source_digest
 from dbern.types import FloatArray, Int64Array
 
 _MIN_MERGED_ROWS = 1 << 17  # that are gathered before equal ones are looked for
+
+
+class Content(Protocol):
+    """The part of a record that its shard is solved from."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns read: a record's content has a number for each."""
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Content (m', columns) of a batch's records that count."""
 
 
 class GatheredAccumulator(Accumulator):
@@ -33,6 +45,16 @@ class GatheredAccumulator(Accumulator):
     """
 
     solves_empty: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def content(self) -> Content:
+        """The gathered part of records."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of the content."""
+        return self.content.columns
 
     @property
     def shards(self) -> int:
@@ -48,15 +70,6 @@ class GatheredAccumulator(Accumulator):
     def sources(self) -> tuple[tuple[str, str, str], ...]:
         """Key, name and digest of functions of the user's that it was planned with."""
         return ()
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Numbers of a record's content."""
-
-    @abstractmethod
-    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Content (m', width) of a batch's records that count."""
 
     def names(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:  # noqa: ARG002
         """Arrays (m', e) that their shards are a hash of: usually their content."""
@@ -103,7 +116,7 @@ class Gathering(Pass):
 
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the batch's records that are in this pass's shards, each with its shard and 1."""
-        rows = self.accumulator.rows(records)
+        rows = self.accumulator.content.rows(records)
         names = self.accumulator.names(records, rows)
         shard = content_buckets(names, self.salt, self.accumulator.shards)
         mine = shard % self.groups == self.group
@@ -127,7 +140,7 @@ class Gathering(Pass):
 
     def finish(self) -> None:
         """Solve the shards, and add their integers to the state."""
-        self._gathered = self._gathered or [np.zeros((0, self.accumulator.width + 2))]
+        self._gathered = self._gathered or [np.zeros((0, len(self.accumulator.columns) + 2))]
         self._merge()
         (rows,) = self._gathered
         edges = np.searchsorted(rows[:, 0], np.arange(self.accumulator.shards + 1))

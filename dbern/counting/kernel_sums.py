@@ -62,7 +62,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -75,14 +75,14 @@ from dbern.counting.moments import (
     chebyshev_table,
     contract,
     contraction_error,
-    mapped_table,
     sketch_cost,
     smallest_sketch,
     truncation_error,
 )
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.record_weights import ALIKE, WEIGHTS_BYTES, RecordWeights
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
-from dbern.data.domain import Column, Domain, Outside, Response
+from dbern.data.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
 from dbern.strategies.base import (
@@ -96,238 +96,7 @@ from dbern.strategies.base import (
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import BinnedStrategy
 from dbern.system import LRUCache
-from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
-
-# --- Public rules from a record to an output and a weight
-
-
-WEIGHTS_BYTES = 64
-"""Memory of a record's output, weight and the temporaries on the way there."""
-
-
-class RecordWeights(Protocol):
-    """The public rule from a record to an output and a weight; frozen and importable."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns it reads."""
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-
-    @property
-    def signed(self) -> bool:
-        """Whether weights may be negative."""
-
-    def __call__(
-        self, records: Mapping[str, FloatArray]
-    ) -> tuple[BoolArray | None, Int64Array | None, FloatArray | None]:
-        """Which records count, their outputs and weights, each (m,); None: all, first, one.
-
-        Outputs and weights of records that do not count may be anything finite.
-        """
-
-
-@dataclass(frozen=True)
-class Alike:
-    """Every record counts one."""
-
-    columns: tuple[Column, ...] = ()
-    outputs: int = 1
-    signed: bool = False
-
-    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, None]:
-        """Every record, the first output, weight one."""
-        del records
-        return None, None, None
-
-
-ALIKE = Alike()
-
-
-@dataclass(frozen=True)
-class ByCategory:
-    """Each record counts one in its category's output; an unknown one is the missing record."""
-
-    column: Column
-    signed: bool = False
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the rule."""
-        return (self.column,)
-
-    @property
-    def outputs(self) -> int:
-        """Number of categories."""
-        return len(self.column.categories)
-
-    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, Int64Array, None]:
-        """Known categories, their positions, one."""
-        codes = records[self.column.name]
-        known = np.isfinite(codes)
-        return known, np.where(known, codes, 0).astype(np.int64), None
-
-
-@dataclass(frozen=True)
-class BySign:
-    """The second of two categories counts plus one, the first minus one."""
-
-    column: Column
-    outputs: int = 1
-    signed: bool = True
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the rule."""
-        return (self.column,)
-
-    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
-        """Known categories, first, plus or minus one."""
-        codes = records[self.column.name]
-        known = np.isfinite(codes)
-        return known, None, 2.0 * np.where(known, codes, 0.0) - 1.0
-
-
-@dataclass(frozen=True)
-class ByResponse:
-    """The response, clamped to its bounds: its distance from their middle over their half-width.
-
-    Only single IEEE operations; the division rounds to at most one because the radius is rounded
-    outward.
-    """
-
-    response: Response
-    outputs: int = 1
-    signed: bool = True
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the rule."""
-        return (self.response.column,)
-
-    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
-        """Finite responses, first, numbers in [-1, 1]."""
-        values = records[self.response.name]
-        known = np.isfinite(values)
-        clamped = np.clip(np.where(known, values, 0.0), self.response.low, self.response.high)
-        return known, None, np.clip((clamped - self.response.middle) / self.response.radius, -1, 1)
-
-
-@dataclass(frozen=True)
-class Present:
-    """Every record with a finite response counts one."""
-
-    response: Response
-    outputs: int = 1
-    signed: bool = False
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the rule."""
-        return (self.response.column,)
-
-    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, None]:
-        """Finite responses, first, one."""
-        return np.isfinite(records[self.response.name]), None, None
-
-
-# --- Counting records into B-spline bins
-
-
-@dataclass(frozen=True)
-class BinnedSumAccumulator(RecordAccumulator):
-    """Bins of a kernel sum before its kernel, one array for each output.
-
-    `bits` is s, with ``n 2^s < 2^62`` so that no sum overflows.
-    """
-
-    kernel_sum: KernelSum
-    strategy: BinnedStrategy
-    n: int
-    bits: int
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
-        bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
-        values = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
-        return values | {"strategy": replace(self.strategy, bins=bins)}
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the sum."""
-        return self.kernel_sum.columns
-
-    @property
-    def description(self) -> str:
-        """Bins and degree."""
-        bins = " x ".join(map(str, self.strategy.layout.shape))
-        text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
-        return text + self.kernel_sum.coordinates_text
-
-    @property
-    def errors(self) -> Errors:
-        """Bound errors (*Integers of B-spline bins* above); floats are of sums of at most one.
-
-        *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
-        2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
-        exactly. The sum of all bins of all outputs is at most one, and so is its float error
-        ``3 2^-53``. No bin exceeds one, but for rounding.
-        """
-        rho = 2.0**-self.bits
-        touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
-        cells = sum(2 * axis.cells for axis in self.strategy.bins)
-        position = OUTWARD * self.kernel_sum.shift * cells
-        floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        return Errors(
-            kernel=rho,
-            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * math.sqrt(touched)),
-            position=position,
-            floats=OUTWARD * (3 * UNIT_ROUNDOFF + rho + position),
-            float_norms=(floats, floats),
-            value_bound=1.001,
-        )
-
-    @property
-    def memory(self) -> Memory:
-        """Memory of the record weights; records are located and added block by block."""
-        return Memory(self.kernel_sum.row_bytes)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Outputs, bins."""
-        return (self.kernel_sum.outputs, *self.strategy.layout.shape)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        add_rows(state, self.kernel_sum.rows(records), self._terms)
-
-    @cached_property
-    def _terms(self) -> Terms:
-        axes = self.strategy.bins
-        touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
-        indices = np.array(list(touched), dtype=np.int64)
-        extents = self.strategy.layout.shape
-        return Terms(
-            indices=indices,
-            places=indices @ np.array(strides(extents), dtype=np.int64),
-            outputs=self.kernel_sum.outputs,
-            extents=extents,
-            periods=tuple(axis.cells for axis in axes),
-            edges=(EQUAL,) * len(axes),
-            bits=self.bits,
-            order=axes[0].degree,
-            splines=True,
-        )
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Bins of one slab over n."""
-        part = state[output, slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n
-
-
-# --- Weighted kernel sums
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 
@@ -503,6 +272,97 @@ class KernelSum(RecordSum):
 
 
 @dataclass(frozen=True)
+class BinnedSumAccumulator(RecordAccumulator):
+    """Bins of a kernel sum before its kernel, one array for each output.
+
+    `bits` is s, with ``n 2^s < 2^62`` so that no sum overflows.
+    """
+
+    kernel_sum: KernelSum
+    strategy: BinnedStrategy
+    n: int
+    bits: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
+        bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
+        values = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
+        return values | {"strategy": replace(self.strategy, bins=bins)}
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of the sum."""
+        return self.kernel_sum.columns
+
+    @property
+    def description(self) -> str:
+        """Bins and degree."""
+        bins = " x ".join(map(str, self.strategy.layout.shape))
+        text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
+        return text + self.kernel_sum.coordinates_text
+
+    @property
+    def errors(self) -> Errors:
+        """Bound errors (*Integers of B-spline bins* above); floats are of sums of at most one.
+
+        *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
+        2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
+        exactly. The sum of all bins of all outputs is at most one, and so is its float error
+        ``3 2^-53``. No bin exceeds one, but for rounding.
+        """
+        rho = 2.0**-self.bits
+        touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
+        cells = sum(2 * axis.cells for axis in self.strategy.bins)
+        position = OUTWARD * self.kernel_sum.shift * cells
+        floats = OUTWARD * 3 * UNIT_ROUNDOFF
+        return Errors(
+            kernel=rho,
+            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * math.sqrt(touched)),
+            position=position,
+            floats=OUTWARD * (3 * UNIT_ROUNDOFF + rho + position),
+            float_norms=(floats, floats),
+            value_bound=1.001,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """Memory of the record weights; records are located and added block by block."""
+        return Memory(self.kernel_sum.row_bytes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, bins."""
+        return (self.kernel_sum.outputs, *self.strategy.layout.shape)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        add_rows(state, self.kernel_sum.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        axes = self.strategy.bins
+        touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
+        indices = np.array(list(touched), dtype=np.int64)
+        extents = self.strategy.layout.shape
+        return Terms(
+            indices=indices,
+            places=indices @ np.array(strides(extents), dtype=np.int64),
+            outputs=self.kernel_sum.outputs,
+            extents=extents,
+            periods=tuple(axis.cells for axis in axes),
+            edges=(EQUAL,) * len(axes),
+            bits=self.bits,
+            order=axes[0].degree,
+            splines=True,
+        )
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Bins of one slab over n."""
+        part = state[output, slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(part, -self.bits) / self.n
+
+
+@dataclass(frozen=True)
 class KernelSumAccumulator(RecordAccumulator):
     """A kernel sum resolved to integers, which workers count and contract."""
 
@@ -596,13 +456,10 @@ class KernelSumAccumulator(RecordAccumulator):
         """Coordinates of one slab, in unit-cube units."""
         order, k = self.sketch.order, self.strategy.lattice.k
         axes = zip(self.kernel_sum.kernels, k, self.sketch.axes, strict=True)
-        tables = [
-            mapped_table(
-                _TABLES((*axis, order), partial(chebyshev_table, *axis, order)),
-                self.strategy.matrix(number),
-            )
-            for number, axis in enumerate(axes)
-        ]
+        tables = [_TABLES((*axis, order), partial(chebyshev_table, *axis, order)) for axis in axes]
+        for number, table in enumerate(tables):
+            if (matrix := self.strategy.matrix(number)) is not None:
+                tables[number] = np.matmul(matrix, table)
         tables[0] = tables[0][:, slab.start : slab.stop]
         values = contract(self.sketch, state[:, output], tables)
         values /= self.n

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.rows import Rows, Terms, add_slowly, unit_rows
+from dbern.counting.rows import Rows, Terms, add_slowly
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Exact integer sketches of kernel sums
@@ -143,25 +143,6 @@ class MomentSketch:
         """Memory of one state."""
         return 8 * math.prod(self.shape)
 
-    def empty(self) -> Int64Array:
-        """The state of no records."""
-        return np.zeros(self.shape, dtype=np.int64)
-
-    def add(
-        self,
-        state: Int64Array,
-        positions: FloatArray,
-        output: Int64Array | None = None,
-        weight: FloatArray | None = None,
-    ) -> None:
-        """Add records at unit-cube `positions` (m, l) to `state`, in place.
-
-        With `output` (m,) the state has a second axis, and each record adds to its own layer of
-        it; with `weight` (m,), in [-1, 1], to each of its integers' sums in proportion.
-        """
-        layers = state[0].size // math.prod(self.cells)
-        add_rows(state, unit_rows(positions, output, weight), self.terms(layers))
-
     def terms(self, outputs: int) -> Terms:
         """Factors and targets of a record in a state of shape (indices, outputs, cells)."""
         return Terms(
@@ -263,11 +244,6 @@ def _summed(values: Sequence[FloatArray], table: FloatArray) -> FloatArray:
     return total.reshape(*values[0].shape[1:], width)
 
 
-def mapped_table(table: FloatArray, matrix: FloatArray | None) -> FloatArray:
-    """Apply a matrix (d, k + 1) to the lattice points of a table (order + 1, k + 1, cells)."""
-    return table if matrix is None else np.asarray(np.matmul(matrix, table))
-
-
 def truncation_error(
     kernels: Sequence[Kernel], axes: Sequence[Cells], order: int, bits: int
 ) -> float:
@@ -303,7 +279,7 @@ def contraction_error(
 ) -> float:
     """Bound the float error of `contract` for any records, divided by their number.
 
-    Tables may have gone through a linear map per axis (`mapped_table`) whose rows have `terms`
+    Tables may have gone through a linear map of each axis's lattice points whose rows have `terms`
     entries that sum to one in absolute value (zero terms: no map); for other rows the bound grows
     with the product of their sums. The map's product adds its own rounding.
 

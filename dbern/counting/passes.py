@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dbern.data.parquet import BATCH_ROWS, UnreadableFileError, footer_tag, read
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
 from dbern.strategies.base import AnyStrategy, Slab
-from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
+from dbern.types import FloatArray, Int64Array, UInt64Array
 
 # --- Accumulators: a measurement as integer sums over records
 
@@ -68,7 +68,10 @@ class Pass(ABC):
     With `surveys` it sees all records once before any is added: they are read twice.
     """
 
-    surveys: ClassVar[bool] = False
+    @property
+    def surveys(self) -> bool:
+        """Whether it is to see all records before."""
+        return False
 
     def survey(self, records: Mapping[str, FloatArray]) -> None:
         """Look at a batch, before any is added."""
@@ -195,10 +198,6 @@ PASS_ROWS = 1 << 22
 _COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
 
 
-def _bounding_passes(rows: int) -> int:
-    return max(1, -(-rows // PASS_ROWS))
-
-
 @dataclass(frozen=True)
 class Bounding:
     """Choose at most `unit.rows` rows of each unit to count.
@@ -232,7 +231,8 @@ class Bounding:
         kept = _Kept(self.unit.max_contributions, salt)
         for batch in batches:
             ids = np.atleast_2d(batch[self.column.name].T).T
-            counts = self._counts(batch, ids)
+            # The others are the missing record of every sum over the box.
+            counts = self.box.bounded(batch)[0] & ~np.isnan(ids).any(axis=1)
             buckets = content_buckets(ids[counts], salt, self.buckets)
             counts[counts] = buckets % self.passes == index
             kept.add(ids[counts], np.column_stack([batch[c.name][counts] for c in self.content]))
@@ -241,11 +241,6 @@ class Bounding:
             part = slice(start, start + BATCH_ROWS)
             named = {c.name: rows[part, i].copy() for i, c in enumerate(self.content)}
             yield {**named, self.column.name: ids[part]}
-
-    def _counts(self, batch: Mapping[str, FloatArray], ids: FloatArray) -> BoolArray:
-        """Rows that have an id and are not the missing record of every sum over the box."""
-        inside, _ = self.box.bounded(batch)
-        return np.asarray(inside & ~np.isnan(ids).any(axis=1))
 
 
 @dataclass
@@ -324,7 +319,7 @@ class Counters:
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
         meeting = [part for part in parts if part.shards]
         # Records that meet share a bucket of units.
-        passes = max((part.passes for part in meeting), default=_bounding_passes(n))
+        passes = max((part.passes for part in meeting), default=max(1, -(-n // PASS_ROWS)))
         buckets = max((part.shards for part in meeting), default=passes)
         bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
         return cls(tuple(parts), schema.filter, bounding)
@@ -480,6 +475,4 @@ class TableReading:
 
 
 def _joined(batches: Sequence[dict[str, FloatArray]]) -> dict[str, FloatArray]:
-    if len(batches) == 1:
-        return batches[0]
-    return {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}

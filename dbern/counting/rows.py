@@ -42,14 +42,6 @@ class Rows:
     weight: FloatArray | None = None
 
 
-def unit_rows(
-    positions: FloatArray, output: Int64Array | None = None, weight: FloatArray | None = None
-) -> Rows:
-    """Records at unit-cube positions (m, l), all of which count."""
-    axes = positions.shape[1]
-    return Rows(list(positions.T), [0.0] * axes, [1.0] * axes, output=output, weight=weight)
-
-
 @dataclass(frozen=True)
 class Terms:
     """Terms of a record, and their places in the state.

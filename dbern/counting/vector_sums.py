@@ -3,7 +3,7 @@
 A record adds integers, its numbers in units of ``2^-s`` (`VectorSum.sums`); a missing record adds
 nothing. The sums are exact in any order; division by n and the noise come after. What a record can
 move, and what its integers are off by, is proved where its numbers are: moments
-(`dbern.targets.least_squares`), sums by class (`dbern.targets.naive_bayes`) and coefficients of
+(`dbern.targets.least_squares`), sums by class (`dbern.targets.class_sums`) and coefficients of
 curves (`dbern.targets.functional_mean`).
 """
 

@@ -211,15 +211,11 @@ def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
     if is_time(kind):
         if unit is None:
             raise TypeError("times without a unit")
-        ticks = values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-        return unit.of_ticks(_plain(ticks), TICKS[_tick(kind)])
+        days = pa.types.is_date32(kind)
+        ticks = values.cast(pa.int32() if days else pa.int64())
+        tick = kind.unit if pa.types.is_timestamp(kind) else "D" if days else "ms"
+        return unit.of_ticks(_plain(ticks), TICKS[tick])
     return _decimals(values) if pa.types.is_decimal(kind) else _plain(values)
-
-
-def _tick(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind):
-        return str(kind.unit)
-    return "D" if pa.types.is_date32(kind) else "ms"
 
 
 def _plain(values: pa.Array) -> FloatArray:

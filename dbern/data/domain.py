@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.errors import SpecError
+from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray, Int64Array
 
 # --- Public facts about a record
@@ -153,6 +154,10 @@ class Axis:
         """
         inner = np.minimum(self.low + positions * self.width, self.high)
         return np.where(positions == 1.0, self.high, inner)
+
+    def text(self, value: float) -> str:
+        """Return a place on the axis in words: a number, or a date or time."""
+        return self.unit.text(value) if self.unit else format_number(value)
 
     @property
     def counted(self) -> str:

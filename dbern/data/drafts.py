@@ -29,7 +29,7 @@ def draft_of(target: Path) -> Iterator[Path]:
     Where the block fails it is gone, and what was there stays.
     """
     with ExitStack() as stack:
-        folder = stack.enter_context(_handle(target.parent, os.O_RDONLY | os.O_DIRECTORY))
+        folder = stack.enter_context(open_descriptor(target.parent, os.O_RDONLY | os.O_DIRECTORY))
         draft, handle = _locked_draft(target, stack)
         remove_abandoned(other for other in _drafts(target) if other != draft)
         yield draft
@@ -46,7 +46,7 @@ def remove_drafts(target: Path) -> None:
 def remove_abandoned(drafts: Iterable[Path]) -> None:
     """Remove those that no living process has locked."""
     for draft in drafts:
-        with suppress(OSError), _handle(draft, _LOOKING) as handle:
+        with suppress(OSError), open_descriptor(draft, _LOOKING) as handle:
             if _lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 draft.unlink()
 
@@ -59,7 +59,7 @@ def lock_draft(descriptor: int) -> None:
 def _locked_draft(target: Path, stack: ExitStack) -> tuple[Path, int]:
     while True:
         draft = target.with_name(f".{target.name}.{secrets.token_hex(_RANDOM_BYTES)}.tmp")
-        handle = stack.enter_context(_handle(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        handle = stack.enter_context(open_descriptor(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         stack.callback(draft.unlink, missing_ok=True)
         lock_draft(handle)
         if os.fstat(handle).st_nlink:  # nobody took it for a dead one's before it was locked
@@ -71,8 +71,9 @@ def _drafts(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _handle(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+def open_descriptor(path: Path, flags: int, mode: int = 0o666) -> Iterator[int]:
+    """Open a file by the system's own flags, and close it at the end; children do not have it."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     try:
         yield descriptor
     finally:

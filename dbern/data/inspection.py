@@ -38,16 +38,9 @@ class Source:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, none of them a count of rows."""
-        return {
-            "source": self.source,
-            "files": [
-                {"path": file.path, "row_groups": len(file.row_groups)} for file in self.files
-            ],
-            "columns": [
-                {"name": column.name, "types": list(column.types), "use": column.use}
-                for column in self.columns
-            ],
-        }
+        files = [{"path": file.path, "row_groups": len(file.row_groups)} for file in self.files]
+        columns = [{**vars(column), "types": list(column.types)} for column in self.columns]
+        return {"source": self.source, "files": files, "columns": columns}
 
     def explain(self) -> str:
         """Files and columns as text."""
@@ -73,7 +66,9 @@ def inspect_source(source: str) -> Source:
     for name in dict.fromkeys(name for _, types in files for name in types):
         types = [types[name] for _, types in files if name in types]
         missing = [facts.path for facts, types in files if name not in types]
-        texts = dict.fromkeys("folder" if kind is None else _type_text(kind) for kind in types)
+        texts = dict.fromkeys(
+            "folder" if kind is None else " ".join(str(kind).split()) for kind in types
+        )
         columns.append(SourceColumn(name, tuple(texts), _use(types, missing)))
     return Source(source, tuple(facts for facts, _ in files), tuple(columns))
 
@@ -98,10 +93,6 @@ def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:
 def _is_listed(kind: pa.DataType) -> bool:
     plain = plain_type(kind)
     return bool(pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain))
-
-
-def _type_text(kind: pa.DataType) -> str:
-    return " ".join(str(kind).split())
 
 
 def _row_groups(files: Sequence[FileFacts]) -> str:

@@ -275,12 +275,9 @@ def matching(url: str) -> list[str]:
         try:
             identity(url)
         except FileNotFoundError:
-            below = Objects(url).sizes()
-            return [
-                f"{url}/{name}"
-                for name in below
-                if name.endswith(".parquet") and not any(map(_hidden, name.split("/")))
-            ]
+            below = [name for name in Objects(url).sizes() if name.endswith(".parquet")]
+            hidden = re.compile(r"(^|/)[._]")
+            return [f"{url}/{name}" for name in below if not hidden.search(name)]
         return [url]
     start = key[: magic.start()].rpartition("/")[0]
     pattern = key[len(start) :].lstrip("/").split("/")
@@ -417,7 +414,3 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     if not parts or (parts[0].startswith(".") and not first.startswith(".")):
         return False
     return fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
-
-
-def _hidden(part: str) -> bool:
-    return part.startswith(("_", "."))

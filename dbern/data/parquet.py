@@ -80,7 +80,9 @@ def _found(source: str) -> Iterator[Path]:
     if path.is_dir():
         inside = _entries(path, ["**"], links=False)
         named = (Path(entry.path) for entry in inside if entry.name.endswith(".parquet"))
-        yield from (found for found in named if not _hidden(found.relative_to(path)))
+        for file in named:
+            if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts):
+                yield file
     elif path.exists():
         yield path
     elif _MAGIC.search(source):
@@ -159,10 +161,6 @@ def _refuse_twins(files: Sequence[Path]) -> None:
             raise SpecError(
                 f"data.source: {path} is the same file as {other}. Write a source without links."
             )
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 # --- What footers say
@@ -291,7 +289,10 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
     try:
         with _opened(path) as source:
             if not is_url(path):
-                _check_footer(path, source)
+                # A footer that is larger than memory: the system would end it all.
+                size, length = _footer_length(source)
+                if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
+                    raise ExhaustedError("memory", path)
             with pq.ParquetFile(source, **_decryption(path)) as file:
                 return _facts(path, source, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
@@ -299,13 +300,6 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
             "Mend or remove that file."
         ) from None
-
-
-def _check_footer(path: str, source: pa.NativeFile) -> None:
-    """Refuse a footer that is larger than memory before it is read: the system would end it all."""
-    size, length = _footer_length(source)
-    if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
-        raise ExhaustedError("memory", path)
 
 
 def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
@@ -497,7 +491,10 @@ def records_of(
         if path in _UNLOCKED:
             values[column] = from_stored(batch.column(column.name), column)
         elif column.name in inside:
-            values[column] = as_floats(_leaf(batch, inside[column.name]), column)
+            name, *below = inside[column.name]
+            whole = batch.column(name)  # null where what a column is nested in is
+            nested = pc.struct_field(whole, below) if below else whole
+            values[column] = as_floats(nested, column)
         else:
             said = of_text(folder_values(path)[column.name], column)
             values[column] = np.full((len(batch), *np.shape(said)), said)
@@ -506,12 +503,6 @@ def records_of(
         return named
     out = np.isnan(values[only])
     return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
-
-
-def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
-    """Return a column of a batch, null where what it is nested in is."""
-    values = batch.column(parts[0])
-    return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
 
 
 def read_batches(

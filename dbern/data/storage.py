@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from dbern.data.drafts import lock_draft, remove_abandoned
+from dbern.data.drafts import lock_draft, open_descriptor, remove_abandoned
 from dbern.data.objects import Objects, check_url
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, printable
 from dbern.system import is_url
@@ -42,16 +42,13 @@ def is_object_name(name: str) -> bool:
 
 def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
     """Yield a plain file's content, at most `most` bytes, that is behind no link."""
-    handle = _open(root, name)
-    try:
-        left = os.fstat(handle).st_size
+    with os.fdopen(_open(root, name), "rb", buffering=0) as file:
+        left = os.fstat(file.fileno()).st_size
         if left > most:
             raise too_large(root, name, most)
-        while left and (part := os.read(handle, min(_BLOCK, left))):
+        while left and (part := file.read(min(_BLOCK, left))):
             left -= len(part)
             yield part
-    finally:
-        os.close(handle)
 
 
 def _names_below(root: Path) -> Iterator[str]:
@@ -434,8 +431,5 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
+    with open_descriptor(path, os.O_RDONLY) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)

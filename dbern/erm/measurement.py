@@ -54,7 +54,6 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory
-from dbern.data.domain import Column
 from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
 from dbern.erm.shards import STORED_FEATURES, STORED_ROWS, DualObjective
@@ -253,8 +252,8 @@ class _Solutions(GatheredAccumulator):
     # How shards are gathered
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.model.columns
+    def content(self) -> RiskModel:
+        return self.model
 
     @property
     def description(self) -> str:
@@ -294,14 +293,6 @@ class _Solutions(GatheredAccumulator):
     @property
     def sources(self) -> tuple[tuple[str, str, str], ...]:
         return self.model.sources
-
-    @property
-    def width(self) -> int:
-        """Axes and label."""
-        return self.model.domain.dimensions + 1
-
-    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        return self.model.rows(records)
 
     def names(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Units, where these are wider than a row; their records are in one pass already."""

@@ -38,7 +38,7 @@ from typing import Any, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.kernel_sums import RecordWeights
+from dbern.counting.record_weights import RecordWeights
 from dbern.data.domain import Column, Domain
 from dbern.erm.risk import Loss, Risk, mean_state_error, one_vs_rest, state_error
 from dbern.erm.shards import DualObjective, PrimalObjective, objective

@@ -381,7 +381,8 @@ class PerturbedObjective(CurvedObjective):
         self.risk, self.bounds, self.shape = risk, risk.bounds.disturbed, b.shape
         self._features, self._labels, self._counts, self.b = features, labels, counts, b
 
-    def _rows(self, block: slice) -> FloatArray:
+    def rows(self, block: slice) -> FloatArray:
+        """Features (n, p) of a block of records."""
         lists, rows = self.risk.lists, self._features[block]
         if not lists:
             return rows
@@ -392,7 +393,7 @@ class PerturbedObjective(CurvedObjective):
         """J, and the size of the terms that cancel in it."""
 
         def term(block: slice) -> FloatArray:
-            values = self.risk.loss.value(self._labels[block], self._rows(block) @ state.T)
+            values = self.risk.loss.value(self._labels[block], self.rows(block) @ state.T)
             return np.asarray([self._counts[block] @ values])
 
         losses = float(sum_by_pairs(term, len(self._features))[0]) if len(self._features) else 0.0
@@ -404,7 +405,7 @@ class PerturbedObjective(CurvedObjective):
         """Pull of b and of the losses, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
-            features = self._rows(block)
+            features = self.rows(block)
             slopes = self.risk.loss.derivative(self._labels[block], features @ state.T)
             return np.asarray((slopes * self._counts[block, None]).T @ features)
 
@@ -427,10 +428,15 @@ class PerturbedObjective(CurvedObjective):
 
     def newton_step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
         """Newton's step."""
+        step = -np.linalg.solve(self.hessian(state), gradient.ravel())
+        return np.asarray(step.reshape(state.shape))
+
+    def hessian(self, state: FloatArray) -> FloatArray:
+        """Hessian (o p, o p), in blocks of records: for steps and predictions, no proof uses it."""
         outputs, size = state.shape
 
         def term(block: slice) -> FloatArray:
-            features = self._rows(block)
+            features = self.rows(block)
             second = self.risk.loss.second(self._labels[block], features @ state.T)
             second = np.moveaxis(second * self._counts[block, None, None], 0, -1).copy()
             blocks = [
@@ -445,4 +451,4 @@ class PerturbedObjective(CurvedObjective):
         hessian = np.eye(outputs * size)
         if len(self._features):
             hessian += self.risk.weight * sum_by_pairs(term, len(self._features))
-        return np.asarray(-np.linalg.solve(hessian, gradient.ravel()).reshape(state.shape))
+        return hessian

@@ -66,7 +66,6 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory
-from dbern.data.domain import Column
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import (
     LISTED,
@@ -307,9 +306,9 @@ class PerturbedAccumulator(GatheredAccumulator):
         return replace(self, secret=subkey(key, STREAM_LABEL, self.functions.model.name))
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """The axes' columns and the label's."""
-        return self.functions.model.columns
+    def content(self) -> LinearFunctions:
+        """Points and labels of the records that count."""
+        return self.functions.model
 
     @property
     def description(self) -> str:
@@ -367,15 +366,6 @@ class PerturbedAccumulator(GatheredAccumulator):
     def shape(self) -> tuple[int, ...]:
         """Outputs and features."""
         return (self.functions.risk.loss.outputs, self.functions.risk.features)
-
-    @property
-    def width(self) -> int:
-        """Axes and label."""
-        return self.functions.model.domain.dimensions + 1
-
-    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Points and labels of the records that count."""
-        return self.functions.model.rows(records)
 
     def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Truncated minimizer in fixed point, from the distinct records in sorted order."""

@@ -54,7 +54,7 @@ stationarity the minimizer is a mixture of kernel translates.
 
 *Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
 lattice (`dbern.strategies.gram`); what a release misses of a ball of its Hilbert space is enclosed
-(`dbern.strategies.bias`).
+(`dbern.strategies.balls`).
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ from dbern.bernstein.reproducing import Kernel, Linear, Stationary, rowwise_prod
 from dbern.erm.risk import Risk
 from dbern.erm.shards import STORED_FEATURES
 from dbern.errors import SpecError
+from dbern.strategies.balls import GramBall
 from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy, Slab
-from dbern.strategies.bias import Approximation, GramBall, KernelMixture
+from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.gram import CubeKernel, GramStrategy, rkhs_sensitivity
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray

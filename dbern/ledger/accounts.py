@@ -165,8 +165,10 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
     )
     when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
     mend = _grant_command(url, status.dataset, _missing(status, charge, asked))
+    fractions = re.compile(r"-?\d+/\d+")
+    amounts = fractions.sub(lambda m: f"{m[0]} (about {float(Fraction(m[0])):.6g})", amounts)
     raise BudgetError(
-        f"dataset {status.dataset!r}: cannot pay: {_with_decimals(amounts)}{when}. "
+        f"dataset {status.dataset!r}: cannot pay: {amounts}{when}. "
         f"Ask for less, or grant more: {mend}"
     )
 
@@ -234,12 +236,6 @@ def _grant_command(
     if terms.unit != usual.unit:
         words += ["--unit", terms.unit.text]
     return shlex.join(words)
-
-
-def _with_decimals(amounts: str) -> str:
-    return re.sub(
-        r"-?\d+/\d+", lambda match: f"{match[0]} (about {float(Fraction(match[0])):.6g})", amounts
-    )
 
 
 # --- Whether a request is the release that was reserved
@@ -318,13 +314,12 @@ def _differences(was: Any, now: Any, key: str) -> Iterator[tuple[str, str]]:
         if not _same(was, now):
             yield key, f"was {_text(was)}, is {_text(now)}"
         return
-    same = True
+    differing: list[tuple[str, str]] = []
     for name in {**before, **after}:
         inner = f"{key}.{name}" if key else name
-        for difference in _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner):
-            same = False
-            yield difference
-    if same and list(before) != list(after):
+        differing += _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner)
+    yield from differing
+    if not differing and list(before) != list(after):
         yield key or "it", f"was {_order(before)}, is {_order(after)}"
 
 
@@ -334,13 +329,10 @@ def _children(value: Any) -> dict[str, Any] | None:
         case dict():
             return value
         case [_, *_]:
-            files = {file["path"]: file for file in value if _is_file(file)}
+            named = [file for file in value if isinstance(file, dict)]
+            files = {file["path"]: file for file in named if isinstance(file.get("path"), str)}
             return files if len(files) == len(value) else None
     return None
-
-
-def _is_file(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("path"), str)
 
 
 def _same(was: Any, now: Any) -> bool:

@@ -21,7 +21,7 @@ import struct
 import weakref
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from dbern.data.drafts import open_descriptor
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.keystream import KEY_BYTES, new_key, subkey
 from dbern.types import Int64Array
@@ -56,11 +57,8 @@ def _write_new(path: Path, *content: bytes) -> None:
 
 def sync_directory(path: Path) -> None:
     """Put a directory's entries on the disk; a synced file is lost without its name."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def private_directory(path: Path) -> None:
@@ -125,17 +123,12 @@ class KeyFiles:
         keep the old blocks, so the directory belongs on an encrypted volume and in no backup.
         """
         path = self._path(release_id)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.write(descriptor, bytes(KEY_BYTES))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        path.unlink(missing_ok=True)
-        sync_directory(self.directory)
+        with suppress(FileNotFoundError):
+            with open_descriptor(path, os.O_WRONLY) as descriptor:
+                os.write(descriptor, bytes(KEY_BYTES))
+                os.fsync(descriptor)
+            path.unlink(missing_ok=True)
+            sync_directory(self.directory)
 
     def held(self) -> list[str]:
         """Return the releases that have a key."""
@@ -176,12 +169,9 @@ class RunRecord:
         line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
         with suppress(OSError, EnvironmentRefusedError):
             private_directory(self.path.parent)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(self.path, flags, 0o600)
-            try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with open_descriptor(self.path, flags, 0o600) as descriptor:
                 os.write(descriptor, f"{line}\n".encode())
-            finally:
-                os.close(descriptor)
 
 
 # --- The exact private center between counting and noise
@@ -577,7 +567,8 @@ class HighWaterMark:
         """Refuse a point that could not be noted, while the transaction is not durable yet."""
         try:
             if not self._says(point):
-                os.close(self._opened())
+                with self._opened():
+                    pass
         except OSError as error:
             raise self._refused(error) from error
 
@@ -586,16 +577,13 @@ class HighWaterMark:
         try:
             if self._says(point):
                 return
-            descriptor = self._opened()
-            try:
+            with self._opened() as descriptor:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                found = self._parsed(os.pread(descriptor, _LONGEST, 0))
-                latest = point if found is None else max(found.point, point)
+                noted = self._parsed(os.pread(descriptor, _LONGEST, 0))
+                latest = point if noted is None else max(noted.point, point)
                 # One short write in place: a sector is on the disk whole or not at all.
                 os.pwrite(descriptor, self._text(latest).encode(), 0)
                 os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
         except OSError as error:
             raise self._refused(error) from error
 
@@ -622,8 +610,8 @@ class HighWaterMark:
             text += f" {facts.st_ino:020d} {facts.st_dev:020d}"
         return f"{text}\n"
 
-    def _opened(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def _opened(self) -> AbstractContextManager[int]:
+        return open_descriptor(self.path, os.O_RDWR | os.O_CREAT, 0o644)
 
     def _parsed(self, content: bytes) -> _Noted | None:
         try:

@@ -223,13 +223,11 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
     query = select(audit).order_by(audit.c.id)
     if dataset is not None:
         query = query.where(audit.c.dataset == dataset)
+    names = ("at", "event", "dataset", "name", "release_id")
     return [
-        AuditLine(
-            row["at"], row["event"], row["dataset"], row["name"], row["release_id"],
-            json.loads(row["detail"]),
-        )
+        AuditLine(**{name: row[name] for name in names}, detail=json.loads(row["detail"]))
         for row in connection.execute(query).mappings()
-    ]  # fmt: skip
+    ]
 
 
 def last_event(connection: Connection) -> int:

@@ -48,8 +48,8 @@ from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss
+from dbern.strategies.balls import GramBall, Released
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
-from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
@@ -58,6 +58,7 @@ from dbern.types import FloatArray
 # --- What is known before choosing, and one candidate with its predicted errors
 
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
+_LARGEST_K = 1000
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
 _WORST_SHARE = 0.12  # of what the worst database misses counts: promises grow with it
 _CROWDED_SHARE = 0.07  # of the records are in one place
@@ -129,7 +130,6 @@ class Problem:
     h: tuple[int, ...] | None
     certified: bool
     reference: Reference | None
-    largest_k: int
     largest_lattice: int
     questions: Questions | None = None
     crowd: float | None = None
@@ -159,8 +159,8 @@ class Problem:
         if self.k is not None:
             return [Lattice(self.k)]
         needed = max(_LEAST_STEPS / kernel.deviation for kernel in self.kernels)
-        if needed > self.largest_k * (1 + _EXACTLY):
-            raise self.too_narrow(f"k = {math.ceil(needed)}", self.largest_k, steps=True)
+        if needed > _LARGEST_K * (1 + _EXACTLY):
+            raise self.too_narrow(f"k = {math.ceil(needed)}", _LARGEST_K, steps=True)
         each = [self._resolved(steps) for steps in resolutions]
         if self.kinked:
             finer = map(self._resolved, _KINKED_RESOLUTIONS)
@@ -204,7 +204,7 @@ class Problem:
 
     def _wider(self, factor: float) -> Problem:
         """Return the same problem of wider kernels, of which a lattice resolves each."""
-        least = _LEAST_STEPS / self.largest_k
+        least = _LEAST_STEPS / _LARGEST_K
         own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
         kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
         return replace(self, wider_kernels=kernels)
@@ -217,7 +217,7 @@ class Problem:
         return max(bins, points) <= self.largest_lattice
 
     def _resolved(self, steps: float) -> tuple[int, ...]:
-        most = self.largest_k
+        most = _LARGEST_K
         return tuple(min(most, max(1, math.ceil(steps / g.deviation))) for g in self.kernels)
 
     def cells(self, lattice: Lattice) -> int:
@@ -453,7 +453,7 @@ def _lattice_of_bins(problem: Problem, order: tuple[int, ...], fitting: Sequence
     def fine(lattice: Lattice) -> bool:
         return problem.fitted_error(lattice, order) <= allowed
 
-    if max(lattices[-1].k) == problem.largest_k and not fine(lattices[-1]):
+    if max(lattices[-1].k) == _LARGEST_K and not fine(lattices[-1]):
         return lattices[-1]  # none of them is
     return lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
 
@@ -543,7 +543,6 @@ _SPECTRAL = {1: (32, 96), 2: (12, 26), 3: (5, 9)}
 _GRAM_ORDERS = (8, 32)
 _GRAM_THRESHOLDS = tuple(10.0**-step for step in range(1, 9))
 _GRID = {1: 129, 2: 19, 3: 8}
-_LARGEST_K = 1000
 _SIGNED_CLUSTERS = 64
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, cast
 
-import numpy as np
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
-from dbern.bernstein.basis import local_weights
-from dbern.certificate import Certificate, Promises, printed_sum, silenced_if_even, told_error
-from dbern.combination.base import Combination
-from dbern.combination.responses import Quotient
+from dbern.certificate import Certificate
 from dbern.components.component import (
     Component,
     Features,
@@ -29,10 +24,9 @@ from dbern.components.function_classes import FunctionClass, read_class
 from dbern.components.strict import StrictModel
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
-from dbern.data.domain import Domain
-from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.planning.asked import told_width
-from dbern.planning.choose import Problem
+from dbern.planning.cost import Cost
+from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec, described
 from dbern.planning.tuning import restored
 from dbern.privacy.budget import Budget, Protection, decimal_text
@@ -40,44 +34,12 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
+from dbern.promises import Promises, printed_sum
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
-from dbern.strategies.approximation import TRANSLATES_TOGETHER, AxisMap
+from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
 from dbern.strategies.bias import KernelMixture, mends_of
-from dbern.strategies.bins import (
-    MOST_AXES,
-    NUMBERS_TOGETHER,
-    AxisBins,
-    brackets_of,
-    telescoped,
-)
 from dbern.system import counted, html_table
-
-# --- What a release takes, as planned
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Memory of the release: peak bytes of a worker, its threads and the releasing process.
-
-    `worker_bytes` are of a worker of one thread that is alone, others take no more; `thread_bytes`
-    of each further thread. `client_bytes` are of the releasing process, which is the worker too
-    without a cluster.
-    """
-
-    rows: int
-    tasks: int
-    slabs: int
-    worker_bytes: int
-    thread_bytes: int
-    client_bytes: int
-
-    def memory(self, threads: int) -> int:
-        """Return the peak bytes of a worker with so many threads."""
-        return self.worker_bytes + (threads - 1) * self.thread_bytes
-
-
-# --- ReleasePlan
 
 
 def _map_of(content: Any) -> AxisMap:
@@ -103,10 +65,9 @@ class PlannedMeasurement(StrictModel):
     is how records become integers, as the accumulator gave it, and `description` the same in words.
     `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
     unit-cube units, the error of a lattice value before release, and of a released one but for its
-    noise. `entries` name the numbers of a vector. `promise` has the facts of the number that tells
-    how much bins miss of the data at hand (`dbern.planning.tuning.Offer.told`). `most_silenced`, in
-    data units, bounds how far silencing noise may move the function: it is in the certificate's
-    noise.
+    noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
+    at hand, by a number's value (`dbern.planning.offers.Offer.promise`). `most_silenced`, in data
+    units, bounds how far silencing noise may move the function: it is in the certificate's noise.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -207,17 +168,6 @@ class Outlook:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {name: one for name, one in asdict(self).items() if name != "questions" or one}
-
-
-def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
-    """Return the spec with what its learner chooses for a public number of rows."""
-    if not spec.learner.chooses:
-        return spec
-    rows = spec.protection.unit.max_contributions
-    a_row = replace(spec.charge, epsilon=spec.charge.epsilon / rows)
-    found, given = spec.learner.for_rows(spec.records, n, a_row), spec.learner.get_params()
-    chosen = {name: one for name, one in found.get_params().items() if one != given[name]}
-    return spec.changed({"target": chosen}) if chosen else spec
 
 
 @dataclass(frozen=True)
@@ -537,180 +487,3 @@ def _released_as(one: PlannedMeasurement) -> str:
 
 def _per_axis(values: tuple[int, ...]) -> str:
     return str(values[0]) if len(set(values)) == 1 else str(list(values))
-
-
-# --- What a plan expects: the typical error, and the band of evenly spread records
-
-_OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
-
-Pair: TypeAlias = tuple[Measurement, PlannedMeasurement]
-"""A measurement, made for the rows, and how it is planned."""
-
-
-def outlook_of(
-    pairs: Sequence[Pair],
-    combination: Combination,
-    domain: Domain,
-    problem: Callable[[Measurement], Problem],
-    promises: Sequence[PlannedMeasurement] = (),
-) -> Outlook:
-    """Predict the release's errors.
-
-    For kernel sums: expected error, promises and widths of questions; for other measurements only
-    what their combination implies. `problem` returns what a measurement's choice started from;
-    `promises` tell of the error for the data at hand.
-    """
-    sums, own = [one for one, _ in pairs if one.additive], pairs[0][1]
-    density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
-    unit = combination.unit(domain.names, density=density)
-    unsigned = all(one.unsigned for one, _ in pairs)
-    low, high = zip(*(one.range for one, _ in pairs), strict=True)
-    extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
-    if len(sums) < len(pairs):
-        return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
-    if isinstance(combination, Quotient):
-        above, below = (_evenly_spread(*pair) or math.inf for pair in pairs)
-        even = combination.even(above, below, pairs[1][1].unit)
-        asked = _asked(pairs, problem, None)
-        return Outlook(None, even, extent, unit, by_place=True, questions=asked)
-    errors, widths = [], []
-    for one, planned in pairs:
-        errors += [None if one.candidates else _expected(planned, problem(one))] * one.outputs
-        widths += [_evenly_spread(one, planned)] * one.outputs
-    follows = unsigned and all(width is not None for width in widths)
-    these = combination.error([width or 0.0 for width in widths]) if follows else None
-    if these is not None:
-        these = min([these, *(_told(own, one) for one in promises)])
-        these += silenced_if_even(own.most_silenced, own.strategy, own.noise.law)
-    known = [error for error in errors if error is not None]
-    expected = combination.error(known) if len(known) == len(errors) else None
-    return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
-
-
-def _expected(planned: PlannedMeasurement, problem: Problem) -> float:
-    """Predicted error of typical data, whatever the choice aimed at."""
-    strategy = strategy_of(Lattice(planned.k), planned.maps)
-    typical = replace(problem, certified=False, questions=None)
-    return planned.unit * typical.candidate(strategy, planned.h).expected
-
-
-def _asked(
-    pairs: Sequence[Pair], problem: Callable[[Measurement], Problem], density: float | None
-) -> dict[str, float]:
-    """Predictions of questions, which the first measurement that counts rows answers."""
-    for one, planned in pairs:
-        own = problem(one) if one.additive else None
-        if own is not None and own.questions is not None:
-            widths = own.widths(planned.strategy, own.questions)(density or 0.0)
-            return {name: one for name, one in widths.items() if name != "density" or density}
-    return {}
-
-
-def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> float | None:
-    """Widest half-width of the band for evenly spread records, and no noise in its first part."""
-    bins = getattr(planned.strategy, "bins", ())
-    if not 1 <= len(bins) <= MOST_AXES:
-        return None
-    axes = measurement.kernels, planned.k, planned.h
-    brackets = brackets_of(*axes, bins, bins, finest=False)
-    spread = []
-    for one, axis in zip(brackets, bins, strict=True):
-        weights = [weight.mean() for weight in local_weights(_OFFSETS, axis.degree)]
-        shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
-        spread.append((one.kernel @ shares, one.error @ shares))
-    sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
-    noise = sure.noise - planned.most_silenced
-    return min(found, sure.approximation) + sure.rounding + noise
-
-
-def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
-    """Predict what a promise will tell of evenly spread records."""
-    found = one.promise["even"] + one.lattice_error + one.released_error
-    missed = told_error(found, one.promise["factor"], one.promise["rest"])
-    missed -= one.promise["rest"]
-    return float(missed + one.promise["least"]) + own.certificate.rounding
-
-
-# --- What counting takes
-
-TASK_ROWS = 20_000_000
-_TASKS_AT_LEAST = 16
-WRITERS = 4
-"""Threads that add noise and write shards, however many cores there are: memory is planned."""
-_WRITER_SLABS = 6
-_RELEASED_COPIES = 5 + WRITERS
-_PROCESS_BYTES = 420 << 20
-"""Measured: modules, compiled loops, threads, and what planning leaves."""
-
-_MODULES_BYTES = 100 << 20
-"""Measured, where bins are released: a process before it plans. With the tables that planning
-makes, some of which it keeps, it is more than `_PROCESS_BYTES` where there are many hundreds of
-nodes or bins."""
-_NODE_TABLES = 25  # of all pairs of an axis's nodes
-_BIN_TABLES = 22  # of all pairs of its bins
-_MATRICES = 12  # of nodes by bins
-_STRIPS, _STRIPS_TOGETHER = 96, 3  # of bins by bins, for polynomials; how many whole ones at a time
-_TRANSLATES_A_BIN = 8  # that bins are fitted to
-_POINTS = 16 * 210  # of y, for each translate
-_NODE_ROWS = 5  # of lattice values, for each translate
-
-_FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
-"""Measured: of a file and of a row group as listed, and of each of its columns in a footer."""
-
-
-def task_rows(rows: int) -> int:
-    """Return the rows of one counting task: a second or so of work, and enough tasks to share."""
-    return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
-
-
-def cost(
-    counters: Counters, n: int, files: Sequence[FileFacts] = (), *, remote: bool = False
-) -> Cost:
-    """Estimate the memory of counting n rows of files, as measured or more.
-
-    `remote`: from an object store. Of files without row groups, as where the number of rows is
-    private, no more than the names count.
-    """
-    lattices = [part.strategy.lattice for part in counters.parts]
-    slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
-    slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
-    batch = BATCH_ROWS * max(part.memory.batch for part in counters.parts)
-    tables = max(part.memory.tables for part in counters.parts)
-    tasks = counters.passes or max(1, -(-n // task_rows(n)))
-    # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
-    waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
-    reading = reading_bytes(counters.columns, counters.filter, remote=remote)
-    reading += batch + counters.gathered_bytes
-    listed = _FILE_BYTES * len(files) + _GROUP_BYTES * sum(len(file.row_groups) for file in files)
-    # A footer is in memory whole for each thread that reads: those of the plan, later those when
-    # work is shared out, and those of tasks. Without a cluster both processes are one.
-    footers = sorted(_CHUNK_BYTES * len(file.row_groups) * file.columns for file in files)
-    largest = footers[-1] if footers else 0
-    listed += sum(footers[-READERS:]) + largest
-    reading += largest
-    working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
-    # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
-    derived = [part.strategy.layout.size for part in counters.parts if part.strategy.maps]
-    process = max(_PROCESS_BYTES, *(_planning_bytes(part.strategy) for part in counters.parts))
-    writing = WRITERS * _WRITER_SLABS * slab + _RELEASED_COPIES * 8 * max(derived, default=0)
-    return Cost(
-        rows=n,
-        tasks=tasks,
-        slabs=slabs,
-        worker_bytes=process + listed + waiting + working,
-        thread_bytes=working,
-        client_bytes=process + listed + writing,
-    )
-
-
-def _planning_bytes(strategy: Strategy | Entries) -> int:
-    bins = [axis.rank for axis in strategy.maps if isinstance(axis, AxisBins)]
-    if not bins:
-        return 0
-    numbers = sum(_NODE_TABLES * nodes**2 for nodes in set(strategy.lattice.shape))
-    for nodes, rank in zip(strategy.lattice.shape, bins, strict=True):
-        translates = min(TRANSLATES_TOGETHER, _TRANSLATES_A_BIN * rank)
-        polynomials = min(_STRIPS_TOGETHER * NUMBERS_TOGETHER, _STRIPS * rank**2)
-        numbers += _BIN_TABLES * rank**2 + polynomials
-        numbers += _MATRICES * nodes * rank + (_POINTS + _NODE_ROWS * nodes) * translates
-    return _MODULES_BYTES + 8 * numbers

@@ -10,18 +10,11 @@ from typing import Literal, TypeAlias
 from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
 from dbern.planning.choose import Candidate, candidates, preferred
-from dbern.planning.planner import (
-    Settings,
-    errs_less,
-    footers,
-    plan_files,
-    plan_measurement,
-    problem_of,
-    public_rows,
-    released_kinds,
-    resolved,
-)
-from dbern.planning.plans import ReleasePlan, spec_for_rows
+from dbern.planning.contracts import Design, plan_measurement
+from dbern.planning.designs import allowed_strategies, errs_less, problem_of
+from dbern.planning.planner import footers, plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily
 from dbern.strategies import noise_names
@@ -70,20 +63,18 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
     files = footers(spec)
     if PAPER in spec.families:
         raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
-    n = public_rows(spec, files)
-    spec = spec_for_rows(spec, n)
-    settings = Settings.of(spec, n, sum(one.outputs for one in spec.components))
-    measurement = resolved(spec.components[0], n, spec)
+    bound = BoundSpec.of(spec, public_rows(spec, files))
+    spec, measurement = bound.spec, bound.measurements[0]
     if measurement.entries or measurement.linear:
         raise SpecError(
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '
             "Leave out --table."
         )
     options = []
-    for noise, family, estimate in _rows(measurement, settings)[:_MOST_OPTIONS]:
-        candidate = problem_of(measurement, settings, family).made(estimate)
+    for noise, family, estimate in _rows(measurement, bound)[:_MOST_OPTIONS]:
+        candidate = problem_of(measurement, bound, family).made(estimate)
         strategy, h = candidate.strategy, candidate.h
-        planned, _ = plan_measurement(measurement, settings, strategy, h, family)
+        planned = plan_measurement(measurement, Design(strategy, h, family), bound).planned
         sure, predicted = planned.certificate, candidate.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
         size = strategy.layout.size
@@ -91,13 +82,13 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
     return options
 
 
-def _rows(measurement: Measurement, settings: Settings) -> list[tuple[str, NoiseFamily, Candidate]]:
+def _rows(measurement: Measurement, bound: BoundSpec) -> list[tuple[str, NoiseFamily, Candidate]]:
     """Return the best candidate of each noise, lattice and rank: the plan's, then by error."""
     choice: Candidate | None = None
     rows = []
-    for family in settings.families:
-        problem, names = problem_of(measurement, settings, family), noise_names(family)
-        kinds = released_kinds(family, measurement, settings)
+    for family in bound.spec.families:
+        problem, names = problem_of(measurement, bound, family), noise_names(family)
+        kinds = allowed_strategies(family, measurement, bound)
         found = [candidate for kind in kinds for candidate in candidates(kind, problem)]
         rows += [(names[candidate.strategy.kind], family, candidate) for candidate in found]
         if found and errs_less(best := preferred(found, problem), choice):

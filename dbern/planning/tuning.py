@@ -27,8 +27,8 @@ one charge, by the very draw that key, seal, law and name make. Its noise and th
 compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares of both.
 
 *Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
-(`dbern.certificate.enclose`). With f their factor, l what the tails add (bins sum to one at most)
-and X the number's noise,
+(`dbern.noise_quantile.enclose`). With f their factor, l what the tails add (bins sum to one at
+most) and X the number's noise,
 
     ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W - X + errors) + l + w'``
 
@@ -39,8 +39,8 @@ that T was computed with, and no other.
 *Which bins are released.* A plan may offer m bins: its own, and those that it would choose were no
 records, or all of them, in one place. Each has a number of its own, with a share q_c of what tune
 pays, sum q_c = 1: half for the plan's own. All centers are staged and sealed;
-then the numbers are released, `best_of` takes one c of them and of public facts, and the bins of c
-alone are released, with noise of their own name.
+then the numbers are released, `best_of` (`dbern.planning.offers`) takes one c of them and of public
+facts, and the bins of c alone are released, with noise of their own name.
 
 *What that costs.* Where the numbers t are ``tune epsilon``-DP together (their shares add up) and
 the bins of each c, noise included, are ``(1 - tune)``-DP of (epsilon, delta), so is all that is
@@ -54,18 +54,17 @@ nowhere.
 *What holds after the choice.* The noise of the bins of c is independent of t, so their quantiles
 hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds how low any of
 all m numbers falls, and the noise of the bins at a beta of its own for what is not so low
-(`dbern.certificate.chosen_noise`).
+(`dbern.noise_quantile.chosen_noise`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial, reduce
-from typing import Any, Self, TypeAlias, cast
+from functools import cached_property, reduce
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -77,32 +76,21 @@ from dbern.bernstein.basis import (
     local_weights,
 )
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import chosen_noise, noise_bound
 from dbern.counting.measurement import DerivedAccumulator, Measurement
-from dbern.counting.passes import Accumulator, Errors, Memory
+from dbern.counting.passes import Errors, Memory
 from dbern.errors import SpecError
-from dbern.privacy.budget import decimal_text
-from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab
-from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
+from dbern.strategies.bias_envelopes import MOST_AXES
+from dbern.strategies.bins import BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
-
-Planned: TypeAlias = tuple[Any, Accumulator]
-"""A `PlannedMeasurement`, which is made by what imports this, and what counts records for it."""
 
 NAME = "promise"
 """The array's, and its component's."""
 
 _MOST_SHARE = Fraction(1, 2)
-_WORTH = 1.05  # times the error of other bins: they are to err less by that
-_WIDER = 1.25  # times what the plan's own bins promise any database: from there on a plan warns
-_CROWDS = {"spread": 0.01, "crowded": 1.0}  # of the records, that are taken to be in one place
-_MOST_BINS = 1 << 22  # of the finer ones
 _MOST_NODES = 1 << 24
 _OVERSAMPLING = (8, 4, 3, 2)
-_FINE_ENOUGH = 0.02  # of the certificate's noise part: what finer bins may miss
-_FINER = ((2, 1), (2, 2), (4, 2))  # bins, and lattice
 _PLACES = 4  # times the degree and one, in a cell, where g is bounded
 _DAMPING = 1e-13  # of the mean square of a bin
 _CUT = 1e-11  # of the norm: what nodes leave to a tail
@@ -138,40 +126,6 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
             '"kernel-density" with numbers as its bandwidth'
         )
     return (replace(one, fraction=one.fraction * (1 - share)),)
-
-
-def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
-    """Note what a share costs and may choose, and where it is worth nothing."""
-    if not share:
-        return
-    yield (
-        f"{float(share):g} of epsilon tells what the bins miss of these data; "
-        f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
-    )
-    own, number, *_ = planned
-    offered = [one for one in planned if not one.promise]
-    if len(offered) > 1:
-        yield (
-            f"one of {', '.join(one.name for one in offered)} is released: which, the released "
-            "numbers tell. The certificate is the largest of theirs, and a release has that of its "
-            "own"
-        )
-    widest = max(offered, key=lambda one: one.certificate.total)
-    times = widest.certificate.total / own.certificate.total
-    if times >= _WIDER:
-        yield (
-            f"WARNING: if {widest.name} is released, any database is promised {times:.2g} times "
-            f'what {own.name} promises. Write objective = "certified", which offers no other bins'
-        )
-    if number.promise["factor"] * number.noise.scale >= own.certificate.approximation:
-        yield (
-            f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
-            'more than the bins miss of any database. Write a larger tune, or tune = "0"'
-        )
-
-
-def _renamed(one: Measurement, name: str) -> Measurement:
-    return replace(one, name=name)
 
 
 # --- Bins and finer ones
@@ -427,198 +381,10 @@ class BiasStatistic(Measurement):
         return MissedAccumulator(bins, outputs, self.finer, cast("Entries", strategy))
 
 
-# --- What a plan says of it, and which bins are released
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Bins that may be released, and the number that tells how much they miss of the data at hand.
-
-    `part` is the number's part of what all numbers of the release spend: half is the plan's own
-    bins'. The other half is shared as ``sqrt(most)``, by which the sum of their scales in data
-    units is least.
-    """
-
-    bins: Any
-    finer: Finer
-    facts: dict[str, Any]
-    part: Fraction = Fraction(1)
-
-    @property
-    def most(self) -> float:
-        """W in data units: no database misses more."""
-        return float(self.facts["factor"])
-
-    def number(self, one: Measurement, share: Fraction) -> Measurement:
-        """Return the measurement of the number that tells of them."""
-        name = NAME + self.bins.name.removeprefix(one.name)
-        return BiasStatistic(
-            one, self.finer, name=name, domain=one.domain, fraction=share * self.part
-        )
-
-    def told(self, noise: Any, share: Fraction, among: int) -> dict[str, Any]:
-        """Return facts of the number with its noise, one of `among`."""
-        paid, bins, sure = decimal_text(share * self.part), self.bins, self.bins.certificate
-        beside = noise.law, self.most / bins.unit
-        noise = partial(noise_bound, bins.strategy, bins.h, bins.noise.law)
-        _, least = chosen_noise(noise, Fraction(sure.beta) / bins.outputs, beside, among)
-        return {
-            **self.facts,
-            "among": among,
-            "least": self.facts["rest"] + bins.unit * least,
-            "share": paid,
-            "bins": self.bins.name,
-            "cells": [one.cells for one in bins.maps],
-            "degree": bins.maps[0].degree,
-        }
-
-
-def offers(
-    one: Measurement,
-    own: Planned,
-    settings: Any,
-    choose: Callable[[Measurement, Any], tuple[Any, ...]],
-    plan: Callable[..., Planned],
-    problem: Callable[[Measurement, Any, NoiseFamily], Any],
-) -> list[Planned]:
-    """Plan what tells how much bins miss of these data, and bins that it may choose in their place.
-
-    `own` are the bins of the plan, planned with `settings`.
-    """
-    bins = [own]
-    if not (settings.certified or settings.questions):  # for which the plan has chosen them
-        for name, crowd in _CROWDS.items():
-            other = _renamed(one, f"{one.name}_{name}")
-            bins.append(plan(other, settings, *choose(other, replace(settings, crowd=crowd))))
-    moved = one.sensitivity(own[0].strategy, 1).value / settings.n
-    scale = moved / float(settings.charge.epsilon * settings.tune)
-    made: list[Offer] = []
-    for each, _ in bins:
-        if not any(each.maps == other.bins.maps for other in made):
-            with suppress(SpecError) if made else nullcontext():  # finer ones may be too many
-                ahead = problem(one, settings, family_of(each.noise.law))
-                noise = one.unit * ahead.noise(each.strategy, each.h)
-                finer, facts = _told_by(
-                    one, each.strategy, each.h, each.certificate.noise, each.arrays
-                )
-                made.append(Offer(each, finer, {**facts, "noise": noise}))
-    kept, found = _shared(made, scale), []
-    for offer in kept:
-        telling = offer.number(one, settings.tune)
-        number, accumulator = plan(telling, settings, Entries(1), (), LAPLACE)
-        told = offer.told(number.noise, settings.tune, len(kept))
-        found += [each for each in bins[1:] if each[0] is offer.bins]
-        found.append((number.model_copy(update={"promise": told}), accumulator))
-    names = [own[0].name, *(each.name for each, _ in found)]
-    if len(set(names)) < len(names):
-        raise SpecError(
-            f"mechanism.tune: it releases {', '.join(names[1:])}, and the learner has one of "
-            "these names. Rename the learner's measurement, or leave tune out"
-        )
-    return found
-
-
-def _shared(made: Sequence[Offer], scale: float) -> list[Offer]:
-    """Share among those that may be chosen what tells of them; `scale` is that of one alone."""
-    roots = [math.sqrt(offer.most) for offer in made[1:]]
-    parts = [max(1, int(50 * root / sum(roots))) for root in roots]
-    shares = [Fraction(part, 100) for part in (100 - sum(parts), *parts)]
-    own, *others = (replace(one, part=part) for one, part in zip(made, shares, strict=True))
-
-    def told(offer: Offer, missed: float) -> Told:
-        sure, unsure = offer.bins.certificate, offer.most * scale / float(offer.part)
-        least = sure.noise + unsure + offer.facts["rest"]  # about what both exceed seldom
-        return Told(offer.facts["noise"], missed, unsure, least)
-
-    axes = len(own.finer.h)  # whatever is told, finer bins may be best where the plan's own miss
-    kept = [
-        one
-        for one in others
-        if best_of(axes, [told(own, own.most if one.most < own.most else 0.0), told(one, 0.0)])
-    ]
-    return [own, *others] if len(kept) == len(others) else _shared([own, *kept], scale)
-
-
-@dataclass(frozen=True)
-class Told:
-    """Facts of bins once their number is released, in data units.
-
-    `noise` is the predicted mean sup of their noise, `missed` what the number tells, `unsure` the
-    scale of its noise, and `least` what would be promised where it told nothing: the noise's part
-    and the number's noise.
-    """
-
-    noise: float
-    missed: float
-    unsure: float
-    least: float
-
-    def error(self, axes: int, unsure: float, times: float = 1.0) -> float:
-        """Return a power of the predicted sup error.
-
-        The sup of noise and of what is missed has about the sum of their squares on one axis, of
-        cubes on two, of fourth powers on three: where there are more places the two are seldom
-        large at one of them. Only sums and products of floats: it is the same on every machine that
-        a release goes on.
-        """
-        missed = max(0.0, max(0.0, self.missed) + unsure)
-        return sum(math.prod([times * one] * (axes + 1)) for one in (self.noise, missed))
-
-    @property
-    def promised(self) -> float:
-        """Promise about these data."""
-        return self.least + max(0.0, self.missed)
-
-
-def best_of(axes: int, told: Sequence[Told]) -> int:
-    """Return which bins err least: the first, unless others' gain is worth it, and likely.
-
-    For the first less is taken to be missed than is told, by the scale of the noise; for the
-    others, more, and no more may be promised.
-    """
-    own, *others = told
-    most = [one.error(axes, one.unsure, _WORTH) if one.promised <= own.promised else math.inf
-            for one in others]  # fmt: skip
-    best = min(range(len(most)), key=most.__getitem__, default=0)
-    return best + 1 if most and most[best] <= own.error(axes, -own.unsure) else 0
-
-
-def _told_by(
-    one: Measurement, own: BinnedStrategy, h: tuple[int, ...], noise: float, arrays: Sequence[str]
-) -> tuple[Finer, dict[str, Any]]:
-    """Return finer bins, and the factors from what they tell to an error of `arrays` in data units.
-
-    `noise` is the certificate's part for the noise, in data units: they need not miss much less.
-    Raises SpecError where there are too many of them.
-    """
-    found: list[tuple[float, Finer, tuple[int, int]]] = []
-    for how in _FINER:
-        if math.prod(how[0] * bins.cells + bins.degree for bins in own.bins) > _MOST_BINS:
-            continue
-        finer = Finer.of(one.kernels, own, h, how)
-        missed = one.approximation.error(finer.finer.lattice.k, h, finer.finer.bins)
-        found.append((missed, finer, how))
-        if missed * one.unit <= _FINE_ENOUGH * noise:
-            break
-    if not found:
-        raise SpecError(
-            f"mechanism.tune: more than {_MOST_BINS} bins would tell what these data make the bins "
-            'miss. Write tune = "0", or a larger bandwidth'
-        )
-    missed, finer, how = min(found, key=lambda each: each[0])
-    return finer, {
-        "of": list(arrays),
-        "how": list(how),
-        "factor": OUTWARD * finer.factor * finer.bound * one.unit,
-        "rest": OUTWARD * (finer.loose + missed) * one.unit,
-        "even": finer.evenly_spread() / finer.bound,
-    }
-
-
 def restored(one: Measurement, planned: Any, components: Sequence[Any]) -> Measurement:
     """Return the measurement of other bins that are planned, or of a number that tells of some."""
     if not planned.promise:
-        return _renamed(one, planned.name)
+        return replace(one, name=planned.name)
     (bins,) = (each for each in components if each.name == planned.promise["bins"])
     times, lattice = planned.promise["how"]
     finer = Finer.of(one.kernels, bins.strategy, bins.h, (times, lattice))

@@ -22,17 +22,18 @@ from dbern.data.domain import Domain
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.planner import Settings, resolved, whole_certificate, with_kernels
+from dbern.planning.contracts import with_kernels
+from dbern.planning.cost import WRITERS
+from dbern.planning.offers import Outcome, best_of
+from dbern.planning.planner import whole_certificate
 from dbern.planning.plans import (
-    WRITERS,
     PlannedMeasurement,
     ReleasePlan,
     measured_pairs,
     released_component,
-    spec_for_rows,
 )
+from dbern.planning.rows import BoundSpec, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.tuning import Told, best_of
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
@@ -66,8 +67,9 @@ def chosen(
     from dbern.synopsis.questions.envelopes.splines import AxisSplines
     from dbern.synopsis.questions.measure import Measure
 
-    (component,), (planned,) = spec.components, plan.components
-    candidates, law = resolved(component, plan.n, spec).candidates, planned.noise.law
+    bound = BoundSpec.of(spec, plan.n)
+    (component,), (planned,) = bound.measurements, plan.components
+    candidates, law = component.candidates, planned.noise.law
     maps = cast("tuple[AxisBins, ...]", planned.maps)
     splines = tuple(AxisSplines(one.cells, one.degree) for one in maps)
     measures = [
@@ -77,7 +79,7 @@ def chosen(
     ]  # fmt: skip
     tried = [candidate.kernels for candidate in candidates]
     best = candidates[best_kernels(measures, tried, float(plan.n))]
-    found = with_kernels(planned, best, Settings.of(spec, plan.n, planned.outputs))
+    found = with_kernels(planned, best, bound)
     if found.certificate.total > planned.certificate.total:  # more than the plan has promised
         best, found = candidates[0], planned
     whole = whole_certificate(spec.combination, (found,))
@@ -108,7 +110,7 @@ def prefer(
         facts, (granules,) = one.promise, released(one, one.name)
         sizes = int(granules) * one.noise.granularity, one.noise.scale
         missed, unsure = (facts["factor"] * size for size in sizes)
-        told.append(Told(facts["noise"], missed, unsure, facts["least"]))
+        told.append(Outcome(facts["noise"], missed, unsure, facts["least"]))
     best = decide("bins", best_of(len(bins[0].maps), told))
     chosen, shown = bins[best].model_copy(update={"name": bins[0].name}), []
     told_of = {"of": list(chosen.arrays)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +46,24 @@ def reconcile(
     return ledger.reconcile([_published(store, dataset) for store in stores], more=more)
 
 
-def _stores(place: str | Path) -> Iterator[str]:
-    if is_url(place):
-        yield from _prefixes(check_url(place, "FOLDER"))
-    else:
-        yield from map(str, _folders(Path(place)))
+def _stores(place: str | Path) -> Iterable[str]:
+    return _prefixes(check_url(place, "FOLDER")) if is_url(place) else _folders(Path(place))
 
 
-def _prefixes(url: str) -> Iterator[str]:
+def _prefixes(url: str) -> list[str]:
     with failures_told(Bucket(url), "read"):
         names = Objects(url).sizes()
     marked = {name.rpartition("/")[0] for name in names if name.endswith((MANIFEST, ROOT))}
-    found: list[str] = []
+    stores: list[str] = []
     for prefix in sorted(marked):
         store = f"{url}/{prefix}".rstrip("/")
-        if not any(store.startswith(f"{one}/") for one in found) and _is_store(place_at(store)):
-            found.append(store)
-    yield from found
+        inside = any(store.startswith(f"{outer}/") for outer in stores)
+        if not inside and _is_store(place_at(store)):
+            stores.append(store)
+    return stores
 
 
-def _folders(place: Path) -> Iterator[Path]:
+def _folders(place: Path) -> Iterator[str]:
     """Find every synopsis, whole or not, in a folder; links are followed, each folder once."""
     if not place.is_dir():
         raise SpecError(f"{place}: is not a folder. Name synopses, or folders where they are")
@@ -76,7 +74,7 @@ def _folders(place: Path) -> Iterator[Path]:
             continue
         seen.add(folder)
         if _is_store(Folder(folder)):
-            yield folder
+            yield str(folder)
             continue
         try:
             with os.scandir(folder) as entries:
@@ -96,14 +94,12 @@ def _is_store(place: Place) -> bool:
 def _json(place: Place, name: str) -> dict[str, Any]:
     try:
         content = json.loads(place.read(name))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     except OSError as error:
         raise SpecError(
             f"{place}/{name}: cannot be read ({error.strerror}). Make it readable"
         ) from None
-    except (ValueError, RecursionError):
-        return {}
     return dict_of(content)
 
 

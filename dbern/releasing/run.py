@@ -49,8 +49,10 @@ from dbern.errors import (
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
-from dbern.planning.planner import footers, frame_for, plan_files, public_rows, refuse_passes
-from dbern.planning.plans import WRITERS, ReleasePlan
+from dbern.planning.cost import WRITERS
+from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.rows import public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -217,8 +219,7 @@ def release(
     spec, frame = _given(spec, data, client, scheduler)
     url = resolve_url(spec.budget.ledger, spec.base)
     with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
-        began = time.monotonic()
-        place = _cluster(client, scheduler, wait_for_workers, progress)
+        began, place = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
         connected = cache(lambda: stack.enter_context(place))
         reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
@@ -230,7 +231,8 @@ def release(
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
-                reservation = _count(connected, ledger, spec, plan, frame, reservation, journal)
+                run = _Run(ledger, spec, plan, frame, reservation, journal)
+                reservation = _count(connected, run)
                 stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
@@ -257,6 +259,18 @@ def abandon(
             given_up = ledger.abandon(dataset, name, reservation.release_id)
     discard(place_at(given_up.reservation.output), reservation.release_id)
     return given_up
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A release under way: what is counted, by which plan, for whom."""
+
+    ledger: BudgetLedger
+    spec: ReleaseSpec
+    plan: ReleasePlan
+    frame: Frame | None
+    reservation: Reservation
+    journal: Journal
 
 
 def _given(
@@ -305,9 +319,10 @@ def _reserve(
         refuse_passes(spec, planned, frame)
         if frame and frame.partitions:
             refuse_shared_steps(frame.partitions)
+        rows_alone = {} if planned.protection.private_rows else {"n": planned.n}
         request = replace(
             request,
-            inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),
+            inputs=_inputs(files, spec) if frame is None else rows_alone,
             plan={"dbern_version": version("dbern"), **planned.to_dict()},
             rho=planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
@@ -405,10 +420,6 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
     }
 
 
-def _inputs_of_frame(plan: ReleasePlan) -> dict[str, Any]:
-    return {} if plan.protection.private_rows else {"n": plan.n}
-
-
 def _is_spooled(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) -> bool:
     if reservation.state not in PENDING or (frame is not None and frame.partitions):
         return False
@@ -430,29 +441,23 @@ _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh
 
 
 @contextmanager
-def _records(
-    ledger: BudgetLedger,
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    frame: Frame | None,
-    reservation: Reservation,
-    journal: Journal,
-) -> Iterator[list[FileFacts]]:
+def _records(run: _Run) -> Iterator[list[FileFacts]]:
     """Files to count: of a frame its spool, which this process alone can read meanwhile.
 
     A spool is whole or not there, and is written while the charge can still be refunded. Of a Dask
     frame there are none.
     """
-    if spec.data.source is not None:
+    frame, reservation = run.frame, run.reservation
+    if run.spec.data.source is not None:
         try:
-            yield _files(reservation.inputs, spec)
+            yield _files(reservation.inputs, run.spec)
         except UnreadableFileError:
             raise ReleaseError(
                 "data.source: a file of the reservation cannot be opened. Bring it back and run "
                 "the same command again"
             ) from None
         return
-    spool = ledger.spool(reservation)
+    spool = run.ledger.spool(reservation)
     if frame is not None and frame.partitions:
         if spool.path.exists():
             raise SpecError(
@@ -467,16 +472,17 @@ def _records(
                 f"data: release {reservation.name} was reserved, and its rows are not spooled "
                 "here. Give the data frame again: dbern.release(spec, data=frame)."
             )
-        with journal.stage("spooling the rows"), spool.written() as file:
-            rows = _spool_rows(ledger, reservation, frame, file, spool.key)
-            if not plan.protection.private_rows and rows != plan.n:
+        with run.journal.stage("spooling the rows"), spool.written() as file:
+            rows = _spool_rows(run.ledger, reservation, frame, file, spool.key)
+            n = run.plan.n
+            if not run.plan.protection.private_rows and rows != n:
                 raise SpecError(
-                    f"data: {rows} rows were read, and the release was reserved for {plan.n}. "
+                    f"data: {rows} rows were read, and the release was reserved for {n}. "
                     f"{'Give a table of as many' if rows else _READ_ALREADY}. For another data.n "
                     f"first run: dbern ledger abandon --dataset {reservation.dataset} --name "
                     f"{reservation.name}"
                 )
-            public_rows(spec, [FileFacts("data", 0, (rows,))])
+            public_rows(run.spec, [FileFacts("data", 0, (rows,))])
     with unlocked(str(spool.path), spool.key):
         try:
             yield [file_facts(str(spool.path))]
@@ -566,42 +572,31 @@ def _cluster(
     return same_cluster(client, wait, progress)
 
 
-def _count(
-    connected: Callable[[], Client],
-    ledger: BudgetLedger,
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    frame: Frame | None,
-    reservation: Reservation,
-    journal: Journal,
-) -> Reservation:
-    counters = plan.counters(spec)
+def _count(connected: Callable[[], Client], run: _Run) -> Reservation:
+    ledger, frame, counters = run.ledger, run.frame, run.plan.counters(run.spec)
     with ExitStack() as stack:
         # The key, and what is derived from it, never leaves this process.
         client = stack.enter_context(cluster()) if counters.keyed else connected()
-        workers_of(client).check_memory(plan.cost)
-        records = _records(ledger, spec, plan, frame, reservation, journal)
-        files = stack.enter_context(records)
-        if reservation.state is State.RESERVED:
-            reservation = ledger.begin_reading(reservation)
-        staging = ledger.staging(reservation)
+        workers_of(client).check_memory(run.plan.cost)
+        files = stack.enter_context(_records(run))
+        if run.reservation.state is State.RESERVED:
+            run = replace(run, reservation=ledger.begin_reading(run.reservation))
+        staging = ledger.staging(run.reservation)
         partitions = frame.partitions if frame and not files else ()
         if counters.keyed:
-            counters = counters.with_key(ledger.key(reservation))
-        _stage(client, counters, spec, plan, (files, partitions), reservation, staging, journal)
-        with journal.stage("sealing and charging"):
-            return ledger.spend(reservation, staging.seal())
+            counters = counters.with_key(ledger.key(run.reservation))
+        _stage(client, counters, run, staging, files, partitions)
+        with run.journal.stage("sealing and charging"):
+            return ledger.spend(run.reservation, staging.seal())
 
 
 def _stage(
     client: Client,
     counters: Counters,
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    records: tuple[list[FileFacts], tuple[Any, ...]],
-    reservation: Reservation,
+    run: _Run,
     staging: Staging,
-    journal: Journal,
+    files: list[FileFacts],
+    partitions: tuple[Any, ...],
 ) -> None:
     """Count all records and stage the rounded lattice, whole, from one pass over the files.
 
@@ -609,7 +604,7 @@ def _stage(
     no function of one database if the files changed in between.
     """
     staging.clear()
-    files, partitions = records
+    plan, salt, journal = run.plan, run.reservation.salt, run.journal
     pieces = [
         (Piece(part, output, slab), one.noise.law)
         for part, one in enumerate(plan.components)
@@ -617,15 +612,15 @@ def _stage(
         for slab in one.strategy.layout.slabs()
     ]
     private = plan.protection.private_rows
-    tasks = share_out(files, reservation.salt, whole=private)
+    tasks = share_out(files, salt, whole=private)
     with journal.stage("reading and counting"):
-        total = add_up(client, counters, tasks, reservation.salt, journal.progress, partitions)
+        total = add_up(client, counters, tasks, salt, journal.progress, partitions)
     with journal.stage("staging the lattice"), ThreadPoolExecutor(WRITERS) as pool:
-        arriving = centers(client, total, counters, pieces, reservation.salt, files)
+        arriving = centers(client, total, counters, pieces, salt, files)
         writing = deque[Future[None]]()
         for done, (piece, values, rows) in enumerate(arriving, start=1):
             if private:
-                public_rows(spec, [FileFacts("data", 0, (rows,))])
+                public_rows(run.spec, [FileFacts("data", 0, (rows,))])
             elif rows != plan.n:
                 raise IntegrityError(
                     f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "

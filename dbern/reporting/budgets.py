@@ -8,7 +8,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dbern.ledger import AuditLine, DatasetStatus, ReleaseRow, State
+from dbern.ledger import AuditLine, DatasetStatus, State
 from dbern.ledger.values import ZCDP, granted_amount, period_of, stored_amount
 from dbern.privacy.budget import Budget
 from dbern.reporting.html import render
@@ -47,9 +47,8 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
         if line.dataset != status.dataset:
             continue
         if line.event == "grant":
-            granted += Budget(
-                *(stored_amount(line.detail[name], name) for name in ("epsilon", "delta"))
-            )
+            parts = (stored_amount(line.detail[name], name) for name in ("epsilon", "delta"))
+            granted += Budget(*parts)
         elif line.release_id is not None:
             if "epsilon" in line.detail:
                 cost = stored_amount(line.detail[unit] or "0", unit)
@@ -95,16 +94,18 @@ def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> d
     moments = history(lines, status)
     symbol = "ρ" if status.accountant == ZCDP else "ε"
     granted = _size(status.granted)
-    releases = [
-        {
-            "name": one.name,
-            "state": str(one.state),
-            "charge": str(one.charge),
-            "share": f"{100 * _cost(one, status) / granted:.3g}" if granted else "0",
-            "created": one.created,
-        }
-        for one in status.releases
-    ]
+    releases = []
+    for row in status.releases:
+        cost = (row.rho or 0) if status.accountant == ZCDP else row.charge.epsilon
+        cost = 0 if row.state is State.REFUNDED else cost
+        share = f"{100 * float(cost) / granted:.3g}" if granted else "0"
+        shown = {key: str(getattr(row, key)) for key in ("name", "state", "charge", "created")}
+        releases.append(shown | {"share": share})
+    span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""
+    alt = (
+        f"Budget of {status.dataset} over time{span}: of {status.granted} granted, "
+        f"{status.spent} is spent and {status.reserved} is reserved."
+    )
     amounts = {key: getattr(status, key) for key in ("granted", "reserved", "spent", "remaining")}
     return {
         "dataset": status.dataset,
@@ -115,26 +116,12 @@ def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> d
         },
         "releases": releases,
         "log": [line for line in lines if line.dataset == status.dataset],
-        "picture": {"forms": _drawing(place, moments, symbol), "alt": _alt(status, moments)},
+        "picture": {"forms": _drawing(place, moments, symbol), "alt": alt},
     }
 
 
 def _size(amount: Any) -> float:
     return float(getattr(amount, "rho", amount.epsilon))
-
-
-def _cost(one: ReleaseRow, status: DatasetStatus) -> float:
-    if one.state is State.REFUNDED:
-        return 0.0
-    return float((one.rho or 0) if status.accountant == ZCDP else one.charge.epsilon)
-
-
-def _alt(status: DatasetStatus, moments: Sequence[_Moment]) -> str:
-    span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""
-    return (
-        f"Budget of {status.dataset} over time{span}: of {status.granted} granted, "
-        f"{status.spent} is spent and {status.reserved} is reserved."
-    )
 
 
 def _drawing(place: int, moments: Sequence[_Moment], symbol: str) -> dict[str, str]:
@@ -143,14 +130,8 @@ def _drawing(place: int, moments: Sequence[_Moment], symbol: str) -> dict[str, s
         times = [datetime.fromisoformat(one.at).timestamp() / _DAY for one in moments]
         margin = max((times[-1] - times[0]) / 20, _MINUTE)
         times = [times[0] - margin, *times, times[-1] + margin]
-        granted, spent, used = (
-            [0.0, *values, values[-1]]
-            for values in (
-                [one.granted for one in moments],
-                [one.spent for one in moments],
-                [one.spent + one.reserved for one in moments],
-            )
-        )
+        amounts = [(0.0,) * 3, *((m.granted, m.spent, m.spent + m.reserved) for m in moments)]
+        granted, spent, used = zip(*amounts, amounts[-1], strict=True)
         style: dict[str, Any] = {"step": "post", "lw": 0}
         axes.patch.set_visible(False)
         axes.grid(axis="y", lw=0.8)

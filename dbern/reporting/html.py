@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dbern.combination.base import Meaning
 from dbern.combination.functions import FunctionCombination
 from dbern.combination.responses import Quotient, Ranged
@@ -24,6 +26,7 @@ from dbern.reporting.pictures import (
     MOST_PANELS,
     REPORTS,
     SCHEMES,
+    Panel,
     Picture,
     class_colour,
     draw,
@@ -32,7 +35,7 @@ from dbern.reporting.pictures import (
     page_picture,
     text,
 )
-from dbern.reporting.wording import guarantee_of, parameters_of, position_text, signed_by
+from dbern.reporting.wording import guarantee_of, parameters_of, signed_by
 from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
@@ -94,8 +97,6 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
 
 # --- The page
 
-"""Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
-
 _NAMES: dict[Meaning, str] = {
     "density": "Density",
     "response": "Regression",
@@ -151,7 +152,10 @@ def synopsis_page(synopsis: Synopsis) -> str:
 
 def render(template: str, **values: Any) -> str:
     """Return a template of this package, every value escaped."""
-    return _template(template).render(ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values)
+    tints = {
+        scheme: [text(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
+    }
+    return _template(template).render(ink=INK, map=MAP, tints=tints, schemes=SCHEMES, **values)
 
 
 def _template(name: str) -> Template:
@@ -178,8 +182,7 @@ def _shown(value: Any) -> Any:
 def described(picture: Picture) -> str:
     """Describe a picture for those who do not see it."""
     where = " and ".join(
-        f"{axis.name} from {position_text(axis, axis.low)} to {position_text(axis, axis.high)}"
-        for axis in picture.axes
+        f"{axis.name} from {axis.text(axis.low)} to {axis.text(axis.high)}" for axis in picture.axes
     )
     where += f", at {picture.fixed}" if picture.fixed else ""
     if picture.kind == "regions":
@@ -192,25 +195,21 @@ def described(picture: Picture) -> str:
             title = f"{panel.title}: " if panel.title else ""
             shares.append(title + ", ".join(of_panel))
         return f"Map of the decided class over {where}. Shares of the area: {'; '.join(shares)}."
-    extremes = "; ".join(_extremes(picture, i) for i in range(len(picture.panels)))
+    extremes = "; ".join(_extremes(picture, panel) for panel in picture.panels)
     kind = "Curve with its confidence band" if picture.kind == "curve" else "Map with contours"
     return f"{kind} over {where}. {extremes}."
 
 
-def _extremes(picture: Picture, index: int) -> str:
-    panel = picture.panels[index]
-    found = []
+def _extremes(picture: Picture, panel: Panel) -> str:
+    extremes = []
     for name, flat in (("Least", panel.values.argmin()), ("largest", panel.values.argmax())):
-        place, left = [], int(flat)
-        for count in reversed(panel.values.shape):
-            left, step = divmod(left, count)
-            place.append(step / (count - 1))
+        place = np.unravel_index(int(flat), panel.values.shape)
         at = ", ".join(
-            f"{axis.name} {position_text(axis, axis.low + axis.width * share)}"
-            for axis, share in zip(picture.axes, reversed(place), strict=True)
+            f"{axis.name} {axis.text(axis.low + axis.width * float(step / (count - 1)))}"
+            for axis, step, count in zip(picture.axes, place, panel.values.shape, strict=True)
         )
-        found.append(f"{name} value {format_number(float(panel.values.flat[flat]), 3)} at {at}")
-    return (f"{panel.title}: " if panel.title else "") + ", ".join(found)
+        extremes.append(f"{name} value {format_number(float(panel.values.flat[flat]), 3)} at {at}")
+    return (f"{panel.title}: " if panel.title else "") + ", ".join(extremes)
 
 
 def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
@@ -255,17 +254,15 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     certificate = synopsis.metadata["certificate"]
     sure = f"{100 * (1 - certificate['beta']):g} %"
     width = format_number(synopsis.promises().headline)
-    if picture.kind == "regions":
-        said = (
-            f"Paler where the band leaves the class in doubt, at {sure} confidence. It is nowhere "
-            f"wider than ±{width}."
-        )
-    elif picture.kind == "map":
-        said = f"The non-private function is within ±{width} everywhere at once, with {sure} "
-        said += "probability."
-    else:
-        said = "The shaded band covers the non-private function everywhere at once, with "
-        said += f"{sure} probability{'; it is wider than what is drawn' if picture.beyond else ''}."
+    wider = "; it is wider than what is drawn" if picture.beyond else ""
+    said = {
+        "regions": f"Paler where the band leaves the class in doubt, at {sure} confidence. It is "
+        f"nowhere wider than ±{width}.",
+        "map": f"The non-private function is within ±{width} everywhere at once, with {sure} "
+        "probability.",
+        "curve": "The shaded band covers the non-private function everywhere at once, with "
+        f"{sure} probability{wider}.",
+    }[picture.kind]
     if picture.threshold is not None:
         said += f" Above the dashed line the class is {picture.classes[1]}, below it "
         said += f"{picture.classes[0]}."
@@ -283,17 +280,11 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     return said
 
 
-def _tints() -> dict[str, list[str]]:
-    return {
-        scheme: [text(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
-    }
-
-
 def _interval(axis: Axis) -> dict[str, Any]:
     return {
         "name": axis.name,
-        "low": position_text(axis, axis.low),
-        "high": position_text(axis, axis.high),
+        "low": axis.text(axis.low),
+        "high": axis.text(axis.high),
         "units": axis.units,
         "values": ", ".join(map(str, axis.categories)),
     }

@@ -8,7 +8,7 @@ the basis is a tail of that of the next degree.
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
 told by differences of two places, and intervals by the tail of the noise's law: the same formulas
-as for many boxes in Python (`dbern.synopsis.questions.measure`, and `.responses` for regressions
+as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.responses` for regressions
 and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
 or a little wider. All on the page is released or public.
 """
@@ -47,7 +47,8 @@ from dbern.synopsis.questions.bandwidths import least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
-from dbern.synopsis.questions.measure import CLUMPED
+from dbern.synopsis.questions.interval import CLUMPED
+from dbern.synopsis.questions.responses import Parted, parted
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from dbern.bernstein.kernels import Kernel
     from dbern.synopsis.questions.distribution import Distribution
-    from dbern.synopsis.questions.responses import Parted
 
 MOST_EMBEDDED = 300_000
 """Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
@@ -93,7 +93,9 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     parts = _parts(asked)
     response = asked is not None and asked.response is not None
     places = _PLACES_OF_MEANS if response and not flat else _PLACES[min(len(axes), 2)]
-    shows = ("response",) if response else _shows(parts, axes)
+    # Of groups also their shares; of two axes a map of the likeliest.
+    count = 1 if not parts else 2 if len(axes) == 1 else 3
+    shows = ("response",) if response else ("density", "share", "likeliest")[:count]
     released = [*parts[0].values] if response else [one.released for one in functions]
     whose = () if response else first.strategy.matrices(first.order)
     counting = asked and _counting(synopsis, asked, places, arrays)
@@ -142,11 +144,6 @@ def _scripts() -> dict[str, str]:
     digests = (hashlib.sha256(one.encode()).digest() for one in (library, script))
     allowed = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     return {"library": library, "script": script, "digests": allowed}
-
-
-def _shows(parts: Sequence[Parted], axes: Sequence[Axis]) -> tuple[str, ...]:
-    """Names of what is drawn: of groups also their shares; of two axes a map of the likeliest."""
-    return ("density", "share", "likeliest")[: 1 if not parts else 2 if len(axes) == 1 else 3]
 
 
 def _ratio(axes: Sequence[Axis]) -> float:
@@ -233,7 +230,7 @@ def _counting(
 
 
 def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
-    return () if asked is None or len(asked.groups) > MOST_PANELS else asked.parted
+    return () if asked is None or len(asked.groups) > MOST_PANELS else parted(asked)
 
 
 def _ends(splines: AxisSplines) -> FloatArray:
@@ -323,9 +320,14 @@ def _packed(values: FloatArray, kind: str = "<f8") -> str:
 
 def _colours(classes: int) -> dict[str, Any]:
     steps = np.linspace(0, 1, _COLOURS)
+    styles = [(certain, index) for certain in (True, False) for index in range(classes)]
     return {
         "palettes": {scheme: [*map(text, shade(steps, scheme))] for scheme in SCHEMES},
-        "classes": {scheme: _classes(classes, scheme) for scheme in SCHEMES},
+        # Of groups that surely are the likeliest, then of those that may not be.
+        "classes": {
+            scheme: [text(class_colour(index, scheme, sure=certain)) for certain, index in styles]
+            for scheme in SCHEMES
+        },
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
     }
 
@@ -333,12 +335,6 @@ def _colours(classes: int) -> dict[str, Any]:
 def _scale(axis: Axis) -> int:
     """Factor to milliseconds on an axis of dates or times; 1 on one of numbers."""
     return 1000 * axis.unit.seconds if axis.unit else 1
-
-
-def _classes(count: int, scheme: str) -> list[str]:
-    """Styles of groups that surely are the likeliest, and after them of those that may not be."""
-    sure = (True, False)
-    return [text(class_colour(one, scheme, sure=each)) for each in sure for one in range(count)]
 
 
 # --- Figures, which the page's script fills

@@ -15,7 +15,6 @@ import numpy as np
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit, named_with
 from dbern.errors import needed, printable
-from dbern.reporting.wording import position_text
 from dbern.synopsis.maps import FAR
 from dbern.synopsis.points import named_values
 from dbern.synopsis.reader import Synopsis
@@ -257,8 +256,7 @@ def middle(axis: Axis) -> Any:
 def _fixed(axes: Sequence[Axis]) -> str:
     places = [(axis.name, middle(axis), axis) for axis in axes[:_MOST_NAMED]]
     named = ", ".join(
-        f"{name} = {place if axis.categories else position_text(axis, place)}"
-        for name, place, axis in places
+        f"{name} = {place if axis.categories else axis.text(place)}" for name, place, axis in places
     )
     more = len(axes) - _MOST_NAMED
     return f"{named} and {more} more in their middle" if more > 0 else named
@@ -266,7 +264,7 @@ def _fixed(axes: Sequence[Axis]) -> str:
 
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
     for index, height in enumerate(_heights(axis)):
-        title = f"{axis.name} = {position_text(axis, height)}"
+        title = f"{axis.name} = {axis.text(height)}"
         yield printable(title), values[:, :, 2 * index + 1]
 
 

@@ -71,9 +71,9 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def blanks(record: Any, path: str = "") -> list[str]:
+def blanks(record: Any) -> list[str]:
     """Return the paths at which a record is still empty."""
-    return list(dict.fromkeys(_empty(record, path)))
+    return list(dict.fromkeys(_empty(record, "")))
 
 
 def _empty(record: Any, path: str) -> Iterator[str]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from dbern.data.domain import Axis
 from dbern.reporting.pictures import Panel, Picture, picture_of
-from dbern.reporting.wording import position_text
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import FloatArray
@@ -105,7 +104,7 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     chosen = np.rint(np.linspace(0, panel.values.shape[1] - 1, rows)).astype(int)[::-1]
     values = panel.values[:, chosen]
     spread = (picture.high - picture.low) or 1.0
-    ends = {0: position_text(second, second.high), rows - 1: position_text(second, second.low)}
+    ends = {0: second.text(second.high), rows - 1: second.text(second.low)}
     for row in range(rows):
         label = _clean(ends.get(row, ""), _GUTTER - 2)
         name = second.label if len(second.label) <= _GUTTER - 2 else second.name
@@ -113,14 +112,10 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
         if picture.kind == "regions":
             text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
         else:
-            levels = np.clip((values[:, row] - picture.low) / spread, 0, 1)
-            text = "".join(_shade(float(level)) for level in levels)
+            levels = np.clip((values[:, row] - picture.low) / spread * len(_SHADES), 0, None)
+            text = "".join(_SHADES[min(int(level), len(_SHADES) - 1)] for level in levels)
         yield f"{label:>{_GUTTER - 2}} ▏{text}"
     yield _foot(first, columns)
-
-
-def _shade(level: float) -> str:
-    return _SHADES[min(int(level * len(_SHADES)), len(_SHADES) - 1)]
 
 
 def _clean(text: str, most: int) -> str:
@@ -128,6 +123,6 @@ def _clean(text: str, most: int) -> str:
 
 
 def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:
-    low, high = position_text(axis, axis.low), position_text(axis, axis.high)
+    low, high = axis.text(axis.low), axis.text(axis.high)
     room = max(columns - len(low) - len(high), 1)
     return f"{' ' * _GUTTER}{low}{_clean(axis.label, room):^{room}}{high}"

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.data.domain import Axis
-from dbern.system import format_number
 
 _REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
 
@@ -59,17 +58,10 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
             f"What follows holds for all but a share of {missed} of the neighbours drawn from an "
             "assumed distribution, and promises nothing to whoever's data is unlike it.",
         )
-    return Guarantee(
-        "random differential privacy only"
-        if "random_dp" in metadata
-        else "approximate differential privacy"
-        if delta
-        else "pure differential privacy",
-        metadata["epsilon"],
-        metadata["delta"],
-        None if rho is None else _up(float(Fraction(rho))),
-        words,
-    )
+    name = f"{'approximate' if delta else 'pure'} differential privacy"
+    name = "random differential privacy only" if "random_dp" in metadata else name
+    rounded = None if rho is None else _up(float(Fraction(rho)))
+    return Guarantee(name, metadata["epsilon"], metadata["delta"], rounded, words)
 
 
 def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
@@ -92,7 +84,7 @@ def range_text(axis: Axis) -> str:
     """Return the bounds of an axis in words, or its public list."""
     if axis.categories:
         return f"one of {', '.join(map(str, axis.categories))}"
-    return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
+    return f"in [{axis.text(axis.low)}, {axis.text(axis.high)}]"
 
 
 def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +95,3 @@ def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
         text = f"{len(candidates)} bandwidths, {first} to {last}, by the released numbers"
         parameters["chosen_of"] = text
     return parameters
-
-
-def position_text(axis: Axis, value: float) -> str:
-    """Return a place on an axis in words: a number, or a date or time."""
-    return axis.unit.text(value) if axis.unit else format_number(value)

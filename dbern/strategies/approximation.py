@@ -92,17 +92,6 @@ class AxisMap(ABC):
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times the reconstruction of kernel translates at t (m,), without noise."""
 
-    def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound the worst error of a noiseless release of order h, over kernel translates.
-
-        A map defines this or `pieces`: each follows from the other.
-        """
-        return float(self.pieces(kernel, k, h).max())
-
-    def pieces(self, kernel: Kernel, k: int, h: int) -> FloatArray:
-        """Bound the error at y, in each of some cells, of a translate at t in equal pieces."""
-        return np.array([[self.error(kernel, k, h)]])
-
     @abstractmethod
     def using(self, rank: int) -> Self:
         """The same released values, evaluated with the leading `rank` vectors alone."""
@@ -160,10 +149,6 @@ class LinearMap(AxisMap):
         """`matrix` times the reconstruction of kernel translates at t (m,), without noise."""
         lattice = _lattice_values(kernel, matrix.shape[1] - 1, t)
         return matrix @ self.synthesis @ self.analysis @ lattice
-
-    def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound the worst error of a noiseless release of order h, over kernel translates."""
-        return translate_error(kernel, k, h, self)
 
 
 TRANSLATES_TOGETHER = 1 << 12

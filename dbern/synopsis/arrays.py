@@ -23,11 +23,12 @@ from dbern.bernstein.basis import (
     on_others,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certificate import Beside, Certificate, ErrorModel, enclose, vector_bound
+from dbern.certificate import Certificate, ErrorModel, vector_bound
 from dbern.combination.base import Answer
 from dbern.components.component import LatticeComponent, VectorComponent
 from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
+from dbern.noise_quantile import Beside, enclose
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
@@ -195,7 +196,8 @@ def select(
     """
     candidates = smoothings(strategy, h)
     bases = list(_bases(strategy, candidates))
-    least_biased = max(range(len(candidates)), key=lambda i: _size(candidates[i]))
+    sizes = [(sum(rank or 0 for rank in one.ranks), sum(one.h)) for one in candidates]
+    least_biased = sizes.index(max(sizes))
     zero, variance, c = bases[least_biased], noise.deviation**2, noise.correlation
     estimates = []
     for basis, apart in zip(bases, _apart(blocks_of(released), bases, least_biased), strict=True):
@@ -219,10 +221,6 @@ def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int
     return found
 
 
-def _size(smoothing: Smoothing) -> tuple[int, int]:
-    return sum(rank or 0 for rank in smoothing.ranks), sum(smoothing.h)
-
-
 def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
     """Per candidate and axis, the map from released values to values at Gauss nodes.
 
@@ -239,20 +237,18 @@ def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list
         used = smoothed(strategy, candidate)
         matrices = used.matrices(candidate.h)
         bases = [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
-        whole = used.whole
-        yield bases if whole is None else [_apply(whole, bases).reshape(whole.shape[-1], -1).T]
+        if used.whole is not None:
+            values = used.whole
+            for basis in bases:
+                values = np.tensordot(values, basis, axes=(0, 1))
+            bases = [values.reshape(used.whole.shape[-1], -1).T]
+        yield bases
 
 
 def typical_noise(strategy: Strategy, smoothing: Smoothing, noise: Covariance) -> float:
     """Return the root mean square, over the domain, of the noise of values."""
     basis = next(_bases(strategy, [smoothing]))
     return noise.deviation * math.sqrt(_product(basis, basis, noise.correlation))
-
-
-def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
-    for basis in bases:
-        values = np.tensordot(values, basis, axes=(0, 1))
-    return values
 
 
 def _product(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: float) -> float:
@@ -439,8 +435,9 @@ class ReleasedArray:
     @cached_property
     def chosen(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error."""
-        found = select(self._released_blocks(), self.noise, self.strategy, self.order)
-        return as_released(self, found)
+        in_shards = self.large and not self.strategy.kind
+        values = self._lattice_blocks() if in_shards else self.released
+        return as_released(self, select(values, self.noise, self.strategy, self.order))
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
@@ -587,10 +584,6 @@ class ReleasedArray:
         path = f"{self._path}/coefficients"
         read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
         return Blocks(self.lattice.shape, layers, read)
-
-    def _released_blocks(self) -> Blocks:
-        plain = not self.strategy.kind
-        return self._lattice_blocks() if plain and self.large else blocks_of(self.released)
 
     @property
     def large(self) -> bool:

@@ -1,7 +1,7 @@
 """Bands that look at the release: how far a value may be off *for these data*.
 
 The certificate's first part is that of the worst database. Where bins were released it can be had
-for the database at hand, from the released numbers alone: `dbern.strategies.bins` proves
+for the database at hand, from the released numbers alone: `dbern.strategies.bias_envelopes` proves
 
     ``|F(y) - sum_j a_j(y) c_j| <= sum_j e_j c_j``
 
@@ -56,24 +56,23 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import (
-    Beside,
-    Certificate,
-    chosen_noise,
-    enclose,
-    noise_sups,
-    quantile_rank,
-    told_error,
-)
+from dbern.certificate import Certificate, told_error
 from dbern.combination.responses import Quotient
 from dbern.components.component import LatticeComponent, Promise, VectorComponent
 from dbern.failure import BAND, CHOICE
+from dbern.noise_quantile import Beside, chosen_noise, enclose, noise_sups, quantile_rank
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
+from dbern.strategies.bias_envelopes import (
+    MOST_AXES,
+    BiasEnvelope,
+    bias_envelopes,
+    norms,
+    weighed,
+)
 from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
 from dbern.synopsis.metadata import Released
@@ -196,12 +195,12 @@ class Bracketed:
         rest = _granule(counted) * reached + counted.released_error * norms(brackets, 1)
         return _read(counted.released, brackets, self.array.value_unit * rest)
 
-    def brackets(self, smoothing: Smoothing) -> list[AxisBracket]:
+    def brackets(self, smoothing: Smoothing) -> list[BiasEnvelope]:
         """Return its brackets, axis by axis, for the public cells of its axes."""
         array = self.array
         pairs = zip(array.bins, smoothing.ranks, strict=True)
         used = [bins.using(rank or bins.rank) for bins, rank in pairs]
-        return brackets_of(array.kernels, array.lattice.k, smoothing.h, used, self.counted.bins)
+        return bias_envelopes(array.kernels, array.lattice.k, smoothing.h, used, self.counted.bins)
 
 
 Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing]
@@ -379,23 +378,11 @@ def lower_bound_of(released: Released, beta: float) -> LowerBound:
     return _strongest(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
 
 
-def _read(values: FloatArray, brackets: Sequence[AxisBracket], reached: FloatArray) -> FloatArray:
+def _read(values: FloatArray, brackets: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
     """Evaluate ``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
-    sizes = [AxisBracket(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
-    found = _weighed(values, brackets) + _FLOATS * _weighed(np.abs(values), sizes) + reached
+    sizes = [BiasEnvelope(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
+    found = weighed(values, brackets) + _FLOATS * weighed(np.abs(values), sizes) + reached
     return np.asarray(OUTWARD * np.maximum(found, 0.0))
-
-
-def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:
-    """Evaluate ``sum_j e_j z_j`` with ``e = prod (kappa_i + rho_i) - prod kappa_i``, telescoped."""
-    total: FloatArray | float = 0.0
-    for turn in range(len(brackets)):
-        term = values
-        for axis, one in enumerate(brackets):
-            grown = one.kernel if axis > turn else one.kernel + one.error
-            term = np.tensordot(term, one.error if axis == turn else grown, axes=(0, 1))
-        total = total + term
-    return np.asarray(total)
 
 
 def _promises_of(store: ReleasedStore) -> dict[str, Promised]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -87,13 +86,6 @@ def _least_resampled(shape: Sequence[int]) -> int:
     return min(LEAST_RESAMPLED, max(_LEAST_WORK // nodes, _TABLE_POINTS * nodes))
 
 
-def available_cores() -> int:
-    """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     """Evaluate ``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` at points (m, l) of the unit cube.
 
@@ -102,18 +94,14 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     values = np.empty(len(points))
     rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
     for first in range(0, len(points), rows):
-        part = slice(first, first + rows)
-        values[part] = _evaluate_block(bernstein, points[part])
+        part = points[first : first + rows]
+        bases = [bernstein_basis(y, n - 1) for y, n in zip(part.T, bernstein.shape, strict=True)]
+        partial = bases[0] @ bernstein.reshape(len(bernstein), -1)
+        for basis in bases[1:]:
+            inner = partial.reshape(*basis.shape, -1)
+            partial = np.einsum("mvr,mv->mr", inner, basis)
+        values[first : first + rows] = partial[:, 0]
     return values
-
-
-def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
-    flat = bernstein.reshape(bernstein.shape[0], -1)
-    partial = bernstein_basis(points[:, 0], bernstein.shape[0] - 1) @ flat
-    for axis, nodes in enumerate(bernstein.shape[1:], start=1):
-        basis = bernstein_basis(points[:, axis], nodes - 1)
-        partial = np.einsum("mvr,mv->mr", partial.reshape(len(points), nodes, -1), basis)
-    return np.asarray(partial[:, 0])
 
 
 def _fill(

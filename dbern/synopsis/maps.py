@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.data.domain import Axis, Domain
+from dbern.data.domain import Domain
 from dbern.errors import SpecError, printable
 from dbern.synopsis.points import of_columns
 from dbern.system import format_number, html_table
@@ -34,7 +34,7 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
             **texts,
             "function": f"{facts['target']['kind']}{of_columns(facts)}",
             "over": "; ".join(
-                f"{axis.label} from {_end(axis.unit, axis.low)} to {_end(axis.unit, axis.high)}"
+                f"{axis.label} from {axis.text(axis.low)} to {axis.text(axis.high)}"
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {facts['neighbors']}, unit {facts['unit']}",
@@ -43,10 +43,6 @@ def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
             "at": url,
         }
     )
-
-
-def _end(unit: Any, value: float) -> str:
-    return str(unit.text(value)) if unit else format_number(value)
 
 
 def plotted(
@@ -72,7 +68,8 @@ def plotted(
     grid = grid_of(_SHOWN_POINTS[len(axes)])
     title = grid.attrs.get("title", "")
     if len(axes) == 2:
-        return _map(grid, ax, title, alike=_have_one_unit(axes), **how)
+        first, second = axes
+        return _map(grid, ax, title, alike=first.attributes == second.attributes, **how)
     hue = "class" if grid.ndim == 2 else None
     drawn = grid.plot.line(x=axes[0].name, ax=ax, hue=hue, **how)
     (figure_axes,) = {line.axes for line in drawn}
@@ -87,11 +84,6 @@ def plotted(
     figure_axes.set_title(title)
     _write_plainly(figure_axes)
     return drawn
-
-
-def _have_one_unit(axes: Sequence[Axis]) -> bool:
-    first, second = axes
-    return first.attributes == second.attributes
 
 
 def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dbern.combination import KINDS, combination_of
 from dbern.combination.base import Combination, Parts
@@ -29,6 +30,7 @@ from dbern.components.strict import (
     Share,
     StrictModel,
     Text,
+    checked,
     listed_in,
     number,
     or_value_error,
@@ -50,11 +52,6 @@ from dbern.strategies.moments import MOST_NUMBERS
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 
 _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
-
-
-def _require_unit(text: str) -> str:
-    or_value_error(PrivacyUnit.shown, text)
-    return text
 
 
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
@@ -205,7 +202,7 @@ class Released(StrictModel):
     delta: Exact
     rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
-    unit: Annotated[Text, AfterValidator(_require_unit)]
+    unit: Annotated[Text, checked(partial(or_value_error, PrivacyUnit.shown))]
     random_dp: StoredRandomPrivacy = ABSENT
     certificate: StoredCertificate
     expected_error: NotNegative = ABSENT

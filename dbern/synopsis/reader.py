@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, Promises, combined
+from dbern.certificate import Certificate, combined
 from dbern.combination import combination_of
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
@@ -24,6 +24,7 @@ from dbern.errors import SpecError, printable
 from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.promises import Promises
 from dbern.strategies.bias import mends_of
 from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing, as_released
 from dbern.synopsis.bands import (
@@ -35,7 +36,7 @@ from dbern.synopsis.bands import (
     lower_bound_of,
     quotient_ends,
 )
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, require_probabilities
 from dbern.synopsis.maps import described, plotted
 from dbern.synopsis.points import (
     Order,
@@ -56,7 +57,7 @@ from dbern.synopsis.points import (
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.store import ReleasedStore
-from dbern.system import LRUCache
+from dbern.system import LRUCache, cpu_count
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class Synopsis:
         """Apply `block` to points, of dask block by block; answers end in axes of `last`."""
         array = plain(points, self.domain)
         if isinstance(array, np.ndarray):
-            return block(self, array, len(array), available_cores())
+            return block(self, array, len(array), cpu_count())
         block = partial(_sent_block, block=block)
         check_shape(array.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]

@@ -66,10 +66,12 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
-from dbern.certificate import Beside, Certificate, Promises
+from dbern.certificate import Certificate
 from dbern.components.component import LatticeComponent
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.noise_quantile import Beside
+from dbern.promises import Promises
 from dbern.synopsis.arrays import (
     MOST_LOADED,
     LazyPolynomial,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pyarrow import Codec
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from dbern.components.component import MOST_COEFFICIENTS, Component
 from dbern.components.layout import (
@@ -35,6 +35,7 @@ from dbern.components.layout import (
 from dbern.components.strict import (
     StrictModel,
     Text,
+    checked,
     damaged,
     parse_object,
     require,
@@ -79,15 +80,6 @@ _MOST_SHARD = 1 << 20  # values of an object that has more than one layer
 _FRAME = bytes.fromhex("28b52ffd")  # how a zstd frame begins
 
 _TYPES = {"int64": "<i8", "float64": "<f8"}
-
-
-def _crc_of(byte: int) -> int:
-    for _ in range(8):
-        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-    return byte
-
-
-_CRC, _MOST_CRC = tuple(map(_crc_of, range(256))), 2**32 - 1
 
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 _LEVEL = {"level": Limits(int, -math.inf, math.inf), "checksum": Limits(bool, False, True)}
@@ -228,10 +220,12 @@ class _Stored:
         if not self.layout.sharded:
             yield data
             return
+        from google_crc32c import value as crc32c
+
         start = len(data) - _INDEX * self._chunks - _CHECKSUM
         if start < 0:
             raise damaged(where, self.name(index), "", "its index is cut off")
-        if int.from_bytes(data[-_CHECKSUM:], "little") != _crc32c(data[start:-_CHECKSUM]):
+        if int.from_bytes(data[-_CHECKSUM:], "little") != crc32c(data[start:-_CHECKSUM]):
             raise damaged(where, self.name(index), "", "the checksum of its index is wrong")
         places = np.frombuffer(data[start:-_CHECKSUM], "<u8").reshape(-1, 2).tolist()
         for first, size in places:
@@ -261,14 +255,6 @@ def _content(frame: bytes) -> int | None:
     if not size or len(frame) < start + size:
         return None
     return int.from_bytes(frame[start : start + size], "little") + (256 if size == 2 else 0)
-
-
-def _crc32c(data: bytes) -> int:
-    """Checksum of a shard's index (RFC 3720, B.4), of some hundred bytes in a release."""
-    value = _MOST_CRC
-    for byte in data:
-        value = _CRC[(value ^ byte) & 0xFF] ^ value >> 8
-    return value ^ _MOST_CRC
 
 
 def _stored_arrays(
@@ -317,9 +303,8 @@ def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, _Sto
 # --- The manifest: the last object of a synopsis, and the only sign that it is one
 
 
-def _object_name(name: str) -> str:
+def _require_object(name: str) -> None:
     require(is_object_name(name) and name != MANIFEST, "is not the name of an object of the store")
-    return name
 
 
 class Entry(StrictModel):
@@ -340,7 +325,7 @@ class Manifest(StrictModel):
     release_id: Text
     created: Text
     objects: dict[
-        Annotated[str, StringConstraints(max_length=MAX_NAME), AfterValidator(_object_name)], Entry
+        Annotated[str, StringConstraints(max_length=MAX_NAME), checked(_require_object)], Entry
     ]
 
     def text(self) -> str:

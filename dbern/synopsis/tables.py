@@ -21,10 +21,9 @@ from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file
 from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
-from dbern.synopsis.evaluate import available_cores
 from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
-from dbern.system import Progress, is_url, one_thread, silent
+from dbern.system import Progress, cpu_count, is_url, one_thread, silent
 from dbern.types import FloatArray
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
@@ -51,19 +50,21 @@ def answer(
     names = synopsis.combination.columns_of(asked)
     with _opened(queries, synopsis, names) as file:
         schema, total = file.schema_arrow, file.metadata.num_rows
+        done = synopsis.metadata.get("post_processing")
+        label = {"post_processing": json.dumps(done)} if done else None
         for name in names:
-            schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
+            schema = schema.append(pa.field(name, pa.float64(), metadata=label))
         evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, asked), names)
         with (
             _written(answers) as sink,
             pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
         ):
-            done = 0
+            rows = 0
             for group in _groups(_answered(evaluate, _batches(queries, file))):
                 writer.write_table(group)
-                done += group.num_rows
-                progress("answering", done, total)
-            return done
+                rows += group.num_rows
+                progress("answering", rows, total)
+            return rows
 
 
 def published_answers(answers: str | Path) -> bool:
@@ -131,11 +132,6 @@ def _unwritable(answers: str | Path, error: OSError) -> ReleaseError:
     return ReleaseError(
         f"{answers}: cannot be written ({why}). {mend} and run the same command again"
     )
-
-
-def _label(synopsis: Synopsis) -> dict[str, str] | None:
-    done = synopsis.metadata.get("post_processing")
-    return {"post_processing": json.dumps(done)} if done else None
 
 
 @contextmanager
@@ -249,7 +245,7 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
-    cores = available_cores()
+    cores = cpu_count()
     waiting: deque[Future[pa.RecordBatch]] = deque()
     with one_thread(), ThreadPoolExecutor(cores) as pool:
         for batch in batches:

@@ -112,9 +112,8 @@ def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> st
 
 # --- What a learner is
 
-Lengths = Annotated[
-    tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(strict=False)
-]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Lengths = Annotated[tuple[Positive, ...], Field(strict=False)]
 """Positive and finite, one an axis, in data units; TOML has them as a list."""
 
 

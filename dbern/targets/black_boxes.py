@@ -58,7 +58,8 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
 from dbern.strategies.base import AnyStrategy, Bound, LatticeStrategy, Slab
-from dbern.strategies.bias import Approximation, Linear
+from dbern.strategies.bias import Approximation
+from dbern.strategies.smoothness import Linear
 from dbern.system import named_function
 from dbern.types import FloatArray, Int64Array
 
@@ -200,9 +201,9 @@ class BlackBoxAccumulator(GatheredAccumulator):
     solves_empty = True
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the function's records."""
-        return self.user.columns
+    def content(self) -> UserFunction:
+        """The function's records, in data units."""
+        return self.user
 
     @property
     def description(self) -> str:
@@ -265,15 +266,6 @@ class BlackBoxAccumulator(GatheredAccumulator):
     def sources(self) -> tuple[tuple[str, str, str], ...]:
         """The function."""
         return ((FUNCTION, self.user.function, self.user.digest),)
-
-    @property
-    def width(self) -> int:
-        """Columns of a record."""
-        return len(self.columns)
-
-    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Records that count, in data units."""
-        return self.user.rows(records)
 
     def split(self, index: int) -> tuple[int, int, int]:
         """One shard and one block for each pass."""
@@ -489,13 +481,9 @@ class BlackBox(Measurement):
 
     def for_lattice(self, strategy: AnyStrategy) -> BlackBox:
         """Return the measurement with its sensitivities sampled for a lattice."""
-        return replace(self, sampled=None)._sampled(strategy)
-
-    def _sampled(self, strategy: AnyStrategy) -> BlackBox:
-        if self.sampled is not None or self.sampling is None:
+        if self.sampling is None:
             return self
-        params = self.params(strategy, self.user.n, 0.0)
-        accumulator = self.restore(strategy, self.user.n, params)
+        accumulator = self.accumulator(strategy, self.user.n, 0.0)
         return replace(self, sampled=_sampled_distances(accumulator, self.sampling))
 
     def _shards(self, n: int) -> int:
@@ -515,7 +503,7 @@ class BlackBox(Measurement):
     def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
         """Bound n times the sensitivity, proved if stated, else estimated (`random_privacy`)."""
         if self.sampling:
-            moved = (self._sampled(strategy).sampled or ())[norm]
+            moved = (self.sampled or self.for_lattice(strategy).sampled or ())[norm]
             order, samples = self.sampling.order, self.sampling.samples
             text = f"distance {order} of {samples} sampled, an estimate"
             return Bound(OUTWARD * self.user.n * moved, text)

@@ -36,21 +36,15 @@ from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
 from dbern.combination.responses import Quotient
-from dbern.counting.kernel_sums import (
-    ALIKE,
-    ByCategory,
-    ByResponse,
-    KernelSum,
-    Present,
-    RecordWeights,
-)
+from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.record_weights import ALIKE, ByCategory, ByResponse, Present, RecordWeights
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
-from dbern.targets.predicted_functions import sum_notes
-from dbern.targets.predictions import TypicalResponses
+from dbern.targets.predicted_functions import predicted_sums
+from dbern.targets.typical import TypicalResponses
 
 # --- Bandwidths of kernel sums
 
@@ -391,5 +385,9 @@ class NadarayaWatson(Smoother):
         """Predict the excess risk on typical records, beside a constant's."""
         del n
         typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
-        weights = np.column_stack([typical.wanted, np.ones(typical.places)])
-        return sum_notes(typical, self.combination(schema), ways, weights)
+        weights = np.column_stack([typical.wanted, np.ones(typical.count)])
+        sums, variance, exact = predicted_sums(typical, ways, weights)
+        released, plain = (np.clip(each[:, :1] / each[:, 1:], -1, 1) for each in (sums, exact))
+        # To first order, and at most as much as a quotient that is cut to [-1, 1] can err.
+        noise = variance[:, 0] + released[:, 0] ** 2 * variance[:, 1]
+        return typical.noted(released, noise / (sums[:, 1] ** 2 + noise), plain)

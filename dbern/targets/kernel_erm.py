@@ -29,8 +29,9 @@ from pydantic import Field
 from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination.base import Combination
 from dbern.combination.functions import OneVersusRest
-from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
+from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
+from dbern.counting.record_weights import ByCategory, BySign
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
@@ -38,7 +39,7 @@ from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
-from dbern.targets.base import Learner, Lengths, Way, response_of
+from dbern.targets.base import Learner, Lengths, Positive, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.linear import (
     AUTO,
@@ -49,6 +50,7 @@ from dbern.targets.linear import (
     Method,
     Shards,
     chosen_cost,
+    cost_of,
     gaussian_space,
     linear_functions,
     method_taken,
@@ -57,8 +59,9 @@ from dbern.targets.linear import (
     of_responses,
     told,
 )
-from dbern.targets.predicted_functions import minimizer_notes, sum_notes
-from dbern.targets.predictions import Typical, TypicalClasses, TypicalResponses
+from dbern.targets.predicted_functions import minimizer_notes, predicted_sums
+from dbern.targets.predictions import deviation_of, predicted_weights
+from dbern.targets.typical import Typical, TypicalClasses, TypicalResponses
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
@@ -154,40 +157,26 @@ class KernelERM(Learner):
     method: Method = METHOD
     C: Cost = AUTO
     shards: Shards = SHARDS
-    width: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="width = 0.1, over which a kink is rounded"
-    )
+    width: Positive | None = Field(None, description="width = 0.1, over which a kink is rounded")
     tube: float | None = Field(
         None, ge=0, allow_inf_nan=False, description='tube = 0.1, of loss "epsilon-insensitive"'
     )
-    threshold: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description='threshold = 1.0, of loss "huber"'
-    )
+    threshold: Positive | None = Field(None, description='threshold = 1.0, of loss "huber"')
     constant: float = CONSTANT
     degree: int | None = Field(
         None, ge=1, le=12, description='degree = 3, from 1 to 12, of kernel "polynomial"'
     )
-    kernel_bound: float | None = Field(
+    kernel_bound: Positive | None = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
         description="kernel_bound = 1.0, declared for a kernel of your own",
     )
-    kernel_lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0, likewise"
+    kernel_lipschitz: Positive | None = Field(None, description="kernel_lipschitz = 1.0, likewise")
+    kernel_curvature: Positive | None = Field(None, description="kernel_curvature = 1.0, likewise")
+    lipschitz: Positive | None = Field(
+        None, description="lipschitz = 1.0, declared for your own loss"
     )
-    kernel_curvature: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="kernel_curvature = 1.0, likewise"
-    )
-    lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, declared for your own loss"
-    )
-    at_zero: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="at_zero = 1.0, likewise"
-    )
-    curvature: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="curvature = 1.0, likewise"
-    )
+    at_zero: Positive | None = Field(None, description="at_zero = 1.0, likewise")
+    curvature: Positive | None = Field(None, description="curvature = 1.0, likewise")
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One, of as many outputs as there are models."""
@@ -203,7 +192,8 @@ class KernelERM(Learner):
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
                 '"logistic", "hinge" or "huber". Write these, or method = "auto" and numbers.'
             )
-        return (minimizer(name, schema, loss, space, self._cost, self.shards, self._sources()),)
+        cost, sources = cost_of(self.C), self._sources()
+        return (minimizer(name, schema, loss, space, cost, self.shards, sources),)
 
     @property
     def _either(self) -> bool:
@@ -221,10 +211,6 @@ class KernelERM(Learner):
     def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
         """Return the method, where there is a choice."""
         return method_taken(counting) if self._either else {}
-
-    @property
-    def _cost(self) -> float:
-        return 1.0 if self.C == "auto" else float(self.C)
 
     def identity(self) -> dict[str, Any]:
         """Digests of the modules of a user's kernel and loss."""
@@ -256,8 +242,11 @@ class KernelERM(Learner):
         else:
             classes = len(schema.classes.categories)
             typical = TypicalClasses(axes, (), classes, self.loss == "logistic" and classes == 2)
-        facts = self._space(schema), self._loss(schema), self._cost
-        return minimizer_notes(typical, ways[0], *facts)
+        space, loss = self._space(schema), self._loss(schema)
+        if isinstance(space, LinearFeatures):
+            noise = deviation_of(ways[0].law)
+            return typical.note(*predicted_weights(typical, space, loss, cost_of(self.C), noise))
+        return minimizer_notes(typical, ways[0], space, loss, cost_of(self.C))
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
@@ -265,7 +254,7 @@ class KernelERM(Learner):
         own = [f'{key} = "{name}"' for key, name in both if ":" in name]
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
         chosen = self._either and self.C == "auto"
-        return (*(() if chosen else (told(self._cost, n),)), *([words] if own else []))
+        return (*(() if chosen else (told(cost_of(self.C), n),)), *([words] if own else []))
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
         self._refuse_idle()
@@ -335,7 +324,7 @@ class KernelERM(Learner):
                 raise SpecError(
                     f'data.response: loss = "{self.loss}" is for classes. Leave it out.'
                 )
-            stated = self.method == "weights" or (self.method, self.C) == ("auto", self._cost)
+            stated = self.method == "weights" or (self.method, self.C) == ("auto", cost_of(self.C))
             smooth = self._either and not stated
             width = self.width or (1.0 if smooth else _SHARE)
             return Logistic() if self.loss == "logistic" else Hinge(width)
@@ -434,19 +423,19 @@ class SupportVectorMachine(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
-        if self._cost > 1:
+        if cost_of(self.C) > 1:
             space, loss = gaussian_space(schema, self.length_scale), Hinge(self.width)
-            return (minimizer("decision", schema, loss, space, self._cost, self.shards),)
+            return (minimizer("decision", schema, loss, space, cost_of(self.C), self.shards),)
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The measurement's kernels are densities: the machine's is this times their product.
-        unit = self._cost * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
+        unit = cost_of(self.C) * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
         record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
         return (KernelSum("decision", domain, kernels, record_weights, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The function itself; of more sums each one minus all others, of more models each one."""
         classes = schema.classes.categories
-        if self._cost > 1 or len(classes) == 2:
+        if cost_of(self.C) > 1 or len(classes) == 2:
             return of_classes(schema)
         return OneVersusRest(classes)
 
@@ -460,20 +449,17 @@ class SupportVectorMachine(Learner):
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
-        return (told(self._cost, n),)
+        return (told(cost_of(self.C), n),)
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
         axes, classes = schema.domain.dimensions, len(schema.classes.categories)
         typical = TypicalClasses(axes, (), classes, logistic=False)
-        if self._cost > 1:
+        if cost_of(self.C) > 1:
             space = gaussian_space(schema, self.length_scale)
-            return minimizer_notes(typical, ways[0], space, Hinge(self.width), self._cost)
+            return minimizer_notes(typical, ways[0], space, Hinge(self.width), cost_of(self.C))
         shares = typical.shares
         weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
-        return sum_notes(typical, self.combination(schema), ways, weights)
-
-    @property
-    def _cost(self) -> float:
-        return 1.0 if self.C == "auto" else self.C
+        released, variance, plain = predicted_sums(typical, ways, weights)
+        return typical.noted(released, variance[:, 0], plain)

@@ -28,13 +28,13 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import count_with_products, with_products
-from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.passes import Errors, Memory
+from dbern.counting.record_weights import ByResponse
 from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import AnyStrategy, Bound
 from dbern.strategies.moments import Moments, product_names
-from dbern.targets.predictions import EXPLAINED, TYPICAL_STD, typical_variances
+from dbern.targets.typical import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 32

@@ -24,8 +24,8 @@ from dbern.combination.least_squares import LeastSquares
 from dbern.combination.polynomials import count_with_products
 from dbern.combination.responses import Shifted
 from dbern.counting.gathered import GatheredAccumulator
-from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
+from dbern.counting.record_weights import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.data.domain import RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
@@ -39,23 +39,25 @@ from dbern.erm.spaces import (
 )
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.strategies.base import AnyStrategy
+from dbern.strategies.base import AnyStrategy, Entries
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.predictions import (
+    determinant_share,
+    deviation_of,
+    predicted_moments,
+    predicted_perturbed,
+    predicted_weights,
+)
+from dbern.targets.typical import (
+    UNEXPLAINED,
     UNPREDICTED,
     WARNING,
-    Predicted,
     Typical,
     TypicalClasses,
     TypicalResponses,
-    determinant_share,
-    predicted_moments,
-    predicted_perturbed,
-    predicted_released,
-    predicted_weights,
     typical_variances,
 )
 
@@ -104,28 +106,36 @@ class Classifier(LinearFunctions):
 
     def bind(self, n: int, charge: Budget) -> Measurement:
         """The method and C that predict the smaller risk, with the prediction's text."""
-        classes, domain = max(2, self.num_models), self.domain
-        numbers = (self.space.dimensions + 1) * classes
-        small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
-        typical = self.typical
-        able = not charge.delta
-        if (self.release_method == "objective" or domain.lists) and not able:
-            raise SpecError(_LISTED if domain.lists else _WHERE)
+        lists, epsilon = self.domain.lists, charge.epsilon
+        stated = self.release_method == "objective"
+        if (stated or lists) and charge.delta:
+            raise SpecError(_LISTED if lists else _WHERE)
+        numbers = (self.space.dimensions + 1) * max(2, self.num_models)
+        small = numbers <= (_MOST_LISTED if lists else _MOST_PREDICTED)
+        free = self.release_method == "auto" and not lists
         usual = self.chosen and (self.space.kernel.constant, self.shards) == (1, None)
-        perturbed = self.release_method == "objective" or bool(domain.lists)
-        perturbed |= self.release_method == "auto" and able and usual and n <= MOST_ROWS
-        found: list[tuple[tuple[float, float], Measurement]] = []
-        optional = self.release_method == "auto" and not domain.lists
-        with suppress(SpecError) if optional else nullcontext():  # too few rows for an objective
-            if perturbed:
-                functions = self._perturbed(n, charge.epsilon)
-                risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
-                found.append((risk, functions))
-        if not found or (self.release_method == "auto" and small and not domain.lists):
-            model, risk = self._by_weights(n, charge.epsilon, small)
-            found.append((risk, model))
-        risk, best = min(found, key=lambda one: one[0])
-        return replace(best, notes=typical.note(risk) if small else UNPREDICTED)
+        candidates: list[LinearFunctions | PerturbedFunctions] = []
+        with suppress(SpecError) if free else nullcontext():  # too few rows for an objective
+            if stated or lists or (free and usual and not charge.delta and n <= MOST_ROWS):
+                candidates.append(self._perturbed(n, epsilon))
+        if not candidates or (free and small):
+            costs = _GRID if self.chosen and small else (self.cost,)
+            candidates += [replace(self.model, cost=cost).for_rows(n) for cost in costs]
+        if not small:
+            return replace(candidates[0], notes=UNPREDICTED)
+        risks = [self._predicted(candidate, epsilon) for candidate in candidates]
+        risk = min(risks)
+        return replace(candidates[risks.index(risk)], notes=self.typical.note(risk))
+
+    def _predicted(
+        self, functions: LinearFunctions | PerturbedFunctions, epsilon: Fraction
+    ) -> tuple[float, float]:
+        if isinstance(functions, PerturbedFunctions):
+            return predicted_perturbed(self.typical, functions)
+        sensitivity = functions.sensitivity(Entries(len(functions.entries)), 1).value
+        noise = math.sqrt(2) * sensitivity / functions.n / float(epsilon)
+        facts = functions.space, functions.loss, functions.cost, noise
+        return predicted_weights(self.typical, *facts)[0]
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
         model = self.model
@@ -143,19 +153,6 @@ class Classifier(LinearFunctions):
             f"target.C: too large for {n} rows and epsilon {float(epsilon):g} by objective. Write "
             f'C = {0.99 * self.cost * functions.risk.weight / weight:.2g} or less, or C = "auto"'
         )
-
-    def _by_weights(
-        self, n: int, epsilon: Fraction, small: bool
-    ) -> tuple[LinearFunctions, tuple[float, float]]:
-        model = self.model
-        costs = _GRID if self.chosen and small else (model.cost,)
-        found = []
-        for cost in costs:
-            one = replace(model, cost=cost).for_rows(n)
-            risk = predicted_released(self.typical, one, epsilon) if small else (0.0, 0.0)
-            found.append((risk, one))
-        risk, best = min(found, key=lambda one: one[0])
-        return best, risk
 
 
 Shards = Literal["auto"] | int
@@ -199,6 +196,12 @@ METHOD: Method = Field("auto", description='method = "auto", "objective" or "wei
 LEAST_COST = 1e-9  # where a constant is learned, long before floats underflow
 Cost = Literal["auto"] | Annotated[float, Field(ge=LEAST_COST, allow_inf_nan=False)]
 AUTO: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n')
+
+
+def cost_of(cost: Cost) -> float:
+    """The number that is stated, or 1 where none is yet."""
+    return 1.0 if cost == "auto" else float(cost)
+
 
 _COSTS = (*(c * 10.0**power for power in range(3) for c in (1, 1.5, 2, 3, 5, 7)), 1000.0)
 _MOVED = 1 / 40  # of the half-width of what is predicted, times epsilon, by one record
@@ -248,14 +251,13 @@ def linear_functions(
     numbers, weights = len(domain.numbers), _weighing(schema)
     space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
     radius, logistic = response.radius if response else 1.0, loss == Logistic()
-    stated = 1.0 if cost == "auto" else float(cost)
     typical: Typical = (
         TypicalResponses(numbers, domain.blocks, radius)
         if response
         else TypicalClasses(numbers, domain.blocks, max(2, weights.outputs), logistic)
     )
     return Classifier(
-        domain, loss, space, weights, stated, radius, _count(shards),
+        domain, loss, space, weights, cost_of(cost), radius, _count(shards),
         chosen=cost == "auto", release_method=method, typical=typical,
     )  # fmt: skip
 
@@ -444,7 +446,7 @@ class RidgeRegression(Learner):
             return (linear_functions(schema, robust, "objective", *facts),)
         loss = Square(response.radius)
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
-        return (minimizer("prediction", schema, loss, space, self._cost, self.shards),)
+        return (minimizer("prediction", schema, loss, space, cost_of(self.C), self.shards),)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> RidgeRegression:
         """Return it with its method: by objective where moments are too noisy."""
@@ -466,8 +468,8 @@ class RidgeRegression(Learner):
         listed = listed_noise(lists) * (scale / share) ** 2 if lists else 0.0
         b_variance = (scale / (1 - share)) ** 2 * (numbers + 2) * (numbers + 3) / 3
         objective = b_variance * float(np.sum(1 / typical_variances(numbers)))
-        objective += _CUT * Predicted.rest
-        noisy_lists = by_value > max(_COSTLY * Predicted.rest, _TIMES * listed)
+        objective += _CUT * UNEXPLAINED
+        noisy_lists = by_value > max(_COSTLY * UNEXPLAINED, _TIMES * listed)
         return noisy_lists or of_numbers > objective
 
     def notes(self, n: int) -> tuple[str, ...]:
@@ -497,7 +499,8 @@ class RidgeRegression(Learner):
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
-        axes, response = schema.domain.dimensions, response_of(schema)
+        response = response_of(schema)
+        typical = TypicalResponses(schema.domain.dimensions, (), response.radius)
         if self._by_moments(schema):
             moments = MomentSums.of(schema.domain, response, self.degree).moments
             found = predicted_moments(moments, ways[0].law, self._ridge)
@@ -507,16 +510,18 @@ class RidgeRegression(Learner):
                 alone = MomentSums.of(schema.domain, response).moments.sensitivity(1).value
                 times = moments.sensitivity(1).value / alone
                 said.append(f"degree 2: {times:.2g} times the sensitivity of degree 1")
-            note = found.note(response.radius)
+            note = typical.note((found, found))
             if schema.domain.lists and note[-1:] == (WARNING,):
                 note = (*note, 'of listed values method = "objective" may have less noise: plan it')
             return (*said, *note)
         if self.method == "objective":
             return ()  # the measurement, which chooses, says it
-        found = predicted_weights(axes, self._cost, self.constant, ways[0].law, response.radius)
-        alpha = f"scikit-learn's alpha = n/C = {n / self._cost:.6g}"
-        paper = f"by weights, C = {self._cost:g} in the paper's form C/n: {alpha}"
-        return (paper, *found.note(response.radius))
+        space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
+        loss, noise = Square(response.radius), deviation_of(ways[0].law)
+        ours, _ = predicted_weights(typical, space, loss, cost_of(self.C), noise)
+        alpha = f"scikit-learn's alpha = n/C = {n / cost_of(self.C):.6g}"
+        paper = f"by weights, C = {cost_of(self.C):g} in the paper's form C/n: {alpha}"
+        return (paper, *typical.note(ours))
 
     def _by_moments(self, schema: RecordSchema) -> bool:
         if self.method == "objective" and self.degree == 1:
@@ -550,10 +555,6 @@ class RidgeRegression(Learner):
                 'target.constant, target.shards: are of method = "weights". Leave them out.'
             )
         return self.method != "weights"
-
-    @property
-    def _cost(self) -> float:
-        return 1.0 if self.C == "auto" else self.C
 
     @property
     def _ridge(self) -> float | None:

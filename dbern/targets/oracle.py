@@ -12,9 +12,10 @@ from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
-from dbern.strategies.bias import Approximation, Holder, Linear, Smooth
+from dbern.strategies.bias import Approximation
+from dbern.strategies.smoothness import Holder, Linear, Smooth
 from dbern.system import source_digest
-from dbern.targets.base import Learner, Section
+from dbern.targets.base import Learner, Positive, Section
 from dbern.targets.black_boxes import (
     UNIFORM,
     BlackBox,
@@ -25,7 +26,6 @@ from dbern.targets.black_boxes import (
 )
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class HolderClass(Section):
@@ -132,11 +132,11 @@ class Oracle(Learner):
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "group")
 
     function: str = Field(description='function = "module:name" of records and points')
-    sensitivity: _Positive | SampledSensitivity = Field(
+    sensitivity: Positive | SampledSensitivity = Field(
         description="sensitivity = 0.01, the largest change of a value that one record can make; "
         'or for an estimate { gamma = "0.1", distribution = "uniform", seed = 1 }'
     )
-    l1_sensitivity: _Positive | None = Field(
+    l1_sensitivity: Positive | None = Field(
         None, description="l1_sensitivity = 0.2, for the lattice that k states"
     )
     smoothness: Literal["linear"] | HolderClass | SmoothClass = Field(
@@ -184,7 +184,7 @@ class Oracle(Learner):
         box = BlackBox(
             domain=schema.domain,
             user=UserFunction(self.function, self._digest(), schema, low, high, failure),
-            smoothness=self._class(),
+            smoothness=Linear() if self.smoothness == "linear" else self.smoothness.approximation(),
             stated=stated,
             sampling=estimate.sampling() if estimate else None,
             l1_sensitivity=self.l1_sensitivity,
@@ -208,9 +208,6 @@ class Oracle(Learner):
     def _digest(self) -> str:
         load(self.function)
         return source_digest(self.function)
-
-    def _class(self) -> Approximation:
-        return Linear() if self.smoothness == "linear" else self.smoothness.approximation()
 
 
 def _refuse_filter(schema: RecordSchema) -> None:

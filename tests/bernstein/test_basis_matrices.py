@@ -29,7 +29,7 @@ from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
 from dbern.bernstein.shapes import _isotonic, monotone, polynomial_range, positive_mean
 from dbern.counting.rows import strides
-from dbern.strategies.bias import StatedBall
+from dbern.strategies.balls import StatedBall
 from dbern.strategies.gram import lattice_sup_norm
 from dbern.strategies.limits import tensor_steps
 from dbern.strategies.moments import product_names

@@ -13,6 +13,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sketches import add, state_of
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.counting.moments import (
@@ -115,9 +116,7 @@ def tables_of(kernels, k, sketch):
 
 
 def lattice_values(tables, sketch, records):
-    state = sketch.empty()
-    sketch.add(state, records)
-    return contract(sketch, state, tables).ravel()
+    return contract(sketch, state_of(sketch, records), tables).ravel()
 
 
 @pytest.mark.thorough
@@ -183,10 +182,10 @@ def test_integers_are_the_same_for_every_partition_and_order(name, data):
     axes = zip(kernels, (6, 4), sketch.axes, strict=True)
     columns = [adversarial(*axis, count, seed) for seed, axis in enumerate(axes)]
     records = np.column_stack(columns)
-    whole, parts = sketch.empty(), sketch.empty()
-    sketch.add(whole, records)
+    whole = state_of(sketch, records)
+    parts = np.zeros_like(whole)
     for record in records[data.draw(st.permutations(range(count)))]:
-        sketch.add(parts, record[None])
+        add(sketch, parts, record[None])
     np.testing.assert_array_equal(parts, whole)
 
 

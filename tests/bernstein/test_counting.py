@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sketches import unit_rows
 
 from dbern import compiling
 from dbern.counting import loops as compiled
 from dbern.counting import moments as dispatching
 from dbern.counting.loops import add_rows
 from dbern.counting.moments import Cells, MomentSketch
-from dbern.counting.rows import EQUAL, Rows, Terms, add_slowly, strides, unit_rows
+from dbern.counting.rows import EQUAL, Rows, Terms, add_slowly, strides
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)

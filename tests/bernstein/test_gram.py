@@ -14,8 +14,8 @@ from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import gram, map_from_dict, map_to_dict, strategy_of
+from dbern.strategies.balls import GramBall, Released, StatedBall
 from dbern.strategies.base import Lattice, Slab
-from dbern.strategies.bias import GramBall, Released, StatedBall
 from dbern.strategies.gram import (
     CubeKernel,
     GramStrategy,

@@ -9,7 +9,7 @@ import pytest
 
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.errors import SpecError
-from dbern.strategies.bias import Holder, Linear, Smooth
+from dbern.strategies.smoothness import Holder, Linear, Smooth
 
 Y = np.linspace(0, 1, 401)
 

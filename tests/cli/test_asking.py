@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.cli.ask import _shapes
 from dbern.errors import SpecError
+from dbern.synopsis.questions.region_files import region_file
 
 pytestmark = pytest.mark.slow
 BOX = {"x": (2.0, 7.5), "y": (None, 0.25)}
@@ -129,7 +129,7 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
 ):
     lines = ["name,x_low,x_high,y_low,y_high", *(f"r{i},{i},{i + 2},,0.{i}" for i in range(1, 6))]
     (project.folder / "regions.csv").write_text("\n".join(lines))
-    monkeypatch.setattr("dbern.cli.ask._AT_ONCE", 2)
+    monkeypatch.setattr("dbern.synopsis.questions.region_files._BOXES", 2)
     answers = rows("--mass", "regions.csv")
     assert [row["region"] for row in answers] == ["r1", "r2", "r3", "r4", "r5"]
     for i, row in enumerate(answers, start=1):
@@ -181,7 +181,8 @@ def feature(i):
 
 @pytest.mark.parametrize("name", ["some.geojson", "some.geojsonl", "some.ndjson"])
 def test_a_file_of_polygons_is_read_in_parts(released, rows, project, monkeypatch, name):
-    monkeypatch.setattr("dbern.cli.ask._NUMBERS", 2 * max(1024, released.measures[0].values.size))
+    numbers = 2 * max(1024, released.measures[0].values.size)
+    monkeypatch.setattr("dbern.synopsis.questions.region_files._NUMBERS", numbers)
     features = [feature(i) for i in range(1, 6)]
     whole = {"name": 'a "features": [', "v": 12, "features": features, "type": "FeatureCollection"}
     text = json.dumps(whole, indent=1)
@@ -232,18 +233,18 @@ def test_a_large_file_of_polygons_takes_little_memory(project):
         file.writelines(line + "\n" for _ in range(100_001))
     tracemalloc.start()
     try:
-        assert sum(1 for _ in _shapes(path)) == 100_001
+        assert sum(1 for _ in region_file(str(path)).rows()) == 100_001
         assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 10
     finally:
         tracemalloc.stop()
 
 
 def test_a_collection_beyond_what_is_read_at_once_is_told_how_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr("dbern.cli.ask._LONGEST", 100)
+    monkeypatch.setattr("dbern.synopsis.questions.region_files._LONGEST", 100)
     path = tmp_path / "some.json"
     path.write_text(json.dumps({"features": [feature(1)]}))
     with pytest.raises(SpecError, match=r"more than 100 characters\. Write one feature a line"):
-        list(_shapes(path))
+        list(region_file(str(path)).rows())
 
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@sum", "\tx", "\rx", "\x1b]0;title\x07", "\ud800"]
@@ -300,7 +301,7 @@ def test_what_is_no_geojson_is_refused(tmp_path, text):
     path = tmp_path / "some.json"
     path.write_text(text)
     with pytest.raises(SpecError, match="cannot be read as GeoJSON"):
-        list(_shapes(path))
+        list(region_file(str(path)).rows())
 
 
 @pytest.mark.parametrize(

@@ -25,16 +25,16 @@ from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.synopsis.questions import measure as module
-from dbern.synopsis.questions import quantiles as of_quantiles
-from dbern.synopsis.questions.asking import told
+from dbern.synopsis.questions import quantile as of_quantiles
 from dbern.synopsis.questions.envelopes import kernel as of_kernel
 from dbern.synopsis.questions.envelopes import polygon as of_polygon
 from dbern.synopsis.questions.envelopes import step as of_step
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals, steps
-from dbern.synopsis.questions.measure import interval
+from dbern.synopsis.questions.interval import Divisor, interval
 from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.regions import region_text
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -88,7 +88,7 @@ def test_an_axis_that_is_whole_is_summed_first():
     ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
     x = [intervals(one, *pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
     told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
-    found = interval(view, products(x).layered(), view.total, share)
+    found = interval(view, products(x).layered(), Divisor.total(view), share)
     numbers = told.value, told.low, told.high
     np.testing.assert_allclose(numbers, np.ravel(found[:3]), rtol=0, atol=1e-12)
 
@@ -220,8 +220,8 @@ def test_many_boxes_have_the_answers_of_each(monkeypatch):
     low, high = 0.6 * draw[0], 0.6 * draw[0] + 0.05 + 0.3 * draw[1]
     boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
     few = d.mass(boxes)
-    monkeypatch.setattr("dbern.synopsis.questions.shares._FEW", 0)
-    monkeypatch.setattr("dbern.synopsis.questions.shares._AT_ONCE", 200)
+    monkeypatch.setattr("dbern.synopsis.questions.interval._LAID_OUT", 0)
+    monkeypatch.setattr("dbern.synopsis.questions.interval._AT_ONCE", 200)
     many = d.mass(boxes)
     counts = d.count(boxes)
     np.testing.assert_allclose(few.value, many.value, atol=1e-9)
@@ -310,7 +310,7 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 @pytest.mark.slow
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
-    undenied = of_quantiles._undenied
+    undenied = of_quantiles.undenied
     monkeypatch.setattr(of_quantiles, "_FINER", 0)
     assert smoothed_medians(6)[0] == 6
 
@@ -318,7 +318,7 @@ def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
         start, stop = undenied(*asked)
         return start + 1, stop - 1
 
-    monkeypatch.setattr(of_quantiles, "_undenied", alone)
+    monkeypatch.setattr(of_quantiles, "undenied", alone)
     assert smoothed_medians(6)[0] < 6
 
 
@@ -609,4 +609,4 @@ def test_dates_are_asked_as_dates():
 
 
 def test_an_open_end_is_told_as_the_bound_it_is():
-    assert told({"x": (None, None)}) == "x from its lower bound to its upper bound"
+    assert region_text({"x": (None, None)}) == "x from its lower bound to its upper bound"

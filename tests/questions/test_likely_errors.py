@@ -11,7 +11,7 @@ from questioned import asked, databases, grouped, responding
 import dbern
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
-from dbern.synopsis.questions import measure as module
+from dbern.synopsis.questions import interval as module
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 

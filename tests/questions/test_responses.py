@@ -57,11 +57,12 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     exact = module._mean_of_parts
 
     def planted(parts, sides, count, beta):
-        def middle(part):
-            g = sides(part)
-            return replace(g, **{side: g.estimate})
+        class Middle:
+            def part(self, which):
+                g = sides.part(which)
+                return replace(g, **{side: g.estimate})
 
-        return exact(parts, middle, count, beta)
+        return exact(parts, Middle(), count, beta)
 
     monkeypatch.setattr(module, "_mean_of_parts", planted)
     assert attacks(15) > 1e-3
@@ -125,7 +126,7 @@ def test_the_tail_is_that_of_the_widest_law():
     law = d.response.measure.law
     wide = replace(law, scale=3 * law.scale, granularity_exponent=law.granularity_exponent - 1)
     response = replace(d.response, measure=replace(d.response.measure, law=wide))
-    (parts,) = replace(d, response=response)._parts("curve")
+    (parts,) = module.parted(replace(d, response=response))
     assert parts.law == wide
     assert type(wide) is LaplaceNoise
     view = parts.whole()
@@ -262,7 +263,10 @@ def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
 
     numerator, denominator = cells()
     assert numerator == denominator
-    monkeypatch.setattr("dbern.planning.planner._as_counted", lambda one, ways: ways[one.name])
+    monkeypatch.setattr(
+        "dbern.planning.planner.share_bins_with_denominator",
+        lambda measurement, designs: designs[measurement.name],
+    )
     numerator, denominator = cells()
     assert numerator != denominator
     planned.cache_clear()
@@ -285,7 +289,7 @@ def test_releases_by_group_answer_their_shares(kind, role):
         [True, False],
         [False, True],
     ]
-    noise = [one.whole().noise.sum(axis=0) for one in d._parts("curve")]
+    noise = [one.whole().noise.sum(axis=0) for one in module.parted(d)]
     np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
     bins = d.measures[0].values.size
@@ -316,14 +320,15 @@ def test_of_naive_bayes_each_axis_is_asked_by_itself():
 def test_sides_are_asked_for_in_parts():
     """Sides of few places at a time: a part that is empty or doubled would change the answer."""
     d = responding(databases(1, 500)["smooth"], np.ones(500))
-    (parts,) = d._parts("curve")
+    (parts,) = module.parted(d)
     seen = []
 
-    def sides(part):
-        seen.append(part)
-        ones = np.ones((part.stop - part.start, *parts.values.shape[1:]))
-        return Envelope(ones, ones, ones)
+    class Sides:
+        def part(self, which):
+            seen.append(which)
+            ones = np.ones((which.stop - which.start, *parts.values.shape[1:]))
+            return Envelope(ones, ones, ones)
 
-    band = module._mean_of_parts(parts, sides, 3, module.Fraction(1, 20))
+    band = module._mean_of_parts(parts, Sides(), 3, module.Fraction(1, 20))
     assert len(band.value) == 3
     assert seen == [slice(0, 3)]

@@ -8,7 +8,7 @@ from questioned import asked
 from scipy.stats import binom, poisson
 
 from dbern.synopsis.questions import population as module
-from dbern.synopsis.questions.measure import Band
+from dbern.synopsis.questions.interval import Band
 from dbern.synopsis.questions.population import drawn_from, levels_of_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")

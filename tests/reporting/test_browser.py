@@ -19,10 +19,10 @@ from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.pictures import INK, _channels
+from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.step import intervals
-from dbern.synopsis.questions.factored import product_lines
-from dbern.synopsis.questions.measure import quotients
+from dbern.synopsis.questions.interval import _product_lines, quotients
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -145,7 +145,7 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
         intervals(splines, *(end[axis : axis + 1] for end in ends))
         for axis, splines in enumerate(measure.splines)
     ]
-    near, below, above = product_lines(measure, sides)
+    near, below, above = _product_lines(measure, sides)
     beta = Fraction(1, 20) / 3
     total = measure.values.sum()
     band = quotients(near / total, below, above, measure, beta)
@@ -188,9 +188,9 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     shown = np.reshape(values, (200, 200))[np.ix_(places, places)].T.ravel()
     np.testing.assert_allclose(shown, answer.value[:, 0], atol=1e-9)
     # The band is that of as many places as there are, by the tail.
-    measure, kernels = asked.measures[0], asked._kernels(bandwidth, None)
+    measure, kernels = asked.measures[0], read_kernels(asked, bandwidth, None)
     parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
-    _, below, above = product_lines(measure, [density_envelope(*one) for one in parts])
+    _, below, above = _product_lines(measure, [density_envelope(*one) for one in parts])
     q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
     low = np.clip(below.of_one().end(q, loose, -1), 0.0, 1.0)
     high = np.clip(above.of_one().end(q, loose, 1), 0.0, 1.0)

@@ -8,9 +8,9 @@ from datetime import date
 import numpy as np
 import pytest
 
-from dbern.certificate import Promises
 from dbern.cli.synopses import _described
 from dbern.data.domain import Axis, TimeUnit
+from dbern.promises import Promises
 from dbern.reporting.pictures import Panel, Picture, draw
 from dbern.reporting.registry import _unprotected
 from dbern.reporting.terminal import _curve, _upright

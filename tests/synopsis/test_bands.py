@@ -18,17 +18,20 @@ from strategies import sections
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.certificate import SILENCED, noise_bound
+from dbern.certificate import SILENCED
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
+from dbern.noise_quantile import noise_bound
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies import bins as module
+from dbern.strategies import bias_envelopes
+from dbern.strategies import bin_errors as module
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bins import axis_bins, axis_bracket
+from dbern.strategies.bias_envelopes import _axis_envelope
+from dbern.strategies.bins import axis_bins
 from dbern.synopsis import bands
 
 AXES = "xyzw"
@@ -77,7 +80,7 @@ def worst_places(kernel, k, h, bins, cells, count):
 def test_brackets_hold_where_most_is_missed(name, degree):
     kernel, cells = kernel_of(name, 0.15), 40
     bins = axis_bins(kernel, 60, 16, degree, 12)
-    found = axis_bracket(kernel, 60, 12, bins, (16, degree), cells)
+    found = _axis_envelope(kernel, 60, 12, bins, (16, degree), cells)
     y, t, size = worst_places(kernel, 60, 12, bins, cells, 40)
     cell = np.minimum((y * cells).astype(int), cells - 1)
     beta = bin_matrix(t, 16, degree)
@@ -102,7 +105,7 @@ def test_the_worst_database_is_bounded_within_a_twentieth_also_with_kinks(name):
 def test_a_bracket_of_other_bins_than_those_counted():
     kernel = kernel_of("gaussian", 0.1)
     bins = axis_bins(kernel, 60, 20, 2, 12)
-    found = axis_bracket(kernel, 60, 12, bins, (13, 3), 30)
+    found = _axis_envelope(kernel, 60, 12, bins, (13, 3), 30)
     y, t, size = worst_places(kernel, 60, 12, bins, 30, 20)
     bound = (found.error[np.minimum((y * 30).astype(int), 29)] * bin_matrix(t, 13, 3)).sum(axis=1)
     assert (size <= bound).all()
@@ -119,7 +122,7 @@ def test_half_of_a_bracket_is_the_other_half_in_reverse(name, cells, counted):
     other = replace(bins, packed=changed.astype("<f8").tobytes())
     assert bins.mirrored
     assert not other.mirrored
-    half, whole = (axis_bracket(kernel, 60, 12, one, counted, cells) for one in (bins, other))
+    half, whole = (_axis_envelope(kernel, 60, 12, one, counted, cells) for one in (bins, other))
     for one, two in ((half.error, whole.error), (half.kernel, whole.kernel)):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6 * kernel.peak)
 
@@ -133,17 +136,17 @@ def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch):
     brackets = []
     for numbers in (1 << 22, 1 << 10):
         monkeypatch.setattr(module, "NUMBERS_TOGETHER", numbers)
-        axis_bracket.cache_clear()
-        module._Boxes.of.cache_clear()
-        brackets.append(axis_bracket(kernel, 60, 12, bins, (16, 3), 31))
-    assert len(list(module._Boxes.of(kernel, 60, 12, bins, 31).strips)) >= 4
+        _axis_envelope.cache_clear()
+        module.BinErrors.of.cache_clear()
+        brackets.append(_axis_envelope(kernel, 60, 12, bins, (16, 3), 31))
+    assert len(list(module.BinErrors.of(kernel, 60, 12, bins, 31).strips)) >= 4
     for field in ("kernel", "error"):
         whole, strips = (getattr(bracket, field) for bracket in brackets)
         np.testing.assert_allclose(strips, whole, rtol=0.02, atol=0.005 * kernel.peak)
     cell = np.minimum((y * 31).astype(int), 30)
     assert (size <= (brackets[1].error[cell] * bin_matrix(t, 16, 3)).sum(axis=1)).all()
-    axis_bracket.cache_clear()
-    module._Boxes.of.cache_clear()
+    _axis_envelope.cache_clear()
+    module.BinErrors.of.cache_clear()
 
 
 def shares(cells, degree):
@@ -155,12 +158,15 @@ def shares(cells, degree):
 def test_brackets_are_closer_than_the_largest_over_supports(name, degree, most):
     kernel, even = kernel_of(name, 0.1), shares(16, degree)
     bins = axis_bins(kernel, 60, 16, degree, 12)
-    found = axis_bracket(kernel, 60, 12, bins, (16, degree), 32)
-    boxes = module._Boxes.of(kernel, 60, 12, bins, 32)
-    wide = module._over_supports(boxes.whole.max(axis=2), (16, degree))
+    found = _axis_envelope(kernel, 60, 12, bins, (16, degree), 32)
+    boxes = module.BinErrors.of(kernel, 60, 12, bins, 32)
+    wide = bias_envelopes._over_supports(boxes.whole.max(axis=2), (16, degree))
     assert (found.error @ even).max() < 0.85 * (wide @ even).max()
     inside = slice(8, 24)  # where the kernel's integral is one
-    narrow, twice = found.kernel @ even, module._kernel_maxima(kernel, (16, degree), 32) @ even
+    narrow, twice = (
+        found.kernel @ even,
+        bias_envelopes._kernel_maxima(kernel, (16, degree), 32) @ even,
+    )
     assert narrow[inside].max() < most < 0.9 * twice[inside].max()
 
 
@@ -173,21 +179,21 @@ def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch):
     cell = np.minimum((y * 32).astype(int), 31)
 
     def holds() -> bool:
-        axis_bracket.cache_clear()
-        found = axis_bracket(kernel, 60, 12, bins, (16, 2), 32)
+        _axis_envelope.cache_clear()
+        found = _axis_envelope(kernel, 60, 12, bins, (16, 2), 32)
         beta = bin_matrix(t, 16, 2)
         error, kappa = ((one[cell] * beta).sum(axis=1) for one in (found.error, found.kernel))
         return bool((size <= error).all() and (kernel(y - t) <= kappa).all())
 
     assert holds()
     if planted == "missed":
-        whole = module._Boxes.of(kernel, 60, 12, bins, 32).whole
-        monkeypatch.setattr(module._Boxes, "missed", lambda *_: 0.0 * whole)
+        whole = module.BinErrors.of(kernel, 60, 12, bins, 32).whole
+        monkeypatch.setattr(module.BinErrors, "missed", lambda *_: 0.0 * whole)
     else:
-        highest = module._Pieces.highest
-        monkeypatch.setattr(module._Pieces, "highest", lambda pieces: 0.8 * highest(pieces))
+        highest = module._Strip.highest
+        monkeypatch.setattr(module._Strip, "highest", lambda pieces: 0.8 * highest(pieces))
     assert not holds()
-    axis_bracket.cache_clear()
+    _axis_envelope.cache_clear()
 
 
 def of_polynomials_alone(*given, found=module._Expansion.of):
@@ -215,17 +221,17 @@ def test_what_a_bracket_leaves_out_is_covered(
         monkeypatch.setattr(module, limit, value)
 
     def bounds() -> np.ndarray:
-        axis_bracket.cache_clear()
-        module._Boxes.of.cache_clear()
-        error = axis_bracket(kernel, 60, 12, bins, (16, 2), cells).error
+        _axis_envelope.cache_clear()
+        module.BinErrors.of.cache_clear()
+        error = _axis_envelope(kernel, 60, 12, bins, (16, 2), cells).error
         return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
 
     assert (size <= bounds()).all()
     owners = {"_between": module, "of": module._Expansion}
-    monkeypatch.setattr(owners.get(planted, module._Pieces), planted, wrong)
+    monkeypatch.setattr(owners.get(planted, module._Strip), planted, wrong)
     assert (size > bounds()).any()
-    axis_bracket.cache_clear()
-    module._Boxes.of.cache_clear()
+    _axis_envelope.cache_clear()
+    module.BinErrors.of.cache_clear()
 
 
 def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkeypatch):
@@ -233,11 +239,11 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
     kernel, cells, own = kernel_of("gaussian", 0.15), 10, 16
     bins = axis_bins(kernel, 60, own, 1, 12)
     local = module._Expansion.of(kernel, 60, iterated_matrix(60, 12) @ bins.synthesis, bins, cells)
-    pieces, count = local.pieces(range(cells)), local.count
+    pieces, count = local.strip(range(cells)), local.count
     assert count == 5
     rows, columns = np.divmod(np.arange(cells * own), own)
     fine = np.linspace(-1, 1, 21)
-    y, t = pieces._places(rows, columns, fine[:, None], fine[:, None])
+    y, t = pieces._points(rows, columns, fine[:, None], fine[:, None])
     terms = module.cosines(np.arccos(fine), count)
     found = terms @ np.tensordot(terms, pieces._bumps(rows, columns), axes=1)
     worst = np.abs(kernel(y - t[:, None]) - found).max()
@@ -498,7 +504,7 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
         return bool(((low <= truth) & (truth <= high)).all())
 
     assert covers()
-    monkeypatch.setattr(bands, "_weighed", lambda values, _brackets: 0.0 * values.sum())
+    monkeypatch.setattr(bands, "weighed", lambda values, _brackets: 0.0 * values.sum())
     assert not covers()
 
 

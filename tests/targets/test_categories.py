@@ -19,8 +19,8 @@ from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_er
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
+from dbern.targets.class_sums import ClassSums
 from dbern.targets.least_squares import MomentSums
-from dbern.targets.naive_bayes import ClassSums
 
 SEED = 411
 STATES, KINDS = ["NY", "CA", "TX"], [1, 2]

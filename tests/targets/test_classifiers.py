@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC
 import dbern
 from dbern.bernstein.reproducing import Linear
 from dbern.cluster.connection import Threads
-from dbern.counting.kernel_sums import BySign
+from dbern.counting.record_weights import BySign
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
 from dbern.erm.measurement import LinearFunctions

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.certificate import polynomial_noise_bound
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
+from dbern.noise_quantile import polynomial_noise_bound
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.strategies.base import Entries
 from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree

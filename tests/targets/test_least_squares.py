@@ -12,9 +12,12 @@ from conformance import NULL, RESPONSE, release_spec
 from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
+from dbern.bernstein.reproducing import Linear
 from dbern.counting.measurement import most_rows
 from dbern.counting.passes import Accumulator
 from dbern.data.domain import Axis, Domain, RecordSchema, Response
+from dbern.erm.risk import Square
+from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
@@ -25,7 +28,8 @@ from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.synopsis.regression import Regression
 from dbern.targets import RidgeRegression
 from dbern.targets.least_squares import MomentSums
-from dbern.targets.predictions import predicted_moments, predicted_weights, typical_variances
+from dbern.targets.predictions import deviation_of, predicted_moments, predicted_weights
+from dbern.targets.typical import TypicalResponses, typical_variances
 
 SEED = 1807
 
@@ -543,5 +547,7 @@ def test_weights_are_never_predicted_to_be_better_than_moments(axes, rows, cost)
 
     moments = Moments.of(axes + 1)
     ours = predicted_moments(moments, law(moments.sensitivity(1).value / rows), None)
-    paper = predicted_weights(axes, cost, 1.0, law(2 * cost / rows), 1.0)
-    assert ours.excess < 1.05 * paper.excess
+    typical, space = TypicalResponses(axes), LinearFeatures(axes, Linear(1.0))
+    noise = deviation_of(law(2 * cost / rows))
+    (paper, _), _ = predicted_weights(typical, space, Square(1.0), cost, noise)
+    assert ours < 1.05 * paper

@@ -30,7 +30,8 @@ from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Slab
 from dbern.synopsis.store import ReleasedStore
-from dbern.targets.naive_bayes import ClassSums, NaiveBayesProduct
+from dbern.targets.class_sums import ClassSums
+from dbern.targets.joint_bayes import NaiveBayesProduct
 
 WIDTH = 0.15
 KERNEL = {"kind": "naive-bayes", "bandwidth": [WIDTH], "floor": 0.0}

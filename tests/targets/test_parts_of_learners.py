@@ -10,7 +10,7 @@ import pytest
 
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Linear
-from dbern.certificate import Certificate, _fewest_draws, printed_sum, quantile_rank
+from dbern.certificate import Certificate
 from dbern.combination.functions import Identity
 from dbern.combination.gaussian_scores import _gaussian_log_scores, _gaussian_scores
 from dbern.combination.kernel_scores import _kernel_log_scores, _kernel_scores
@@ -29,14 +29,16 @@ from dbern.erm.risk import (
 )
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.erm.user import UserKernel, UserLoss, imported
+from dbern.noise_quantile import _fewest_draws, quantile_rank
 from dbern.privacy.accuracy import public_stream
+from dbern.promises import printed_sum
 from dbern.strategies.base import Entries
 from dbern.targets.black_boxes import Range, _uniform_records
+from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import _finest_bandwidth
 from dbern.targets.functional_mean import CurveSums, _chosen_degree
 from dbern.targets.least_squares import MomentSums
-from dbern.targets.naive_bayes import ClassSums
-from dbern.targets.predictions import typical_variances
+from dbern.targets.typical import typical_variances
 
 
 def test_losses_have_the_constants_of_their_formulas():

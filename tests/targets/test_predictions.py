@@ -12,7 +12,7 @@ import dbern
 from dbern.planning.planner import plan_files
 from dbern.privacy import mechanism
 from dbern.releasing import publish
-from dbern.targets.predictions import TypicalBayes
+from dbern.targets.typical import TypicalBayes
 
 AXES = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
 SPREAD, EXPLAINED, ODDS, APART = 1 / 8, 0.5, 2.0, 1.35  # of the bounds, as the plan says

@@ -20,8 +20,8 @@ from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bins import axis_bins
-from dbern.targets import priestley_chao as gaps
-from dbern.targets.priestley_chao import GapAccumulator, GapSum
+from dbern.targets import gaps
+from dbern.targets.gaps import GapAccumulator, GapSum
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]

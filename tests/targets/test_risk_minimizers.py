@@ -21,7 +21,7 @@ from dbern.counting.gathered import GatheredAccumulator, Gathering
 from dbern.erm import measurement
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import spec_for_rows
+from dbern.planning.rows import spec_for_rows
 from dbern.planning.tradeoffs import tradeoff
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KEY_BYTES
@@ -229,11 +229,15 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
 class Solver(GatheredAccumulator):
     """Solves shards of records "d" by a function."""
 
-    columns, description, errors, memory, shape, finish = (None,) * 6
-    shards, width = 1, 2
+    columns, description, errors, memory, shape, finish = ("a", "b"), *(None,) * 5
+    shards = 1
 
     def __init__(self, solve):
         self.solve = solve
+
+    @property
+    def content(self):
+        return self
 
     def rows(self, records):
         return records["d"]

@@ -9,8 +9,9 @@ from typing import ClassVar
 import pytest
 
 import dbern
-from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
+from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import random_privacy, require_counted
+from dbern.counting.record_weights import ByCategory, BySign
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files

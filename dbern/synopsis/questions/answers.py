@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-
-from dbern.data.domain import Domain, TimeUnit
+from dbern.data.domain import TimeUnit
 from dbern.errors import printable
-from dbern.synopsis.points import as_datetimes, conventional, describe_axis
 from dbern.system import format_number, html_table
-from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     import xarray
@@ -132,43 +127,3 @@ class Answer:
     def _how(self) -> dict[str, Any]:
         lengths = {"likely_error": self._length}
         return {"max_rows": _SHOWN, "float_format": self._written, "formatters": lengths}
-
-
-def labelled(
-    numbers: FloatArray,
-    labels: Mapping[str, Sequence[Any]],
-    attributes: Mapping[str, str],
-    domain: Domain,
-) -> Any:
-    """Return numbers with a dimension for each of the labels that has several, or one float.
-
-    A dimension whose labels are empty is left out; so is one label that is None. Those of an axis
-    of the domain have its attributes.
-    """
-    dimensions: dict[str, Any] = {
-        name: list(values) for name, values in labels.items() if list(values) != [None]
-    }
-    shape = [len(values) for values in dimensions.values()]
-    if not dimensions:
-        return float(np.reshape(numbers, ()))
-    import xarray
-
-    axes = [axis for axis in domain.axes if axis.name in dimensions]
-    for axis in axes:
-        dimensions[axis.name] = as_datetimes(np.asarray(dimensions[axis.name]), axis)
-    array = xarray.DataArray(
-        np.reshape(numbers, shape), dimensions, list(dimensions), attrs=dict(attributes)
-    )
-    for axis in axes:
-        describe_axis(array[axis.name], axis)
-    return conventional(array)
-
-
-def cells_note(target: Target | None) -> str:
-    """Return why cells make an interval wide, and what makes it narrower."""
-    smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
-    return (
-        "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
-        f"Narrower: {smoothed}a density or regression released with [mechanism] "
-        'questions = ["mass", "quantile"]'
-    )

@@ -1,12 +1,13 @@
-"""Shared by all questions of released bins: the bins, the reading of arguments, the asking."""
+"""A question about released bins, and how it is asked: from its band to its answer."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias, get_args
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.failure import POPULATION, Account
-from dbern.synopsis.points import confidence
-from dbern.synopsis.questions.answers import Answer, Interval, Law, Target, cells_note, labelled
-from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
+from dbern.synopsis.questions.answers import Answer, Interval, Law, Target
+from dbern.synopsis.questions.envelopes.splines import products
+from dbern.synopsis.questions.interval import Band, Line
+from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.options import Option, Settings
 from dbern.synopsis.questions.population import drawn_from, few
-from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
-from dbern.synopsis.questions.shares import Weights, least_share
+from dbern.synopsis.questions.regions import Boxes, Region, Weights, boxes_of
 from dbern.types import FloatArray
+
+_BETA = Fraction(1, 20)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,7 @@ class Promised:
 
     `least` holds where the number tells nothing. `part` is the part of beta that bins without it
     have: where it has chosen them it may be low when it is not looked at
-    (`dbern.certificate.chosen_noise`). `ends` returns the band's ends at points, at a beta.
+    (`dbern.noise_quantile.chosen_noise`). `ends` returns the band's ends at points, at a beta.
     """
 
     least: float
@@ -49,13 +54,9 @@ class Promised:
     ends: Callable[[FloatArray, str], tuple[Any, Any]]
 
 
-Drawn: TypeAlias = Callable[[Measure, Fraction], tuple[Band, bool]]
-"""What a population has whatever its law, and whether rows are too few for the normal law."""
-
-
 @dataclass(eq=False, repr=False)
-class Asking:
-    """Released bins, and the settings that every question of `Distribution` needs."""
+class ReleasedBins:
+    """Bins of a release, with all that every question about them needs; see `Distribution`."""
 
     name: str
     domain: Domain
@@ -68,29 +69,46 @@ class Asking:
     response: Response | None = None
     choices: int = 1
     promised: Promised | None = None
-    _asked: int = field(default=0, init=False)
+    _count: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
         left = "" if self.account is None else f", {self.account}"
         return printable(f"<Distribution {self.name} over {axes}{left}>")
 
-    def _beta(self, beta: float | str | None) -> Fraction:
-        """Probability of failure of this question, for each group."""
-        if self.account is not None:
-            whole = self.account.take(None if beta is None else confidence(beta))
-        else:
-            whole = confidence(0.05 if beta is None else beta)
-            self._asked += 1
-            if self._asked == 2:
-                warnings.warn(
-                    "each answer holds with its own probability, not all of them together. For "
-                    "that write: with distribution.confidence(0.05) as c: and ask c",
-                    stacklevel=5,
-                )
-        return whole
+    def ask(
+        self, question: Question, beta: float | str | None = None, *, population: bool = False
+    ) -> Answer:
+        """Answer a question of `dbern.synopsis.questions`; parameters as of `mass`.
 
-    def _index(self, axis: str | None) -> int:
+        Each group has its part of beta, and each kernel that a smoothed one was chosen from.
+        """
+        if population and self.unit_rows > 1:
+            raise SpecError(
+                f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
+                "one unit are not independent. Release with one row a unit"
+            )
+        level, measures = self.take(beta), question.measures
+        choices = self.choices if question.target == "smoothed" else 1
+        bands, law = question.bands(level / (len(measures) * choices), population=population)
+        return question.answer(Band(*np.array(bands).transpose(1, 2, 0)), level, law)
+
+    def take(self, beta: float | str | None) -> Fraction:
+        """Return the probability of failure of the next question, and take it off the account."""
+        if self.account is not None:
+            return self.account.take(None if beta is None else confidence(beta))
+        level = _BETA if beta is None else confidence(beta)
+        self._count += 1
+        if self._count == 2:
+            warnings.warn(
+                "each answer holds with its own probability, not all of them together. For "
+                "that write: with distribution.confidence(0.05) as c: and ask c",
+                stacklevel=4,
+            )
+        return level
+
+    def index(self, axis: str | None) -> int:
+        """Return the index of an axis, or of the only one."""
         names = self.domain.names
         if axis is None and len(names) == 1:
             return 0
@@ -100,120 +118,128 @@ class Asking:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(names)}")
         return names.index(axis)
 
-    def _of_others(self, given: Region | None, *indices: int) -> Boxes:
-        boxes = boxes_of({} if given is None else given, self.domain, "given")
-        own = [self.domain.names[index] for index in indices]
-        if given is not None and (met := [name for name in own if name in given]):
+    def condition(self, box: Region | None, *indices: int) -> Boxes:
+        """Read a condition on axes other than those that are asked about."""
+        boxes = boxes_of({} if box is None else box, self.domain, "given")
+        names = [self.domain.names[index] for index in indices]
+        if box is not None and (met := [name for name in names if name in box]):
             raise SpecError(
                 f"given: {met[0]} is what is asked about. Write a box of other axes, or ask for "
                 "the mass of boxes"
             )
         return one_box(boxes)
 
-    def _within(self, given: Region | None, *indices: int) -> Callable[[Measure, Fraction], float]:
-        """Return a lower bound on the rows that a condition holds, by measure and beta."""
-
-        def rows(measure: Measure, share: Fraction) -> float:
-            return self.rows * least_share(measure, self._of_others(given, *indices), share)
-
-        return rows
-
-    def _weights(self, target: Target) -> Weights:
+    def weights(self, target: Target) -> Weights:
+        """Return the weights of rows in a region."""
         if target not in get_args(Target):
             raise SpecError(f'target = "{target}": write "records" or "smoothed"')
         return Weights(self.kernels if target == "smoothed" else ())
 
-    def _drawn(
+    def rows_in(self, box: Boxes, measure: Measure, beta: Fraction) -> float:
+        """Bound the number of rows in a box from below."""
+        inside = products(Weights().axes(measure, box)).layered()
+        line = Line.through(measure.whole(), inside.lower)
+        return self.rows * float(line.at(0.0, -1, measure, beta)[0])
+
+
+Asked: TypeAlias = Callable[[ReleasedBins, Fraction], Iterator[Answer]]
+"""From what is asked and its part of beta to answers."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question(ABC):
+    """A question about released bins, its arguments read: a subclass says what its band is.
+
+    `labels` names the dimensions of the band's entries and what is along them. `text` is the
+    question in words. `target` is None where the question has none, and `axis` the one whose unit
+    the numbers have, if any. `option` is how `dbern ask` asks it.
+    """
+
+    option: ClassVar[Option]
+    bins: ReleasedBins
+    text: str
+    labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    target: Target | None = None
+    axis: Axis | None = None
+
+    @abstractmethod
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        """Return the band that holds for a measure with probability ``1 - beta``."""
+
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:  # noqa: ARG002
+        """Return a band of the population whatever its law, and whether the rows are few.
+
+        None where the normal law is all that there is.
+        """
+        return None
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read what is written after the option of `dbern ask`, "" after a flag."""
+        raise NotImplementedError
+
+    @property
+    def measures(self) -> Sequence[Measure]:
+        """Bins that are asked, one array a group."""
+        return self.bins.measures
+
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
+        """Ask all measures, each at `beta`; a population by `_drawn_band` where rows are few."""
+        if not population:
+            return [self._band(measure, beta) for measure in self.measures], None
+        drawn = [self._drawn_band(measure, beta) for measure in self.measures]
+        bands = [pair[0] for pair in drawn if pair]
+        if any(pair and pair[1] for pair in drawn):
+            return bands, "any"
+        rows = self.bins.rows
+        measures = [measure.population(rows) for measure in self.measures]
+        return [self._band(measure, beta) for measure in measures], "normal"
+
+    def _drawn_of(
         self,
-        band: Callable[[Measure, Fraction], Band],
-        rows: Callable[[Measure, Fraction], float] | None,
+        measure: Measure,
+        beta: Fraction,
+        box: Boxes | None,
         low: float = 0.0,
         width: float = 1.0,
-    ) -> Drawn:
-        """Extend a band of the rows to their population: of means over `rows`, or of sums."""
+    ) -> tuple[Band, bool]:
+        """Return `_drawn_band` of means over the rows in a box, or without one of sums over rows.
 
-        def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
-            count = self.rows if rows is None else rows(measure, share * POPULATION["rows"])
-            ends = band(measure, share * POPULATION["answer"])[:3]
-            inside = Band.without_error(*(np.clip((end - low) / width, 0.0, 1.0) for end in ends))
-            shares = rows is not None
-            wider = drawn_from(inside, count, share * POPULATION["sampling"], shares=shares)
-            return wider.scaled(low, width), few(inside, count, shares=shares)
-
-        return drawn
-
-    def _asked_of(
-        self,
-        band: Callable[[Any, Fraction], Band],
-        labels: Mapping[str, Sequence[Any]],
-        question: str,
-        beta: float | str | None,
-        axis: Axis | None = None,
-        *,
-        measures: Sequence[Measure] | None = None,
-        target: Target | None = None,
-        population: bool = False,
-        drawn: Drawn | None = None,
-    ) -> Answer:
-        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be.
-
-        A population is asked by `drawn` where rows are few. No `target`: the question takes none.
+        All of them are from `low` to ``low + width``.
         """
-        if population and self.unit_rows > 1:
-            raise SpecError(
-                f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
-                "one unit are not independent. Release with one row a unit"
-            )
-        level = self._beta(beta)
-        each, found = measures or self.measures, list[Band]()
-        share = level / (len(each) * (self.choices if target == "smoothed" else 1))
-        law: Law | None = "normal" if population else None
-        if population and drawn is not None:
-            wider = [drawn(one, share) for one in each]
-            found = [one for one, _ in wider]
-            law = "any" if any(rare for _, rare in wider) else "normal"
-        if law != "any":
-            found = [band(one.population(self.rows) if population else one, share) for one in each]
-        bands = Band(*np.array(found).transpose(1, 2, 0))
-        named = {**labels, "group": self.groups}
-        attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
-        attributes = {"long_name": question} | attributes
-        value, low, high = (labelled(end, named, attributes, self.domain) for end in bands[:3])
-        interval: Interval = "population" if population else "these-data"
-        answer = Answer(
-            *(value, low, high, target or "records", interval, float(level), question, unit, law)
-        )
-        if target == "smoothed" or np.isnan(bands.error).all():
+        rows, shares = self.bins.rows, box is not None
+        if box is not None:
+            rows = self.bins.rows_in(box, measure, beta * POPULATION["rows"])
+        ends = self._band(measure, beta * POPULATION["answer"])[:3]
+        inside = Band.without_error(*(np.clip((end - low) / width, 0.0, 1.0) for end in ends))
+        wider = drawn_from(inside, rows, beta * POPULATION["sampling"], shares=shares)
+        return wider.scaled(low, width), few(inside, rows, shares=shares)
+
+    def answer(self, band: Band, level: Fraction, law: Law | None) -> Answer:
+        """Return the answer that a band (entries, groups) makes."""
+        labels = {**self.labels, "group": self.bins.groups}
+        attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
+        attributes = {"long_name": self.text} | attributes
+        domain = self.bins.domain
+        value, low, high = (labelled(end, labels, attributes, domain) for end in band[:3])
+        interval: Interval = "these-data" if law is None else "population"
+        target = self.target or "records"
+        answer = Answer(*(value, low, high, target, interval, float(level), self.text, unit, law))
+        if self.target == "smoothed" or np.isnan(band.error).all():
             return answer
-        error = labelled(bands.error, named, {"long_name": "likely error"}, self.domain)
-        mostly_cells = (2 * bands.cells > bands.high - bands.low).any()
-        return replace(answer, likely_error=error, note=cells_note(target) if mostly_cells else "")
+        error = labelled(band.error, labels, {"long_name": "likely error"}, domain)
+        mostly_cells = (2 * band.cells > band.high - band.low).any()
+        note = cells_note(self.target) if mostly_cells else ""
+        return replace(answer, likely_error=error, note=note)
 
 
-def told(region: Region) -> str:
-    """Write a region in words."""
-    region = getattr(region, "__geo_interface__", region)
-    match region:
-        case {"type": str() as kind}:
-            return f"a {kind}"
-        case Mapping():
-            ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
-            return " and ".join(ends) or "the domain"
-        case _:
-            return f"{len(region)} regions"
+def ask_one(read: Callable[[], Question]) -> Asked:
+    """Return what reads and asks one question, when it is asked."""
 
+    def answers(bins: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+        yield bins.ask(read(), str(beta))
 
-def _end(low: Any, high: Any) -> str:
-    if np.ndim(low) or np.ndim(high):
-        return "each low to each high end"
-    first = "its lower bound" if low is None else low
-    return f"{first} to {'its upper bound' if high is None else high}"
-
-
-def told_given(given: Region | None, target: Target = "records") -> str:
-    """Write a condition in words."""
-    rows = "" if target == "smoothed" else "of the rows "
-    return "" if given is None else f" {rows}with {told(given)}"
+    return answers
 
 
 def one_box(boxes: Boxes) -> Boxes:
@@ -221,3 +247,43 @@ def one_box(boxes: Boxes) -> Boxes:
     if len(boxes) != 1:
         raise SpecError("given: write one box")
     return boxes
+
+
+def labelled(
+    numbers: FloatArray,
+    labels: Mapping[str, Sequence[Any]],
+    attributes: Mapping[str, str],
+    domain: Domain,
+) -> Any:
+    """Return numbers with a dimension for each of the labels that has several, or one float.
+
+    A dimension whose labels are empty is left out; so is one label that is None. Those of an axis
+    of the domain have its attributes.
+    """
+    dimensions: dict[str, Any] = {
+        name: list(values) for name, values in labels.items() if list(values) != [None]
+    }
+    shape = [len(values) for values in dimensions.values()]
+    if not dimensions:
+        return float(np.reshape(numbers, ()))
+    import xarray
+
+    axes = [axis for axis in domain.axes if axis.name in dimensions]
+    for axis in axes:
+        dimensions[axis.name] = as_datetimes(np.asarray(dimensions[axis.name]), axis)
+    array = xarray.DataArray(
+        np.reshape(numbers, shape), dimensions, list(dimensions), attrs=dict(attributes)
+    )
+    for axis in axes:
+        describe_axis(array[axis.name], axis)
+    return conventional(array)
+
+
+def cells_note(target: Target | None) -> str:
+    """Return why cells make an interval wide, and what makes it narrower."""
+    smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
+    return (
+        "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
+        f"Narrower: {smoothed}a density or regression released with [mechanism] "
+        'questions = ["mass", "quantile"]'
+    )

@@ -1,22 +1,28 @@
-"""Covariances and correlations of two axes, of the rows that a condition on the others holds.
+"""Covariances, variances and correlations of axes, of the rows that a condition holds.
 
 Proof: docs/intervals.md, "One ball holds all functionals of a span".
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import TypeAlias
+from functools import cached_property, partial
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from dbern.certificate import quantile_rank
+from dbern.errors import SpecError
+from dbern.noise_quantile import quantile_rank
+from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.measure import Band, Measure, View
+from dbern.synopsis.questions.interval import Band, Line
+from dbern.synopsis.questions.measure import Measure, View
+from dbern.synopsis.questions.options import Option, Settings
+from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
 
 Interval: TypeAlias = FloatArray  # its ends, (2,)
@@ -24,6 +30,78 @@ Polynomial: TypeAlias = FloatArray  # coefficients of x^i y^j, (3, 3)
 
 _LEAST = 1e-4  # of a variance that scales: any is right
 _CONSTANT = np.diag([1.0, 0.0, 0.0])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Covariance(Question):
+    """Covariance of two axes, in their units, or of one with itself."""
+
+    option = Option("cov", None, "The covariance of each two axes.")
+    statistic: ClassVar[str] = "covariance"
+    axes: Sequence[int]
+    condition: Boxes
+
+    @classmethod
+    def read(
+        cls, bins: ReleasedBins, axis: str | None, other: str | None, condition: Region | None
+    ) -> Self:
+        """Read two axes, or the same twice, and a condition on the others."""
+        axes = list(dict.fromkeys([bins.index(axis), bins.index(other)]))
+        cls._check(axes)
+        names = " and ".join(bins.domain.names[index] for index in axes)
+        box = bins.condition(condition, *axes)
+        text = f"{cls.statistic} of {names}{condition_text(condition)}"
+        return cls(bins=bins, text=text, axes=axes, condition=box)
+
+    @classmethod
+    def _check(cls, axes: Sequence[int]) -> None:
+        """Refuse axes that have no such statistic."""
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        spread = Spread.of(measure, self.axes, self.condition, beta)
+        least = 0.0 if len(self.axes) == 1 else -0.25
+        widths = [self.bins.domain.axes[index].width for index in self.axes]
+        scale = math.prod(widths) ** (2 // len(self.axes))
+        return _spread_band(spread, _covariance, (least, 0.25)).scaled(0.0, scale)
+
+    @classmethod
+    def from_text(cls, _text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Ask about each two axes without a condition."""
+        return [
+            ask_one(partial(cls.read, bins, *pair, settings.condition))
+            for pair in itertools.combinations(settings.free(bins.domain.names), 2)
+        ]
+
+
+class Variance(Covariance):
+    """Variance of an axis."""
+
+    statistic = "variance"
+
+
+class Deviation(Covariance):
+    """Standard deviation of an axis, in its units."""
+
+    statistic = "standard deviation"
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        return Band(*map(np.sqrt, super()._band(measure, beta)))
+
+
+class Correlation(Covariance):
+    """Correlation of two axes."""
+
+    option = Option("correlation", None, "The correlation of each two axes.")
+    statistic = "correlation"
+
+    @classmethod
+    def _check(cls, axes: Sequence[int]) -> None:
+        if len(axes) == 1:
+            raise SpecError("correlation: an axis has 1 with itself. Name two axes")
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        spread = Spread.of(measure, self.axes, self.condition, beta)
+        return _spread_band(spread, _correlation, (-1.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +115,11 @@ class Spread:
     axes: tuple[int, ...]
     others: Envelope
     beta: Fraction
+
+    @classmethod
+    def of(cls, measure: Measure, axes: Sequence[int], box: Boxes, beta: Fraction) -> Spread:
+        """Return the polynomials of some axes under a condition on the others."""
+        return cls(measure, tuple(axes), Weights().others(measure, box, *axes), beta)
 
     @cached_property
     def view(self) -> View:
@@ -73,7 +156,7 @@ class Spread:
         """
         both, total = _times(f, g), self.value(_CONSTANT)
         value = self.value(both) / total
-        weights = np.concatenate([self.near(each) for each in (both, f, g, _CONSTANT)])
+        weights = np.concatenate([self.near(function) for function in (both, f, g, _CONSTANT)])
         (drawn,) = self.view.drawn(weights)
         if not drawn.size:
             return value
@@ -116,7 +199,7 @@ class Spread:
         where r is negative: the larger of both ends is right for either sign. Likewise below.
         """
         (below, above), divisors = self._sides(*top), self._sides(*base)
-        lines = [(self.view.line(below, k), self.view.line(above, k)) for k in divisors]
+        lines = [[Line.through(self.view, f, k) for f in (below, above)] for k in divisors]
         low = min(float(line.end(reach, 0.0, -1)[0]) for line, _ in lines)
         high = max(float(line.end(reach, 0.0, 1)[0]) for _, line in lines)
         return np.array([low, high])
@@ -216,16 +299,16 @@ def _correlation(spread: Spread, both: Centered) -> tuple[float, float, float]:
     return value, max(float(low), -1.0), min(float(high), 1.0)
 
 
-def spread_band(
-    measure: Measure, axes: Sequence[int], others: Envelope, beta: Fraction, *, correlated: bool
+def _spread_band(
+    spread: Spread,
+    statistic: Callable[[Spread, Centered], tuple[float, float, float]],
+    bounds: tuple[float, float],
 ) -> Band:
-    """Return the covariance of two axes, or of one with itself, or the correlation."""
-    spread = Spread(measure, tuple(axes), others, beta)
+    """Return the band of a statistic, which is within `bounds` whatever the rows are."""
+    low, high = bounds
+    value = (low + high) / 2
     if spread.value(_CONSTANT) > 0:
-        value, low, high = (_correlation if correlated else _covariance)(spread, _centered(spread))
-    else:
-        low, high = (-1.0, 1.0) if correlated else (0.0 if len(axes) == 1 else -0.25, 0.25)
-        value = (low + high) / 2
+        value, low, high = statistic(spread, _centered(spread))
     ends = min(max(value, low), high), low, high
     return Band.without_error(*(np.array([end]) for end in ends))
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,21 +16,21 @@ from dbern.errors import SpecError
 from dbern.failure import Account
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
-from dbern.synopsis.points import as_numbers, confidence, per_axis
-from dbern.synopsis.questions.answers import Answer, Target, cells_note
-from dbern.synopsis.questions.asking import Promised, Response, one_box, told, told_given
+from dbern.synopsis.points import Points, confidence
+from dbern.synopsis.questions.answers import Answer, Target
+from dbern.synopsis.questions.asking import Promised, ReleasedBins, Response
+from dbern.synopsis.questions.compare import compare_shares
+from dbern.synopsis.questions.covariances import Correlation, Covariance, Deviation, Variance
+from dbern.synopsis.questions.density import Density, Marginal
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.measure import Band, Measure
-from dbern.synopsis.questions.moments import Moments
-from dbern.synopsis.questions.polygons import polygons_of
-from dbern.synopsis.questions.regions import Region, boxes_of
-from dbern.synopsis.questions.responses import Responses
-from dbern.synopsis.questions.sampling import sampled_points
-from dbern.synopsis.questions.shares import box_band, regions_band
-from dbern.system import memory_limit
+from dbern.synopsis.questions.mass import Cdf, Count, Mass
+from dbern.synopsis.questions.mean import Mean
+from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.quantile import Quantile
+from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.responses import Average, Curve, Difference
+from dbern.synopsis.questions.sampling import read_counts, sampled_points
 from dbern.types import FloatArray
-
-_BYTES_OF_DRAW = 24  # of each uniform number that a point is made of, with what computes it
 
 
 def distribution_of(
@@ -55,9 +54,9 @@ def distribution_of(
         if axis not in domain.names:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(domain.names)}")
         domain = domain.axis(domain.names.index(axis))
-    functions = [one for one in arrays if type(one) is ReleasedArray]
-    counting = [one for one in functions if one.counted_in == one.name and one.bins]
-    whole = [one for one in counting if one.axes == domain.names]
+    functions = [array for array in arrays if type(array) is ReleasedArray]
+    counting = [array for array in functions if array.counted_in == array.name and array.bins]
+    whole = [array for array in counting if array.axes == domain.names]
     if not whole or not (combination.counts_rows or combination.by_class):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
@@ -65,15 +64,15 @@ def distribution_of(
             "axes are smooth); of naive Bayes ask one axis, distribution(axis); of a shape ask the "
             "synopsis itself"
         )
-    if any(one.oblique is not None for one in whole):
+    if any(array.oblique is not None for array in whole):
         raise SpecError(
             "distribution: bins of oblique coordinates do not tell boxes. Release with "
             "bandwidth = [..] in place of covariance"
         )
-    measures = [_measure(one, stream) for stream, one in enumerate(whole)]
+    measures = [_measure(array, stream) for stream, array in enumerate(whole)]
     response = None
     if isinstance(combination, Quotient):
-        weighed = _measure(next(one for one in functions if one is not whole[0]), 1)
+        weighed = _measure(next(array for array in functions if array is not whole[0]), 1)
         if weighed.splines == measures[0].splines:
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
@@ -94,7 +93,7 @@ def _measure(array: ReleasedArray, stream: int) -> Measure:
     return Measure(released, splines, array.law, array.released_error, stream)
 
 
-class Distribution(Moments, Responses):
+class Distribution(ReleasedBins):
     """The rows of a release, as far as their bins tell them. Make one with `Synopsis.distribution`.
 
     Ask it for shares, counts, quantiles and means. Each answer has a value and an interval, which
@@ -160,15 +159,8 @@ class Distribution(Moments, Responses):
         SpecError
             For a region or a confidence that cannot be.
         """
-        labels, band = self._shares(region, given, target, of_total=True)
-        whole = "smoothed density" if target == "smoothed" else "rows"
-        question = f"share of the {whole}{told_given(given, target)} in {told(region)}"
-        # Smoothed, rows have parts in the condition: shares are no means of so many rows.
-        exact = given is None or target == "records"
-        drawn = self._drawn(band, self._within(given)) if exact else None
-        return self._asked_of(
-            band, labels, question, beta, target=target, population=population, drawn=drawn
-        )
+        question = Mass.read(self, region, given, target)
+        return self.ask(question, beta, population=population)
 
     def count(
         self,
@@ -187,37 +179,8 @@ class Distribution(Moments, Responses):
         SpecError
             For a region or a confidence that cannot be.
         """
-        labels, shares = self._shares(region, None, target, of_total=False)
-
-        def band(measure: Measure, share: Fraction) -> Band:
-            return shares(measure, share).scaled(0.0, self.rows)
-
-        smoothed = " by the smoothed density" if target == "smoothed" else ""
-        expected = "expected " * population
-        return self._asked_of(
-            *(band, labels, f"{expected}rows{smoothed} in {told(region)}", beta),
-            target=target,
-            population=population,
-            drawn=self._drawn(band, None, 0.0, self.rows),
-        )
-
-    def _shares(
-        self, region: Region, given: Region | None, target: Target, *, of_total: bool
-    ) -> tuple[Mapping[str, Sequence[Any]], Callable[[Measure, Fraction], Band]]:
-        """Labels of the regions, and the band of their shares by measure and beta."""
-        weights = self._weights(target)
-        shapes = polygons_of(region, self.domain)
-        if shapes is not None:
-            if given is not None:
-                raise SpecError("given: polygons have no condition. Write boxes")
-            return {"region": shapes.labels}, lambda measure, share: regions_band(
-                measure, weights.polygons(measure, shapes), share, of_total=of_total
-            )
-        boxes = boxes_of(region, self.domain)
-        condition = None if given is None else one_box(boxes_of(given, self.domain, "given"))
-        return {"region": boxes.labels}, lambda measure, share: box_band(
-            measure, weights, boxes, condition, share, of_total=of_total
-        )
+        question = Count.read(self, region, target, population=population)
+        return self.ask(question, beta, population=population)
 
     def cdf(
         self,
@@ -243,17 +206,285 @@ class Distribution(Moments, Responses):
         SpecError
             For places, an axis, a box or a confidence that cannot be.
         """
-        own = self.domain.axes[self._index(axis)]
-        numbers = np.empty(0)
-        with suppress(SpecError):  # which speaks of points
-            numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
-        if not (len(numbers) and ((numbers > own.low) & (numbers <= own.high)).all()):
-            raise SpecError(
-                f"cdf: places must be above the lower bound of {own.name}, and up to its upper one"
-            )
-        return self.mass(
-            {own.name: (None, places)}, given=given, target=target, population=population, beta=beta
-        )
+        question = Cdf.up_to(self, places, axis, given, target)
+        return self.ask(question, beta, population=population)
+
+    def quantile(
+        self,
+        levels: float | Sequence[float],
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return quantiles of an axis, in its units: of the rows, or of those in a box of others.
+
+        Parameters
+        ----------
+        levels : float or sequence of float
+            Between 0 and 1.
+        axis : str, optional
+            By name; the only one where there is one.
+        given : mapping, optional
+            A box of other axes.
+        target, population, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            For levels, an axis, a box or a confidence that cannot be.
+        """
+        question = Quantile.read(self, levels, axis, given, target)
+        return self.ask(question, beta, population=population)
+
+    def mean(
+        self,
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the mean of an axis, in its units: of the rows, or of those in a box of others.
+
+        Parameters
+        ----------
+        axis, given, population, beta
+            As for `quantile`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self.ask(Mean.read(self, axis, given), beta, population=population)
+
+    def cov(
+        self,
+        axis: str,
+        other: str,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the covariance of two axes, in their units, or of one with itself.
+
+        Parameters
+        ----------
+        axis, other : str
+            By name.
+        given : mapping, optional
+            A box of other axes.
+        population, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self.ask(Covariance.read(self, axis, other, given), beta, population=population)
+
+    def correlation(
+        self,
+        axis: str,
+        other: str,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the correlation of two axes; as `cov`.
+
+        Raises
+        ------
+        SpecError
+            As of `cov`, and for an axis with itself.
+        """
+        return self.ask(Correlation.read(self, axis, other, given), beta, population=population)
+
+    def var(
+        self,
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the variance of an axis: of the rows, not of a larger sample. As `mean`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self.ask(Variance.read(self, axis, axis, given), beta, population=population)
+
+    def std(
+        self,
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the standard deviation of an axis, in its units; as `var`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self.ask(Deviation.read(self, axis, axis, given), beta, population=population)
+
+    def density(
+        self,
+        points: Points,
+        *,
+        bandwidth: float | Sequence[float] | Literal["auto"] | None = None,
+        kernel: str | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the kernel density at points, of any bandwidth and kernel: free, from the bins.
+
+        Parameters
+        ----------
+        points
+            As a synopsis takes them; coordinates of xarray give a grid.
+        bandwidth : float, sequence of float, or "auto", optional
+            In data units, one or one an axis; that of the release. "auto" chooses one of 14 times
+            the released by cross-validation of the released bins, without what their noise adds;
+            the interval covers whichever it may choose.
+        kernel : str, optional
+            By the name that a spec gives it; that of the release.
+        population, beta
+            As for `mass`; of the population's density smoothed by the same kernel.
+
+        Raises
+        ------
+        SpecError
+            For points or kernels that cannot be, and for a bandwidth that the bins do not resolve:
+            it says what is the least that they do.
+        """
+        question = Density.read(self, points, bandwidth, kernel)
+        return self.ask(question, beta, population=population)
+
+    def marginal(
+        self,
+        places: Sequence[float],
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the density of one axis at places: of the counted rows, or of those in a box.
+
+        Smoothed along this axis as the release is, and along no other.
+
+        Parameters
+        ----------
+        places : sequence of float
+            In data units.
+        axis, given, population, beta
+            As for `quantile`.
+
+        Raises
+        ------
+        SpecError
+            For places outside the bounds, an axis, a box or a confidence that cannot be.
+        """
+        question = Marginal.read(self, places, axis, given)
+        return self.ask(question, beta, population=population)
+
+    def curve(
+        self,
+        points: Points,
+        *,
+        bandwidth: float | Sequence[float] | None = None,
+        kernel: str | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the regression at points, of any bandwidth and kernel; or the shares of groups.
+
+        The mean response of the rows around a point, each weighted by its kernel, never beyond the
+        response's bounds. Of a density by group each group's share of these weights: how likely a
+        row is of the group.
+
+        Parameters
+        ----------
+        points
+            As a synopsis takes them; coordinates of xarray give a grid.
+        bandwidth : float or sequence of float, optional
+            In data units, one or one an axis; that of the release.
+        kernel : str, optional
+            By the name that a spec gives it; that of the release.
+        population, beta
+            As for `mass`; of the population's mean with the same weights.
+
+        Raises
+        ------
+        SpecError
+            Where neither responses nor groups were released, and as of `density`.
+        """
+        question = Curve.read(self, points, bandwidth, kernel)
+        return self.ask(question, beta, population=population)
+
+    def average(
+        self,
+        region: Region,
+        *,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the mean response of the rows in a region, or in each of many; or groups' shares.
+
+        Parameters
+        ----------
+        region, target, population, beta
+            As for `mass`. "smoothed": each row counts as its kernel does in the region.
+
+        Raises
+        ------
+        SpecError
+            Where neither responses nor groups were released, and as of `mass`.
+        """
+        return self.ask(Average.read(self, region, target), beta, population=population)
+
+    def difference(
+        self,
+        one: Any,
+        other: Any,
+        *,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the difference of `curve` or `average` between two points or regions.
+
+        Parameters
+        ----------
+        one, other
+            Arrays of points for `curve`, or regions for `average`; as many of either.
+        target : "records" or "smoothed"
+            As for `mass`; of points "smoothed".
+        population, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            As of `curve` and `average`, and for two of different kinds or numbers.
+        """
+        question = Difference.read(self, one, other, target)
+        return self.ask(question, beta, population=population)
 
     def compare(
         self, other: Distribution, region: Region, *, beta: float | str | None = None
@@ -274,18 +505,7 @@ class Distribution(Moments, Responses):
         """
         if not hasattr(other, "mass"):
             raise SpecError("compare: write what distribution() of another release returns")
-        level = self._beta(beta)
-        parts = [replace(one, account=Account(level)) for one in (self, other)]
-        here, there = (one.mass(region, beta=str(level / 2)) for one in parts)
-        return Answer(
-            here.value - there.value,
-            here.low - there.high,
-            here.high - there.low,
-            *("records", "these-data", float(level)),
-            f"share of the rows in {told(region)}, less that of {other.name}",
-            likely_error=np.hypot(here.likely_error, there.likely_error),
-            note=cells_note(None) if here.note or there.note else "",
-        )
+        return compare_shares(self, other, region, beta)
 
     def confidence(
         self, beta: float | str = 0.05, questions: int | None = None
@@ -330,18 +550,6 @@ class Distribution(Moments, Responses):
             For a count that is not above 0, or needs more memory than this process may use; where
             no released number is above 0.
         """
-        counts = per_axis([n, seed], 2, 0, 2**63)
-        if counts is None or counts[0] < 1:
-            raise SpecError(
-                "sample: n and seed are integers. Write how many points to draw, at least 1, and "
-                "a seed that is not negative"
-            )
-        n, seed = counts
-        degree = max(splines.degree for splines in self.measures[0].splines)
-        largest = memory_limit() // (_BYTES_OF_DRAW * (degree + self.domain.dimensions + 4))
-        if n > largest:
-            raise SpecError(f"sample: n = {largest} and less fit into memory. Draw several parts")
-        unit = sampled_points(self.measures[0], n, seed)
-        return np.column_stack(
-            [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]
-        )
+        unit = sampled_points(self.measures[0], *read_counts(self.measures[0], n, seed))
+        axes = zip(self.domain.axes, unit.T, strict=True)
+        return np.column_stack([axis.at(column) for axis, column in axes])

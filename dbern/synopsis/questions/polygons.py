@@ -28,16 +28,13 @@ class Polygons:
         return len(self.rings)
 
 
-def polygons_of(region: Any, domain: Domain) -> Polygons | None:
-    """Read GeoJSON, or an object with a `__geo_interface__`; None for anything else.
+def polygons_of(shape: Any, domain: Domain) -> Polygons:
+    """Read GeoJSON.
 
     A point's first number goes to the right, as in `upright`: it is the longitude. Raises SpecError
     for other geometries than polygons, rings that cross themselves or leave the bounds, and
     releases of other than two axes.
     """
-    shape = getattr(region, "__geo_interface__", region)
-    if not hasattr(shape, "keys") or np.ndim(shape.get("type", ())) or "type" in domain.names:
-        return None
     if domain.dimensions != 2:
         raise SpecError(f"region: polygons are of two axes, and here are {domain.dimensions}")
     parts, labels = [shape], list[Any]([None])

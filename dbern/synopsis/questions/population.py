@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.synopsis.questions.measure import Band
+from dbern.synopsis.questions.interval import Band
 from dbern.types import BoolArray, FloatArray
 
 FEW = 10

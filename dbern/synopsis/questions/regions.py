@@ -1,4 +1,4 @@
-"""Boxes of the domain, in the forms in which people have them."""
+"""Regions of the domain in the forms in which people have them, and the weights of rows inside."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
+from dbern.synopsis.questions.answers import Target
+from dbern.synopsis.questions.envelopes.kernel import mass_envelope
+from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
+from dbern.synopsis.questions.envelopes.smoothed_polygon import smoothed_polygon_envelope
+from dbern.synopsis.questions.envelopes.splines import Envelope, products
+from dbern.synopsis.questions.envelopes.step import intervals
+from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.polygons import Polygons, polygons_of
 from dbern.types import FloatArray
 
 Region: TypeAlias = Any
 """A box ``{"x": (low, high)}``, None for an end that is open; or a list of boxes."""
+
+_HARMLESS = 20  # of a bin's deviation, what integration may miss
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +42,74 @@ class Boxes:
     def part(self, which: slice) -> Boxes:
         """Return some of the boxes; the labels stay."""
         return Boxes(self.low[which], self.high[which], self.labels)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weight of a point for an interval: 0 or 1, or the share of its kernel that is inside.
+
+    There is a kernel an axis, and none where rows count themselves.
+    """
+
+    kernels: tuple[Kernel, ...] = ()
+
+    def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Envelope:
+        """Return the envelopes of the weights of intervals of one axis."""
+        splines = measure.splines[axis]
+        if not self.kernels:
+            return intervals(splines, low, high)
+        return mass_envelope(splines, self.kernels[axis], low, high)
+
+    def axes(self, measure: Measure, boxes: Boxes) -> list[Envelope]:
+        """Return the envelopes of boxes, axis by axis."""
+        pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
+        return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
+
+    def polygons(self, measure: Measure, shapes: Polygons) -> Envelope:
+        """Return the envelopes of polygons of both axes, (m, b_1, b_2)."""
+        if not self.kernels:
+            return polygon_envelope(shapes, measure.splines)
+        error = measure.deviation / _HARMLESS
+        return smoothed_polygon_envelope(shapes, measure.splines, self.kernels, error)
+
+    def others(self, measure: Measure, box: Boxes, *without: int) -> Envelope:
+        """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
+        axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in without]
+        return products(axes).part(0) if axes else Envelope(*[np.ones(1)] * 3)
+
+
+def read_region(region: Region, domain: Domain) -> Boxes | Polygons:
+    """Read boxes, or polygons as GeoJSON or from an object with a `__geo_interface__`."""
+    shape: Any = getattr(region, "__geo_interface__", region)
+    if hasattr(shape, "keys") and not np.ndim(shape.get("type", ())) and "type" not in domain.names:
+        return polygons_of(shape, domain)
+    return boxes_of(region, domain)
+
+
+def region_text(region: Region) -> str:
+    """Write a region in words."""
+    region = getattr(region, "__geo_interface__", region)
+    match region:
+        case {"type": str() as kind}:
+            return f"a {kind}"
+        case Mapping():
+            ends = [f"{name} from {_ends_text(*pair)}" for name, pair in region.items()]
+            return " and ".join(ends) or "the domain"
+        case _:
+            return f"{len(region)} regions"
+
+
+def _ends_text(low: Any, high: Any) -> str:
+    if np.ndim(low) or np.ndim(high):
+        return "each low to each high end"
+    first = "its lower bound" if low is None else low
+    return f"{first} to {'its upper bound' if high is None else high}"
+
+
+def condition_text(condition: Region | None, target: Target = "records") -> str:
+    """Write a condition in words."""
+    rows = "" if target == "smoothed" else "of the rows "
+    return "" if condition is None else f" {rows}with {region_text(condition)}"
 
 
 def boxes_of(region: Region, domain: Domain, what: str = "region") -> Boxes:

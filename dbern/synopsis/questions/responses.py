@@ -11,33 +11,27 @@ response", has the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.answers import Answer, Target
-from dbern.synopsis.questions.asking import told
-from dbern.synopsis.questions.densities import Densities
+from dbern.synopsis.questions.answers import Target
+from dbern.synopsis.questions.asking import Question, ReleasedBins
+from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.measure import (
-    Band,
-    Divisor,
-    Measure,
-    View,
-    in_parts,
-    interval,
-    normal,
-)
-from dbern.synopsis.questions.polygons import polygons_of
-from dbern.synopsis.questions.regions import Region, boxes_of
+from dbern.synopsis.questions.interval import Band, Divisor, in_parts, interval
+from dbern.synopsis.questions.measure import Measure, View, normal
+from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.regions import Boxes, Region, Weights, read_region, region_text
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
@@ -59,12 +53,12 @@ class Parted(Measure):
     @classmethod
     def of(cls, arrays: Sequence[Measure], mixing: FloatArray) -> Parted:
         """Return the parts of released arrays."""
-        values = np.concatenate([one.values for one in arrays])
-        errors = np.concatenate([np.full(len(one.values), one.error) for one in arrays])
+        values = np.concatenate([array.values for array in arrays])
+        errors = np.concatenate([np.full(len(array.values), array.error) for array in arrays])
         return cls(
             np.tensordot(mixing, values, axes=1),
             arrays[0].splines,
-            max((one.law for one in arrays), key=lambda law: math.ldexp(
+            max((array.law for array in arrays), key=lambda law: math.ldexp(
                 family_of(law).scale(law), law.granularity_exponent)),
             float((np.abs(mixing) @ errors).max()),
             arrays=tuple(arrays),
@@ -76,7 +70,7 @@ class Parted(Measure):
         values = self.values.reshape(2, -1)
         count = values.shape[1]
         drawn = np.concatenate(
-            [one.noise.reshape(len(one.values), count, -1) for one in self.arrays]
+            [array.noise.reshape(len(array.values), count, -1) for array in self.arrays]
         )
         noise = np.tensordot(self.mixing, drawn, axes=1)
         gram = (self.mixing @ self.mixing.T)[..., None] * np.ones(count)
@@ -88,230 +82,194 @@ class Parted(Measure):
         return View(values, noise, gram, np.abs(self.mixing).max(axis=1), self)
 
 
-def _mean_of_parts(
-    parts: Parted, sides: Callable[[slice], Envelope], count: int, beta: Fraction
-) -> Band:
+class Sides(Protocol):
+    """Envelopes of weights, some of them at a time."""
+
+    def part(self, which: slice) -> Envelope:
+        """Return the envelopes (m, b_1, ..) of some of the weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class _KernelsAt:
+    """Kernels at points (m, l) of the unit cube."""
+
+    measure: Measure
+    kernels: tuple[Kernel, ...]
+    unit: FloatArray
+
+    def part(self, which: slice) -> Envelope:
+        axes = zip(self.measure.splines, self.kernels, self.unit[which].T, strict=True)
+        return products([density_envelope(*axis) for axis in axes])
+
+
+@dataclass(frozen=True, eq=False)
+class _InBoxes:
+    """Weights of the rows in boxes."""
+
+    measure: Measure
+    weights: Weights
+    boxes: Boxes
+
+    def part(self, which: slice) -> Envelope:
+        return products(self.weights.axes(self.measure, self.boxes.part(which)))
+
+
+def _mean_of_parts(parts: Measure, sides: Sides, count: int, beta: Fraction) -> Band:
     """Return the shares of P in P and Q by `count` weights g (m, b_1, ..), from 0 to 1."""
     view = parts.whole()
     rows = max(1, _FEW // view.values.size)
     if rows < count:
         view = view.still()
 
-    def band(part: slice, share: Fraction) -> Band:
-        g = sides(part).layered()
+    def band(part: slice, beta_i: Fraction) -> Band:
+        g = sides.part(part).layered()
         for_p = (np.concatenate([side, 0.0 * side], 1) for side in (g.lower, g.estimate, g.upper))
         pairs = (g.upper, g.lower), (g.estimate, g.estimate), (g.lower, g.upper)
         of_both = (np.concatenate(pair, 1) for pair in pairs)
-        return interval(view, Envelope(*for_p), Divisor.of(view, Envelope(*of_both)), share)
+        return interval(view, Envelope(*for_p), Divisor.of(view, Envelope(*of_both)), beta_i)
 
     return in_parts(count, rows, beta, band)
 
 
-class Responses(Densities):
-    """Means of responses, and shares of groups; see `Distribution`."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Means(Question):
+    """Means of responses, in their units, or shares of groups, by `count` weights of the rows."""
 
-    def curve(
-        self,
-        points: Points,
-        *,
-        bandwidth: float | Sequence[float] | None = None,
-        kernel: str | None = None,
-        population: bool = False,
-        beta: float | str | None = None,
-    ) -> Answer:
-        """Return the regression at points, of any bandwidth and kernel; or the shares of groups.
+    parts: Sequence[Parted]
+    sides: Sides
+    count: int
 
-        The mean response of the rows around a point, each weighted by its kernel, never beyond the
-        response's bounds. Of a density by group each group's share of these weights: how likely a
-        row is of the group.
+    @property
+    def measures(self) -> Sequence[Measure]:
+        return self.parts
 
-        Parameters
-        ----------
-        points
-            As a synopsis takes them; coordinates of xarray give a grid.
-        bandwidth : float or sequence of float, optional
-            In data units, one or one an axis; that of the release.
-        kernel : str, optional
-            By the name that a spec gives it; that of the release.
-        population, beta
-            As for `mass`; of the population's mean with the same weights.
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        response = self.bins.response
+        return (response.low, response.high) if response else (0.0, 1.0)
 
-        Raises
-        ------
-        SpecError
-            Where neither responses nor groups were released, and as of `density`.
-        """
-        parts, (sides, count) = self._parts("curve"), self._at(points, bandwidth, kernel)
-        asked = f"{self._what} near points"
-        labels = {"point": range(count)}
-        return self._told_of(parts, sides, count, labels, asked, beta, "smoothed", population)
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        low, high = self._bounds
+        means = _mean_of_parts(measure, self.sides, self.count, beta)
+        return means.scaled(low, high - low)
 
-    def average(
-        self,
-        region: Region,
-        *,
-        target: Target = "records",
-        population: bool = False,
-        beta: float | str | None = None,
-    ) -> Answer:
-        """Return the mean response of the rows in a region, or in each of many; or groups' shares.
 
-        Parameters
-        ----------
-        region, target, population, beta
-            As for `mass`. "smoothed": each row counts as its kernel does in the region.
+class Curve(_Means):
+    """Regression at points, of any bandwidth and kernel, or the shares of groups there."""
 
-        Raises
-        ------
-        SpecError
-            Where neither responses nor groups were released, and as of `mass`.
-        """
-        parts = self._parts("average")
-        sides, labels, count, choice = self._inside(region, target)
-        asked = f"{self._what}{_BY_KERNELS[target]} in {told(region)}"
-        named = {"region": labels}
-        return self._told_of(parts, sides, count, named, asked, beta, choice, population)
+    @classmethod
+    def read(cls, bins: ReleasedBins, points: Points, bandwidth: Any, kernel: str | None) -> Curve:
+        """Read points, and what kernels are to be there."""
+        parts, sides = _parts_for("curve", bins), _kernels_at(bins, points, bandwidth, kernel)
+        count = len(sides.unit)
+        return cls(
+            bins=bins, text=f"{_mean_text(bins)} near points", labels={"point": range(count)},
+            target="smoothed", parts=parts, sides=sides, count=count,
+        )  # fmt: skip
 
-    def difference(
-        self,
-        one: Any,
-        other: Any,
-        *,
-        target: Target = "records",
-        population: bool = False,
-        beta: float | str | None = None,
-    ) -> Answer:
-        """Return the difference of `curve` or `average` between two points or regions.
 
-        Parameters
-        ----------
-        one, other
-            Arrays of points for `curve`, or regions for `average`; as many of either.
-        target : "records" or "smoothed"
-            As for `mass`; of points "smoothed".
-        population, beta
-            As for `mass`.
+class Average(_Means):
+    """Mean response of the rows in each of some regions, or the shares of groups there."""
 
-        Raises
-        ------
-        SpecError
-            As of `curve` and `average`, and for two of different kinds or numbers.
-        """
-        parts, pair = self._parts("difference"), (one, other)
-        regions = [_is_region(each) for each in pair]
+    @classmethod
+    def read(cls, bins: ReleasedBins, region: Region, target: Target) -> Average:
+        """Read regions and a target."""
+        parts = _parts_for("average", bins)
+        sides, shape = _inside(bins, region, target)
+        text = f"{_mean_text(bins)}{_BY_KERNELS[target]} in {region_text(region)}"
+        return cls(
+            bins=bins, text=text, labels={"region": shape.labels}, parts=parts, sides=sides,
+            target=None if isinstance(shape, Polygons) else target, count=len(shape),
+        )  # fmt: skip
+
+
+class Difference(_Means):
+    """Difference of means between the first half of the weights and the second."""
+
+    @classmethod
+    def read(cls, bins: ReleasedBins, first: Any, second: Any, target: Target) -> Difference:
+        """Read two arrays of points, or regions, as many of either."""
+        parts, pair = _parts_for("difference", bins), (first, second)
+        regions = [_is_region(side) for side in pair]
+        choice: Target | None = "smoothed"
         if all(regions):
-            found = [self._inside(each, target) for each in pair]
-            of_both, label = [(g, count) for g, _, count, _ in found], "region"
-            choice = target if all(choice for *_, choice in found) else None
-            asked = f"{self._what}{_BY_KERNELS[target]} in {told(one)} less that in {told(other)}"
+            inside = [_inside(bins, side, target) for side in pair]
+            sides: list[Sides] = [weights for weights, _ in inside]
+            shapes = [shape for _, shape in inside]
+            counts, label = [*map(len, shapes)], "region"
+            choice = None if any(isinstance(shape, Polygons) for shape in shapes) else target
+            where = f"{_BY_KERNELS[target]} in {{}} less that in {{}}"
+            where = where.format(*map(region_text, pair))
         elif not any(regions):
-            of_both, label = [self._at(each, None, None) for each in pair], "point"
-            choice = "smoothed"
-            asked = f"{self._what} near points less that near others"
+            kernels = [_kernels_at(bins, side, None, None) for side in pair]
+            sides, counts, label = [*kernels], [len(at.unit) for at in kernels], "point"
+            where = " near points less that near others"
         else:
             raise SpecError("difference: write two points, or two regions")
-        (first, count), (second, others) = of_both
-        if count != others:
-            raise SpecError(f"difference: {count} less {others}. Write as many of either")
+        if counts[0] != counts[1]:
+            raise SpecError(f"difference: {counts[0]} less {counts[1]}. Write as many of either")
+        return cls(
+            bins=bins, text=f"{_mean_text(bins)}{where}", target=choice, parts=parts,
+            labels={label: range(counts[0]) if counts[0] > 1 else [None]}, count=counts[0],
+            sides=Envelope.joined(weights.part(slice(None)) for weights in sides),
+        )  # fmt: skip
 
-        def sides(part: slice) -> Envelope:
-            return Envelope.joined(each(slice(None)) for each in (first, second)).part(part)
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        means = _mean_of_parts(measure, self.sides, 2 * self.count, beta)
+        low, high = self._bounds
+        halves = slice(self.count), slice(self.count, None)
+        first, second = (Band(*(numbers[half] for numbers in means)) for half in halves)
+        return first.minus(second).scaled(0.0, high - low)
 
-        labels = {label: range(count) if count > 1 else [None]}
-        return self._told_of(
-            parts, sides, 2 * count, labels, asked, beta, choice, population, less=True
+
+def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
+    """Return the rows of each group and all others, or for and against the response; or nothing."""
+    values = np.stack([measure.values for measure in bins.measures])
+    rows = replace(bins.measures[0], values=values)
+    if bins.response is not None:
+        response = replace(bins.response.measure, values=bins.response.measure.values[None])
+        return (Parted.of((response, rows), _HALVES),)
+    if len(bins.groups) < 2:
+        return ()
+    groups = np.eye(len(bins.groups))
+    return tuple(Parted.of((rows,), np.stack([group, 1 - group])) for group in groups)
+
+
+def _parts_for(question: str, bins: ReleasedBins) -> tuple[Parted, ...]:
+    """Return what a question is about. Raises SpecError where it was not released."""
+    parts = parted(bins)
+    if not parts:
+        raise SpecError(
+            f"{question}: this release has neither groups, nor responses in the bins of its "
+            "rows. Ask for a density, or release a regression with this version"
         )
-
-    @property
-    def _what(self) -> str:
-        return "mean response" if self.response else "share of the group"
-
-    @property
-    def parted(self) -> tuple[Parted, ...]:
-        """The rows of each group and all others, or those for and against the response; or none."""
-        own = replace(self.measures[0], values=np.stack([one.values for one in self.measures]))
-        if self.response is not None:
-            response = replace(self.response.measure, values=self.response.measure.values[None])
-            return (Parted.of((response, own), _HALVES),)
-        if len(self.groups) < 2:
-            return ()
-        each = np.eye(len(self.groups))
-        return tuple(Parted.of((own,), np.stack([one, 1 - one])) for one in each)
-
-    def _parts(self, question: str) -> tuple[Parted, ...]:
-        if not self.parted:
-            raise SpecError(
-                f"{question}: this release has neither groups, nor responses in the bins of its "
-                "rows. Ask for a density, or release a regression with this version"
-            )
-        return self.parted
-
-    def _at(
-        self, points: Points, bandwidth: Any, kernel: str | None
-    ) -> tuple[Callable[[slice], Envelope], int]:
-        """Envelopes of kernels at points, and how many there are."""
-        kernels, places = self._kernels(bandwidth, kernel), as_points(points, self.domain)
-        if not self.domain.inside(places).all():
-            raise SpecError("points: some are outside the bounds. Leave them out")
-        unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
-        splines = self.measures[0].splines
-
-        def sides(part: slice) -> Envelope:
-            axes = zip(splines, kernels, unit[part].T, strict=True)
-            return products([density_envelope(*axis) for axis in axes])
-
-        return sides, len(places)
-
-    def _inside(
-        self, region: Region, target: Target
-    ) -> tuple[Callable[[slice], Envelope], Sequence[Any], int, Target | None]:
-        """Envelopes of regions, labels, how many there are; and the target, if it is a choice."""
-        weights, shapes = self._weights(target), polygons_of(region, self.domain)
-        measure = self.measures[0]
-        if shapes is not None:
-            if weights.kernels:
-                raise SpecError("region: of polygons ask for the records, or write boxes")
-            whole = polygon_envelope(shapes, measure.splines)
-            return whole.part, shapes.labels, len(shapes), None
-        boxes = boxes_of(region, self.domain)
-
-        def sides(part: slice) -> Envelope:
-            return products(weights.axes(measure, boxes.part(part)))
-
-        return sides, boxes.labels, len(boxes), target
-
-    def _told_of(
-        self,
-        parts: Sequence[Parted],
-        sides: Callable[[slice], Envelope],
-        count: int,
-        labels: Mapping[str, Sequence[Any]],
-        asked: str,
-        beta: float | str | None,
-        target: Target | None,
-        population: bool,
-        *,
-        less: bool = False,
-    ) -> Answer:
-        """Ask means, or the first half of them less the second, in units of the response."""
-        low, high = (self.response.low, self.response.high) if self.response else (0.0, 1.0)
-
-        def band(measure: Parted, share: Fraction) -> Band:
-            found = _mean_of_parts(measure, sides, count, share)
-            if not less:
-                return found.scaled(low, high - low)
-            one, other = (
-                Band(*(each[part] for each in found))
-                for part in (slice(count // 2), slice(count // 2, None))
-            )
-            apart = one.minus(other)
-            return apart.scaled(0.0, high - low)
-
-        return self._asked_of(
-            band, labels, asked, beta, measures=parts, target=target, population=population
-        )
+    return parts
 
 
-def _is_region(one: Any) -> bool:
-    first = one[0] if type(one) in (list, tuple) and len(one) else one
+def _mean_text(bins: ReleasedBins) -> str:
+    return "mean response" if bins.response else "share of the group"
+
+
+def _kernels_at(
+    bins: ReleasedBins, points: Points, bandwidth: Any, kernel: str | None
+) -> _KernelsAt:
+    kernels, locations = read_kernels(bins, bandwidth, kernel), as_points(points, bins.domain)
+    if not bins.domain.inside(locations).all():
+        raise SpecError("points: some are outside the bounds. Leave them out")
+    unit = np.clip(bins.domain.to_unit(locations), 0.0, 1.0)
+    return _KernelsAt(bins.measures[0], kernels, unit)
+
+
+def _inside(bins: ReleasedBins, region: Region, target: Target) -> tuple[Sides, Boxes | Polygons]:
+    weights, shape = bins.weights(target), read_region(region, bins.domain)
+    measure = bins.measures[0]
+    if isinstance(shape, Boxes):
+        return _InBoxes(measure, weights, shape), shape
+    if weights.kernels:
+        raise SpecError("region: of polygons ask for the records, or write boxes")
+    return polygon_envelope(shape, measure.splines), shape
+
+
+def _is_region(value: Any) -> bool:
+    first = value[0] if type(value) in (list, tuple) and len(value) else value
     return hasattr(first, "keys") or hasattr(first, "__geo_interface__")

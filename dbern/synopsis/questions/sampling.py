@@ -6,8 +6,28 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
+from dbern.synopsis.points import per_axis
 from dbern.synopsis.questions.measure import Measure
+from dbern.system import memory_limit
 from dbern.types import FloatArray
+
+_BYTES_OF_DRAW = 24  # of each uniform number that a point is made of, with what computes it
+
+
+def read_counts(measure: Measure, n: object, seed: object) -> tuple[int, int]:
+    """Read how many points to draw, of a seed. Raises SpecError for more than fit into memory."""
+    counts = per_axis([n, seed], 2, 0, 2**63)
+    if counts is None or counts[0] < 1:
+        raise SpecError(
+            "sample: n and seed are integers. Write how many points to draw, at least 1, and "
+            "a seed that is not negative"
+        )
+    count, number = counts
+    degree = max(splines.degree for splines in measure.splines)
+    largest = memory_limit() // (_BYTES_OF_DRAW * (degree + len(measure.splines) + 4))
+    if count > largest:
+        raise SpecError(f"sample: n = {largest} and less fit into memory. Draw several parts")
+    return count, number
 
 
 def sampled_points(measure: Measure, count: int, seed: int) -> FloatArray:

@@ -1,0 +1,134 @@
+"""Public rules from a record to an output and a weight in [-1, 1]."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.data.domain import Column, Response
+from dbern.types import BoolArray, FloatArray, Int64Array
+
+WEIGHTS_BYTES = 64
+"""Memory of a record's output, weight and the temporaries on the way there."""
+
+
+class RecordWeights(ABC):
+    """A public rule from a record to an output and a weight; frozen and importable.
+
+    It reads no column, has one output and no negative weights unless it says so.
+    """
+
+    signed = False
+    """Whether weights may be negative."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns it reads."""
+        return ()
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return 1
+
+    @abstractmethod
+    def __call__(
+        self, records: Mapping[str, FloatArray]
+    ) -> tuple[BoolArray | None, Int64Array | None, FloatArray | None]:
+        """Which records count, their outputs and weights, each (m,); None: all, first, one.
+
+        Outputs and weights of records that do not count may be anything finite.
+        """
+
+
+@dataclass(frozen=True)
+class Alike(RecordWeights):
+    """Every record counts one."""
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, None]:
+        """Every record, the first output, weight one."""
+        del records
+        return None, None, None
+
+
+ALIKE = Alike()
+
+
+@dataclass(frozen=True)
+class CategoryWeights(RecordWeights):
+    """A rule by a column's category; an unknown one is the missing record."""
+
+    column: Column
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The column."""
+        return (self.column,)
+
+
+@dataclass(frozen=True)
+class ByCategory(CategoryWeights):
+    """Each record counts one in its category's output."""
+
+    @property
+    def outputs(self) -> int:
+        """Number of categories."""
+        return len(self.column.categories)
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, Int64Array, None]:
+        """Known categories, their positions, one."""
+        codes = records[self.column.name]
+        known = np.isfinite(codes)
+        return known, np.where(known, codes, 0).astype(np.int64), None
+
+
+@dataclass(frozen=True)
+class BySign(CategoryWeights):
+    """The second of two categories counts plus one, the first minus one."""
+
+    signed = True
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
+        """Known categories, first, plus or minus one."""
+        codes = records[self.column.name]
+        known = np.isfinite(codes)
+        return known, None, 2.0 * np.where(known, codes, 0.0) - 1.0
+
+
+@dataclass(frozen=True)
+class Present(RecordWeights):
+    """Every record with a finite response counts one."""
+
+    response: Response
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The response's column."""
+        return (self.response.column,)
+
+    def __call__(
+        self, records: Mapping[str, FloatArray]
+    ) -> tuple[BoolArray, None, FloatArray | None]:
+        """Finite responses, first, one."""
+        return np.isfinite(records[self.response.name]), None, None
+
+
+@dataclass(frozen=True)
+class ByResponse(Present):
+    """The response, clamped to its bounds: its distance from their middle over their half-width.
+
+    Only single IEEE operations; the division rounds to at most one because the radius is rounded
+    outward.
+    """
+
+    signed = True
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
+        """Finite responses, first, numbers in [-1, 1]."""
+        values = records[self.response.name]
+        known = np.isfinite(values)
+        clamped = np.clip(np.where(known, values, 0.0), self.response.low, self.response.high)
+        return known, None, np.clip((clamped - self.response.middle) / self.response.radius, -1, 1)

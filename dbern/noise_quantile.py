@@ -1,0 +1,311 @@
+"""Quantiles of the sup of released noise: proved bounds, and simulated ones of the very law."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import TypeAlias
+
+import numpy as np
+
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD
+from dbern.combination.polynomials import grid_polynomials
+from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
+from dbern.privacy.accuracy import public_stream
+from dbern.privacy.families import Draw, family_of
+from dbern.privacy.mechanism import Noise
+from dbern.strategies.approximation import CUT, bent, released_series
+from dbern.strategies.base import Strategy
+from dbern.types import FloatArray
+
+_MOST_DRAWS, _OVERSAMPLING = 4000, 8  # of nodes that enclose
+_GRIDS = ((8, _MOST_DRAWS, _MOST_DRAWS), (4, 1000, 2000), (3, 200, 500), (2, 128, 500))
+"""Oversampling of the nodes of draws, and of these as many as must be affordable, and at most."""
+Beside: TypeAlias = tuple[Noise, float] | None
+_FIELD_VALUES, _CACHED = 1 << 22, 1 << 18  # numbers in memory, and in a processor's, at a time
+_WORK = 2e9  # multiplications that a simulated quantile may take: under a second
+_DRAWING = 300.0  # multiplications in the time that one number of noise takes
+_JOINTLY = 1 / 3  # of that, where all values are drawn together
+_SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
+_SELDOM, _MOST_BETA = Fraction(1, 10), Fraction(19, 20)  # a number is low; of bins where it is
+
+
+@lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
+def noise_bound(
+    strategy: Strategy, h: tuple[int, ...], law: Noise, beta: Fraction, beside: Beside = None
+) -> float:
+    """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
+
+    The smallest of three proved bounds: the union bound over coefficients times the operator's
+    norm, the tail of its values at nodes, and a simulated quantile of the very law. The last is
+    above the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the others, with 0.9 beta.
+    With `beside`, a law and a factor f, the bound is on the norm plus f times the positive part of
+    a draw of that law.
+    """
+    few = len(h) <= _SIMULATED_AXES
+    simulated = _simulated_quantile(strategy, h, law, float(beta), beside) if few else None
+    beta_left = beta if simulated is None else beta * SIMULATION["quantile"]
+    more = 0.0
+    if beside is not None:
+        more = beside[1] * _largest_draw(beside[0], 1, 2 * PROMISE["number"] * beta_left)
+        beta_left *= PROMISE["values"]
+    union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, beta_left)
+    if strategy.whole is None:
+        union = min(union, _tail_at_nodes(strategy, h, law, beta_left))
+    return union + more if simulated is None else min(union + more, simulated)
+
+
+def chosen_noise(
+    noise: Callable[[Fraction, Beside], float],
+    beta: Fraction,
+    beside: tuple[Noise, float],
+    among: int,
+) -> tuple[float, float]:
+    """Bound the noise of bins alone, and with that of the number that chose them, both at once.
+
+    `noise` is the bins' `noise_bound`, `beside` the law X of the number and its factor f, `among`
+    how many numbers have chosen the bins.
+
+    Of several numbers none falls below ``-s`` but with probability p, and none below ``-t`` but
+    with ``beta / 20``. Whatever they are, the noise N of the bins is independent of them. So with
+    ``q(a)`` its quantile at a, ``Q = max(q(a) + f s, q(b) + f t)`` and ``a = 4/5 beta``, the
+    smaller of ``q(a)`` and ``Q - f max(0, -X)`` is exceeded with probability at most a while no
+    number is below ``-s``, and b while none is below ``-t``: in all at most ``a + p (b - a) + beta
+    / 20``, which is beta.
+    """
+    if among == 1:
+        both = noise(beta, beside)
+        return both, both
+    least, lower = beta * CHOICE["bins"], beta * CHOICE["lower numbers"]
+    most = min(least + beta * CHOICE["bins of a low number"] / _SELDOM, _MOST_BETA)
+    alone, law = noise(least, None), beside[0]
+    s, t = (beside[1] * _largest_draw(law, among, 2 * p) for p in (_SELDOM, lower))
+    return alone, max(alone + s, noise(most, None) + t)
+
+
+def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+    """Chernoff's bound for the value at a node, and the union bound over nodes.
+
+    A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
+    node (both factor over axes): *Laplace* of scale s has ``E e^(u X) = 1 / (1 - (cosh u - 1) /
+    (cosh(1/s) - 1)) <= 1 / (1 - u^2 s^2)`` for ``u s < 1``, because ``(cosh x - 1) / x^2``
+    increases, and ``-ln(1 - x) <= x / (1 - x)``: so ``P(value >= t)`` is at most
+    ``exp(u^2 s^2 a^2 / (1 - u^2 s^2 m^2) - u t)``. *Gaussian*: the discrete law too is
+    sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
+    """
+    enclosure = enclose(strategy, h, _OVERSAMPLING)
+    reached = _reached_at(enclosure.bases, law, float(beta * NODES["values at nodes"]))
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    largest = _largest_draw(law, strategy.layout.size, beta * NODES["largest draw"])
+    return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
+
+
+def _largest_draw(law: Noise, count: int, beta: Fraction) -> float:
+    return family_of(law).tail(law, count, beta)
+
+
+def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta: Fraction) -> float:
+    """Bound ``sup_y |c n_0 + sum_j n_j y_j|`` of every linear function at once.
+
+    The `count` weights are, function by function, those of coordinates in [0, 1] and, unless c is
+    zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
+    smaller of a simulated quantile and ``l + c`` entries.
+    """
+
+    def sups(drawn: FloatArray) -> FloatArray:
+        weights = drawn.reshape(len(drawn), -1, axes + (constant > 0))
+        slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
+        high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
+        low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
+        return np.asarray(np.maximum(np.abs(high), np.abs(low)).max(axis=-1))
+
+    beta_left, simulated = _of_vectors(law, count, count, beta, sups)
+    return min(
+        OUTWARD * (axes + constant) * _largest_draw(law, count, beta_left), OUTWARD * simulated
+    )
+
+
+def _of_vectors(
+    law: Noise, count: int, nodes: int, beta: Fraction, sups: Callable[[FloatArray], FloatArray]
+) -> tuple[Fraction, float]:
+    """The part of beta left for other bounds, and a simulated quantile as in `noise_bound`."""
+    draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
+    rank = quantile_rank(draws, float(beta))
+    if rank is None:
+        return beta, math.inf
+    drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
+    reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
+    return beta * SIMULATION["quantile"], reached
+
+
+def polynomial_noise_bound(
+    law: Noise, count: int, grid: int, beta: Fraction
+) -> tuple[float, float]:
+    """Bound ``sup |sum_b n_b p_b|`` of `grid_polynomials`, and the same of noise of size one.
+
+    A polynomial of degree d is nowhere larger than ``1 / cos(pi d / (2 M))`` times its largest size
+    at M > d Chebyshev points (Ehlich and Zeller 1964). The smaller of a simulated quantile and the
+    polynomials' sizes together.
+    """
+    nodes = 16 * count
+    points = (1 + np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)) / 2
+    table = grid_polynomials(points, grid, count)
+    between = OUTWARD / math.cos(math.pi * (count - 1) / (2 * nodes))
+    gain = between * float(np.abs(table).max(axis=0).sum())
+    beta_left, simulated = _of_vectors(
+        law, count, nodes, beta, lambda drawn: np.abs(drawn @ table.T).max(axis=1)
+    )
+    return min(gain * _largest_draw(law, count, beta_left), between * simulated), gain
+
+
+def _simulated_quantile(
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, beside: Beside = None
+) -> float | None:
+    """An upper confidence bound on the quantile from independent draws under a public key.
+
+    The r-th smallest of R draws exceeds the ``1 - 0.9 b`` quantile with probability at least ``1 -
+    0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``, b the share of beta at the nodes of
+    `FIELD`. None where that takes too many draws.
+    """
+    maps = strategy.axis_maps if strategy.whole is None else ()
+    series = [released_series(*axis) for axis in zip(strategy.lattice.k, h, maps, strict=False)]
+    for oversampling, wanted, enough in _GRIDS:
+        bases = [axis.at_nodes(oversampling)[0] for axis in series]
+        if strategy.whole is not None:
+            whole = enclose(strategy, h, 2 * oversampling)
+            bases = [whole.factor * whole.bases[0], *whole.bases[1:]]
+        most = int(min(enough, _WORK / _work(strategy, bases, law)))
+        if most >= wanted:
+            break
+    at_nodes = beta * float(FIELD["at nodes"])
+    draws = _fewest_draws(most, at_nodes)
+    rank = quantile_rank(draws, at_nodes)
+    if most < wanted or rank is None:
+        return None
+    sups = noise_sups(bases, partial(family_of(law).drawn, law), draws, first=strategy.whole)
+    if beside is not None:
+        drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
+        step = beside[0].granularity_exponent - law.granularity_exponent
+        sups += math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
+    reached, between = float(np.sort(sups)[rank]), Fraction(beta) * FIELD["between nodes"]
+    if series:
+        beta_i = float(between * NODES["values at nodes"]) / len(h)
+        parts = [size * _reached_at(rows, law, beta_i) for size, rows in bent(series, oversampling)]
+        largest = _largest_draw(law, strategy.layout.size, between * NODES["largest draw"])
+        largest = math.ldexp(largest, -law.granularity_exponent)
+        reached += sum(parts) + enclose(strategy, h, oversampling).loose * largest
+    return OUTWARD * math.ldexp(reached, law.granularity_exponent)
+
+
+def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
+    """Chernoff's bound for values at nodes, and the union bound over them, in units of the grid."""
+    a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in bases)
+    m = math.prod(float(np.abs(basis).max()) for basis in bases)
+    nodes = math.prod(len(basis) for basis in bases)
+    return family_of(law).node_tail(law, a, m, math.log(2 * nodes / beta)) if m > 0 else 0.0
+
+
+def _fewest_draws(most: int, beta: float) -> int:
+    """Fewest draws with as many of them beyond the rank as with `most`."""
+    beyond = most - (quantile_rank(most, beta) or 0)
+
+    def enough(draws: int) -> bool:
+        rank = quantile_rank(draws, beta)
+        return rank is not None and draws - rank >= beyond
+
+    return bisect_left(range(most), True, lo=1, key=enough)
+
+
+def quantile_rank(draws: int, beta: float) -> int | None:
+    """Rank, from 0, whose order statistic bounds the quantile; None where that takes more draws."""
+    share = float(SIMULATION["draws"])
+    level = 1 - (1 - share) * beta
+    ranks = np.arange(1, draws + 1)
+    steps = np.log((draws + 1 - ranks) / ranks * level / (1 - level))
+    sizes = np.exp(draws * math.log1p(-level) + np.cumsum(steps))  # of P(Bin = r)
+    reached = (1 + 1e-6) * np.cumsum(sizes[::-1])[::-1]  # a thousand logarithms round by less
+    enough = reached <= share * beta
+    return int(np.argmax(enough)) if enough.any() else None
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Per axis, maps from released values to values at nodes, which bound the sup in between.
+
+    The sup is at most `factor` times the largest value at the nodes plus `loose` times the largest
+    released value.
+    """
+
+    bases: list[FloatArray]
+    factor: float
+    loose: float
+
+
+def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float = CUT) -> Enclosure:
+    """Nodes for the degree that an axis really has: smooth synthesis has much less than k.
+
+    With M an axis's map to polynomials, cut after the Chebyshev degree D where the coefficients
+    beyond sum to t, about `cut` times the norm, ``P = P_D + R``: nodes of degree D enclose P_D,
+    whose values there are those of P but for R. Over axes with norms n_i,
+    ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with n_i + t_i for the norm of the cut one.
+    """
+    bases, factor, whole, grown = [], 1.0, 1.0, 1.0
+    if strategy.whole is not None:
+        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
+            nodes, axis_factor = enclosing_nodes(k, oversampling)
+            bases.append(bernstein_basis(nodes, k) @ matrix)
+            factor *= axis_factor
+        return Enclosure(bases, factor, 0.0)
+    for axis in zip(strategy.lattice.k, h, strategy.axis_maps, strict=True):
+        series = released_series(*axis, cut)
+        basis, axis_factor = series.at_nodes(oversampling)
+        bases.append(basis)
+        factor, whole = factor * axis_factor, whole * series.norm
+        grown *= series.norm + 2 * series.tail
+    return Enclosure(bases, factor, OUTWARD * (1 + factor) * (grown - whole))
+
+
+def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
+    """Multiplications for one draw: noise, the map of the whole lattice, if any, and the axes."""
+    shape = [basis.shape[1] for basis in bases]
+    work = 0.0 if strategy.whole is None else float(strategy.whole.size)
+    for axis, basis in enumerate(bases):
+        work += math.prod(shape) * basis.shape[0]
+        shape[axis] = basis.shape[0]
+    numbers = _JOINTLY * law.values if law.values < math.inf else strategy.layout.size
+    return work + _DRAWING * numbers
+
+
+def noise_sups(
+    bases: Sequence[FloatArray],
+    draw: Draw,
+    draws: int,
+    label: str = "certificate",
+    first: FloatArray | None = None,
+) -> FloatArray:
+    """Sup norms of `draws` noise fields, in units of the grid; from a public key.
+
+    `first` takes all values to those of the lattice at once. Another `label` gives independent
+    draws: what a choice was made on must not certify it.
+    """
+    shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
+    largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
+    together, sups = max(1, min(draws, _FIELD_VALUES // largest)), np.empty(draws)
+    for start in range(0, draws, together):
+        count = min(together, draws - start)
+        fields = draw(math.prod(shape), count, public_stream(label, start))
+        for index in np.array_split(np.arange(count), min(count, 1 + count * largest // _CACHED)):
+            values = fields[:, index].reshape(
+                *shape, -1
+            )  # the draw goes to the front as axes rotate
+            values = values if first is None else np.tensordot(first, values, axes=(-1, 0))
+            for basis in bases:
+                values = np.tensordot(values, basis, axes=(0, 1))
+            values = values.reshape(len(index), -1)
+            sups[start + index] = np.maximum(values.max(axis=1), -values.min(axis=1))
+    return sups

@@ -1,0 +1,200 @@
+"""Contract, noise and certificate of a measurement, by its design."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, cast
+
+from dbern.certificate import Certificate, ErrorModel, vector_bound, with_silence
+from dbern.components.component import ScaledNoise, ScaledSensitivity
+from dbern.components.function_classes import FunctionClass, stored_class
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator
+from dbern.planning.plans import PlannedMeasurement, released_component
+from dbern.planning.readable import refuse_unreadable
+from dbern.planning.rows import BoundSpec
+from dbern.privacy.contract import Contract, Sensitivity
+from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
+from dbern.privacy.mechanism import Noise
+from dbern.strategies.base import AnyStrategy, Lattice, Strategy
+from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.strategies.limits import LowerBound, strongest_bound
+
+_KERNEL_ERROR_SHARE = 0.01  # of the noise that the effective kernel may cost
+
+
+@dataclass(frozen=True)
+class Design:
+    """Strategy, order on each axis and noise by which a measurement is released."""
+
+    strategy: AnyStrategy
+    h: tuple[int, ...]
+    family: NoiseFamily
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A measurement, bound to the rows, its design, what is planned of it, and what counts it."""
+
+    measurement: Measurement
+    design: Design
+    planned: PlannedMeasurement
+    accumulator: Accumulator
+
+
+@refuse_unreadable()
+def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec) -> PlannedPart:
+    """Plan a measurement that is bound to the rows."""
+    n, strategy, h, family = bound.n, design.strategy, design.h, design.family
+    if measurement.entries and family.by_function:
+        family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
+    on_lattice = measurement.for_lattice(strategy)
+    exact, params = counted(on_lattice, strategy, family, bound)
+    accumulator = on_lattice.restore(strategy, n, params)
+    promised = exact.of_each() if family.norm == math.inf else exact
+    # The fraction that was checked to add up: what a measurement becomes cannot spend more.
+    contract = _contract(promised, measurement.outputs, accumulator, n, measurement.fraction)
+    law = family.calibrate(contract, bound.charge)
+    errors, unit = accumulator.errors, on_lattice.unit
+    lattice_error = errors.kernel + errors.position
+    released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
+    approximation, certificate, most_silenced = _certified(
+        on_lattice, design, law, (lattice_error, released_error), bound
+    )
+    planned = PlannedMeasurement.ready()(
+        name=measurement.name,
+        outputs=measurement.outputs,
+        k=strategy.lattice.k if isinstance(strategy, Strategy) else (),
+        h=h,
+        maps=strategy.maps,
+        counting=params,
+        description=accumulator.description,
+        sensitivity=ScaledSensitivity.of(exact, law, unit),
+        noise=ScaledNoise.of(family, strategy.kind, law, unit),
+        certificate=certificate,
+        approximation=approximation,
+        unit=unit,
+        lattice_error=lattice_error,
+        released_error=released_error,
+        entries=measurement.entries,
+    )
+    if most_silenced:  # else it is left out
+        planned = planned.model_copy(update={"most_silenced": most_silenced})
+    released_component(measurement, planned)  # refuses what no reader takes
+    return PlannedPart(measurement, design, planned, accumulator)
+
+
+def with_kernels(
+    planned: PlannedMeasurement, candidate: Measurement, bound: BoundSpec
+) -> PlannedMeasurement:
+    """Return the plan of the same bins, with the kernels of one of their candidates."""
+    maps = cast("tuple[AxisBins, ...]", planned.maps)
+    axes = zip(candidate.kernels, planned.k, maps, planned.h, strict=True)
+    bins = tuple(
+        axis_bins(kernel, k, axis.cells, axis.degree, order) for kernel, k, axis, order in axes
+    )
+    design = Design(
+        BinnedStrategy(Lattice(planned.k), bins), planned.h, family_of(planned.noise.law)
+    )
+    errors = planned.lattice_error, planned.released_error
+    approximation, certificate, most_silenced = _certified(
+        candidate, design, planned.noise.law, errors, bound
+    )
+    function = candidate.function_sensitivity / bound.n * planned.unit
+    return planned.model_copy(
+        update={
+            "maps": bins,
+            "sensitivity": planned.sensitivity.model_copy(update={"function": function}),
+            "certificate": certificate,
+            "approximation": approximation,
+            "most_silenced": most_silenced,
+        }
+    )
+
+
+def _certified(
+    measurement: Measurement,
+    design: Design,
+    law: Noise,
+    errors: tuple[float, float],
+    bound: BoundSpec,
+) -> tuple[FunctionClass | None, Certificate, float]:
+    """Bound the error of a release: its class, certificate, and what silencing noise may move.
+
+    `errors` are those of a lattice value before release, and of a released one but for its noise.
+    """
+    beta, num_outputs, strategy = bound.spec.beta, bound.num_outputs, design.strategy
+    if not isinstance(strategy, Strategy):
+        features, count = measurement.features, len(measurement.entries)
+        return None, vector_bound(law, count, features, sum(errors), beta, num_outputs), 0.0
+    bias = measurement.approximation
+    stored = stored_class(bias.stored(strategy.lattice.k, design.h, strategy.axis_maps))
+    model = ErrorModel(bias, strategy, law, *errors, measurement.unit)
+    certificate = model.bound(design.h, beta, num_outputs, _lower_bound(measurement, bound))
+    meaning = bound.spec.combination.meaning({"kind": bound.spec.learner.kind})
+    if meaning != "density" or not measurement.unsigned:
+        return stored, certificate, 0.0
+    return stored, *with_silence(certificate, strategy)
+
+
+def _lower_bound(measurement: Measurement, bound: BoundSpec) -> LowerBound:
+    """Bound from below what sums over records err by, which attain their sensitivity."""
+    if not measurement.additive:
+        return LowerBound()
+    spec, charge, n = bound.spec, bound.charge, bound.n
+    function = measurement.function_sensitivity * measurement.unit / n
+    plain = measurement.unsigned and measurement.oblique is None
+    kernels, rows = measurement.kernels if plain else (), spec.protection.unit.max_contributions
+    epsilon, delta = float(charge.epsilon), float(charge.delta)
+    return strongest_bound(function, epsilon, float(spec.beta), n, delta, rows, kernels)
+
+
+# What a record can do to the exact function, and the noise that is planned for it
+
+
+def counted(
+    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, bound: BoundSpec
+) -> tuple[Sensitivity, dict[str, Any]]:
+    """Return the sensitivities of the exact function, and how records become integers.
+
+    The kernel's error is at most 1 % of the sensitivity and of a lattice value's noise. Raises
+    SpecError where no sum of reasonable size is that accurate.
+    """
+    n, tolerance = bound.n, 0.0
+    exact = _exact_sensitivity(measurement, strategy, family, n)
+    if isinstance(strategy, Strategy):
+        ratio = family.ratio(bound.charge.part(measurement.fraction))
+        if family.norm == math.inf:  # over the root of the number of values, all of which move
+            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
+        axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
+        rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
+        largest = float(exact.bound)
+        tolerance = _KERNEL_ERROR_SHARE * min(largest * n / (2 * rows), largest * ratio)
+    return exact, measurement.params(strategy, n, tolerance)
+
+
+def _exact_sensitivity(
+    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, n: int
+) -> Sensitivity:
+    function, norm = measurement.function_sensitivity, int(family.values_norm)
+    if family.by_function:
+        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
+    moved = measurement.sensitivity(strategy, norm)
+    exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
+    return replace(exact, sides=family.sides and moved.sides)
+
+
+def _contract(
+    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
+) -> Contract:
+    """Contract with the noise: for effective kernels, computed in floats; n of the release."""
+    errors = accumulator.errors
+    if exact.norm == math.inf:
+        moved = 2 * errors.kernel, errors.floats
+    else:
+        norm = int(exact.norm) - 1
+        moved = errors.kernel_norms[norm], errors.float_norms[norm]
+    size = outputs * accumulator.strategy.layout.size
+    return Contract.of(exact, n, *moved, errors.value_bound, size=size, fraction=fraction)

@@ -1,0 +1,111 @@
+"""Notes of a plan: what its learner, its measurements and its choices should tell a steward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dbern.planning.contracts import PlannedPart, with_kernels
+from dbern.planning.designs import allowed_strategies, countable, errs_less, problem_of
+from dbern.planning.rows import BoundSpec
+from dbern.privacy.budget import Budget
+from dbern.privacy.families import named
+from dbern.strategies import STRATEGY_KINDS
+from dbern.strategies.base import Strategy
+from dbern.targets.base import Way
+from dbern.targets.density import unit_notes
+
+_NOTABLY_WIDER = 1.25  # times what the plan's bins promise any database: from there on a warning
+
+
+def notes_of(
+    parts: Sequence[PlannedPart], offered: Sequence[PlannedPart], bound: BoundSpec
+) -> Iterator[str]:
+    """Yield the notes of a plan; `offered` are bins that tuning may choose, and its numbers."""
+    spec, n = bound.spec, bound.n
+    yield from spec.learner.notes(n)
+    for part in parts:
+        yield from part.measurement.notes
+    ways = [
+        Way(part.measurement, part.design.strategy, part.design.h, part.planned.noise.law)
+        for part in parts
+    ]
+    yield from spec.learner.predictions(spec.records, n, ways)
+    yield from unit_notes(spec.domain, spec.learner)
+    for axis in spec.domain.lists:
+        many = len(axis.categories)
+        yield f"{axis.name}: {many} listed values; a record with another counts as missing"
+    for part in parts:
+        if part.measurement.candidates:
+            widest = with_kernels(part.planned, part.measurement.candidates[-1], bound)
+            yield (
+                "bins and promises of this plan are for the narrowest bandwidth; a release has "
+                "those of what it chooses, of the widest "
+                f"{widest.certificate.total:.3g} for any database"
+            )
+    if spec.tune:
+        yield from _tune_notes(parts[0], offered, bound)
+    if len(parts) == 1:
+        yield from _notes_without_delta(parts[0], bound)
+
+
+def _tune_notes(
+    first: PlannedPart, offered: Sequence[PlannedPart], bound: BoundSpec
+) -> Iterator[str]:
+    """Note what a share costs and may choose, and where it is worth nothing."""
+    share, promised = bound.spec.tune, first.planned.certificate
+    yield (
+        f"{float(share):g} of epsilon tells what the bins miss of these data; "
+        f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
+    )
+    bins = [first.planned, *(part.planned for part in offered if not part.planned.promise)]
+    if len(bins) > 1:
+        names = ", ".join(planned.name for planned in bins)
+        yield (
+            f"one of {names} is released: which, the released "
+            "numbers tell. The certificate is the largest of theirs, and a release has that of its "
+            "own"
+        )
+    widest = max(bins, key=lambda planned: planned.certificate.total)
+    times = widest.certificate.total / promised.total
+    if times >= _NOTABLY_WIDER:
+        yield (
+            f"WARNING: if {widest.name} is released, any database is promised {times:.2g} times "
+            f'what {first.planned.name} promises. Write objective = "certified", which offers no '
+            "other bins"
+        )
+    number = offered[0].planned
+    if number.promise["factor"] * number.noise.scale >= promised.approximation:
+        yield (
+            f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
+            'more than the bins miss of any database. Write a larger tune, or tune = "0"'
+        )
+
+
+def _notes_without_delta(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+    """Note where noise that needs no delta errs less.
+
+    It is not taken: an account that composes in zCDP charges some twenty times as much for it, and
+    a plan does not know the account.
+    """
+    measurement, strategy, spec = part.measurement, part.design.strategy, bound.spec
+    chooses_bins = measurement.candidates or bound.questions or spec.tune
+    if not measurement.kernels or chooses_bins or spec.mechanism.noise != "auto":
+        return
+    if not bound.charge.delta or not isinstance(strategy, Strategy):
+        return
+    usual = problem_of(measurement, bound, part.design.family).candidate(strategy, part.design.h)
+    best, pure = usual, replace(bound, charge=Budget(bound.charge.epsilon))
+    for family in named("auto", STRATEGY_KINDS, with_delta=False):
+        problem = problem_of(measurement, pure, family)
+        design, _ = countable(allowed_strategies(family, measurement, pure), problem, pure)
+        if design is not None:
+            candidate = problem.candidate(design.strategy, design.h)
+            best = candidate if errs_less(candidate, best) else best
+    if best is not usual:
+        unit = measurement.unit
+        yield (
+            f"noise that needs no delta is predicted to err by {unit * best.expected:.3g}, this "
+            f'plan by {unit * usual.expected:.3g}. Write delta = "0" in [budget], unless the '
+            "account is in zCDP"
+        )

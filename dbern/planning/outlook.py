@@ -1,0 +1,111 @@
+"""Forecast of a release's errors beside what its plan certifies, in closed form.
+
+For kernel sums: the typical error, the band of evenly spread records, what a number that tells of
+the bins' error will tell, and the widths of questions; for other measurements only what their
+combination implies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbern.certificate import silenced_if_even, told_error
+from dbern.combination.responses import Quotient
+from dbern.planning.contracts import PlannedPart
+from dbern.planning.designs import problem_of
+from dbern.planning.plans import Outlook, PlannedMeasurement
+from dbern.planning.rows import BoundSpec
+from dbern.strategies import strategy_of
+from dbern.strategies.base import Lattice
+from dbern.strategies.bias_envelopes import MOST_AXES, bias_envelopes, even_error
+
+
+def outlook_of(
+    parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
+) -> Outlook:
+    """Predict the release's errors; `numbers` tell of the error for the data at hand."""
+    combination, domain = bound.spec.combination, bound.spec.domain
+    measurements = [part.measurement for part in parts]
+    additive = [measurement for measurement in measurements if measurement.additive]
+    density = len(additive) == len(parts) and all(
+        measurement.unit == 1 / domain.volume for measurement in additive
+    )
+    unit = combination.unit(domain.names, density=density)
+    low, high = zip(*(measurement.range for measurement in measurements), strict=True)
+    extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
+    if len(additive) < len(parts):
+        return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
+    if isinstance(combination, Quotient):
+        above, below = (_evenly_spread(part) or math.inf for part in parts)
+        even = combination.even(above, below, parts[1].planned.unit)
+        questions = _question_widths(parts, bound, None)
+        return Outlook(None, even, extent, unit, by_place=True, questions=questions)
+    errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]
+    known = [error for error in errors if error is not None]
+    expected = combination.error(known) if len(known) == len(errors) else None
+    these_data = _these_data(parts, numbers, bound)
+    questions = _question_widths(parts, bound, expected)
+    return Outlook(expected, these_data, extent, unit, questions=questions)
+
+
+def _expected(part: PlannedPart, bound: BoundSpec) -> float | None:
+    """Predict the error of typical data, whatever the choice aimed at; not of several kernels."""
+    measurement, planned = part.measurement, part.planned
+    if measurement.candidates:
+        return None
+    typical = replace(
+        problem_of(measurement, bound, part.design.family), certified=False, questions=None
+    )
+    strategy = strategy_of(Lattice(planned.k), planned.maps)
+    return planned.unit * typical.candidate(strategy, planned.h).expected
+
+
+def _these_data(
+    parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
+) -> float | None:
+    """Predict what a release will promise of evenly spread records."""
+    if not all(part.measurement.unsigned for part in parts):
+        return None
+    widths = [width for part in parts for width in [_evenly_spread(part)] * part.planned.outputs]
+    known = [width for width in widths if width is not None]
+    if len(known) < len(widths):
+        return None
+    first, width = parts[0].planned, bound.spec.combination.error(known)
+    least = min([width, *(_promised(first, number.planned) for number in numbers)])
+    return least + silenced_if_even(first.most_silenced, first.strategy, first.noise.law)
+
+
+def _question_widths(
+    parts: Sequence[PlannedPart], bound: BoundSpec, density: float | None
+) -> dict[str, float]:
+    """Predict the widths of questions, which the first measurement that counts rows answers."""
+    for part in parts:
+        if part.measurement.additive:
+            problem = problem_of(part.measurement, bound, part.design.family)
+            if problem.questions is not None:
+                widths = problem.widths(part.planned.strategy, problem.questions)(density or 0.0)
+                return {name: widths[name] for name in widths if name != "density" or density}
+    return {}
+
+
+def _evenly_spread(part: PlannedPart) -> float | None:
+    """Widest half-width of the band for evenly spread records, and no noise in its first part."""
+    measurement, planned = part.measurement, part.planned
+    bins = getattr(planned.strategy, "bins", ())
+    if not 1 <= len(bins) <= MOST_AXES:
+        return None
+    axes = measurement.kernels, planned.k, planned.h
+    envelopes = bias_envelopes(*axes, bins, bins, finest=False)
+    certificate, bias = planned.certificate, planned.unit * even_error(envelopes, bins)
+    noise = certificate.noise - planned.most_silenced
+    return min(bias, certificate.approximation) + certificate.rounding + noise
+
+
+def _promised(bins: PlannedMeasurement, number: PlannedMeasurement) -> float:
+    """Predict what a number will tell of evenly spread records."""
+    promise = number.promise
+    missed = promise["even"] + number.lattice_error + number.released_error
+    bias = told_error(missed, promise["factor"], promise["rest"]) - promise["rest"]
+    return float(bias + promise["least"]) + bins.certificate.rounding

@@ -1,0 +1,101 @@
+"""The public number of rows, and what a spec says once it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from dbern.counting.measurement import Measurement, most_rows
+from dbern.data.parquet import FileFacts
+from dbern.errors import SpecError
+from dbern.planning.asked import Questions
+from dbern.planning.predicted import Reference
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import Budget
+
+
+def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
+    """Return the divisor of sums: the spec's normalizer, or the public number of rows.
+
+    Raises SpecError where spec and footers disagree on that, or there are no rows, or too many.
+    """
+    counted = sum(file.rows for file in files)
+    if spec.normalizer is not None:
+        if counted > most_rows(spec.normalizer):
+            raise SpecError(
+                f"data.source: more than {most_rows(spec.normalizer)} rows are not available with "
+                f'normalizer = "{spec.normalizer}". Write a larger one, or split the source.'
+            )
+        return spec.normalizer
+    stated = spec.data.n
+    if files and stated is not None and stated != counted:
+        raise SpecError(
+            f"data.n: the spec says {stated} rows and there are {counted}. "
+            f"Write n = {counted}, or leave it out."
+        )
+    if not files and stated is None:
+        raise SpecError(
+            "data.n: is missing. Write n = 2000000, the public number of rows, which nothing else "
+            "tells before they are read."
+        )
+    n = stated if stated is not None else counted
+    if n == 0:
+        raise SpecError("data.source: there are no rows. Write a source with at least one row.")
+    if n.bit_length() > 45:
+        raise SpecError(
+            "data.source: more than 2^45 rows are not available in this version. Split the source."
+        )
+    return n
+
+
+def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
+    """Return the spec with what its learner chooses for a public number of rows."""
+    if not spec.learner.chooses:
+        return spec
+    rows = spec.protection.unit.max_contributions
+    a_row = replace(spec.charge, epsilon=spec.charge.epsilon / rows)
+    params = spec.learner.for_rows(spec.records, n, a_row).get_params()
+    stated = spec.learner.get_params()
+    chosen = {name: value for name, value in params.items() if value != stated[name]}
+    return spec.changed({"target": chosen}) if chosen else spec
+
+
+@dataclass(frozen=True)
+class BoundSpec:
+    """A spec bound to a public number of rows: all that a plan depends on.
+
+    `measurements` are those that the learner releases of so many rows. `reference` is the spec's
+    public density, which is imported once. `crowd` is the share of the records that are taken to
+    be in one place, if not the usual one.
+    """
+
+    spec: ReleaseSpec
+    n: int
+    charge: Budget
+    measurements: tuple[Measurement, ...]
+    reference: Reference | None
+    crowd: float | None = None
+
+    @classmethod
+    def of(cls, spec: ReleaseSpec, n: int) -> Self:
+        """Let the learner choose for n rows, and bind its measurements to them."""
+        spec = spec_for_rows(spec, n)
+        measurements = tuple(measurement.bind(n, spec.charge) for measurement in spec.components)
+        return cls(spec, n, spec.charge, measurements, spec.reference)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of released functions, whose certificates hold at once."""
+        return sum(measurement.outputs for measurement in self.measurements)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the error of the worst database is to be small, and not that of a typical one."""
+        return self.spec.mechanism.objective == "certified"
+
+    @property
+    def questions(self) -> Questions | None:
+        """Questions that bins answer beside the function."""
+        names = self.spec.mechanism.questions
+        return Questions.of(names) if names else None

@@ -1,0 +1,135 @@
+"""Sentences on a function's errors: expected, of these data, of any database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+_EVEN = (
+    "told by the release; for evenly spread records ",
+    "told place by place by interval(); for evenly spread records, away from the bounds, ",
+)
+
+
+@dataclass(frozen=True)
+class Promises:
+    """Error bounds of a function, in the order of printing; `unit` follows a number in words.
+
+    `expected` was predicted for typical data and is no promise. `these_data` is the half-width of
+    the band about the data at hand, before the release that of evenly spread records; None where
+    the structure gives none. `any_database` was promised before a record was read. Promises fail
+    with probability at most `beta`. `largest` is the largest released value (before the release:
+    possible value), `extent` the range of possible values. `by_place`: no single width describes
+    the error, as for quotients and least squares. `on_lattice`: a function is released, and not
+    numbers that make one. `mends`: what to write so that more is promised of any database.
+    """
+
+    expected: float | None
+    these_data: float | None
+    any_database: float
+    beta: float
+    unit: str
+    largest: float | None
+    extent: tuple[float, float] | None
+    released: bool
+    by_place: bool = False
+    on_lattice: bool = True
+    mends: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether a constant promises as much for any database."""
+        return self._is_empty(self.any_database)
+
+    def _is_empty(self, amount: float) -> bool:
+        return self.extent is not None and amount >= self._half_range
+
+    @property
+    def headline(self) -> float:
+        """The smaller promise that holds for the data at hand."""
+        promised = self.these_data if self.released else None
+        return self.any_database if promised is None else promised
+
+    @property
+    def _half_range(self) -> float:
+        low, high = self.extent or (-math.inf, math.inf)
+        return (high - low) / 2
+
+    @property
+    def constant(self) -> str:
+        """The constant that promises as much; empty where more is promised of any database."""
+        return self._constant if self.empty else ""
+
+    @property
+    def _constant(self) -> str:
+        if self.unit.startswith(" of ") and not self.by_place:  # of a response
+            # A linear function may leave the bounds, and a constant be off by more.
+            return f"half of the response's range is {_upward(self._half_range)}"
+        return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Expected error, promise for these data, promise for any database: a sentence each."""
+        confidence = f"with probability {1 - self.beta:g}"
+        expected, these = "not predicted for this learner", "what is promised for any database"
+        if self.by_place:
+            these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
+        if self.expected is not None:
+            expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
+            expected += ", for typical data"
+        # A band that is no narrower claims nothing of its own, so that each line is as sure.
+        promised = self.these_data
+        if promised is not None and not (self.released and promised >= self.any_database):
+            text = self._stated(promised)
+            text = f"no value is off by more than {text}, {confidence}" if self.released else text
+            these = "" if self.released else _EVEN[self.by_place]
+            these += f"empty: {self._constant}" if self._is_empty(promised) else text
+        worst = f"no value is off by more than {self._stated(self.any_database)}, {confidence}"
+        if self.empty:
+            worst = f"empty: {self._constant}; {self._mended()}"
+        return [("expected", expected), ("these data", these), ("any database", worst)]
+
+    def _mended(self) -> str:
+        if self.by_place:
+            return "some databases leave all values open, whatever epsilon is"
+        if not self.mends:
+            return "go by what the plan predicts for typical records"
+        *others, last = self.mends
+        either = f"{', '.join(others)} or {last}" if others else last
+        return f"{'release with' if self.released else 'write'} {either}"
+
+    def _stated(self, amount: float) -> str:
+        return f"{_upward(amount)}{self.unit}{self._share(amount)}"
+
+    def _share(self, amount: float) -> str:
+        if not self.largest:
+            return ""
+        whole = "largest value" if self.released else "largest value possible"
+        share = 100 * amount / self.largest
+        return (
+            f", {share:.2g} % of the {whole}" if share < 99.5 else f", {share:.0f} % of the {whole}"
+        )
+
+
+def _upward(amount: float, digits: int = 4) -> str:
+    return printed_sum([amount], digits)[1]
+
+
+def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
+    """Texts of the parts of a bound and of their sum, which is the sum of the texts.
+
+    Each part is rounded up, to a decimal place that leaves the sum about so many digits.
+    """
+    total = sum(parts)
+    if not 0 < total < math.inf:
+        return [f"{part:g}" for part in parts], f"{total:g}"
+    unit = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
+    rounded = [Decimal(part).quantize(unit, ROUND_CEILING) for part in parts]
+    return [_plain(number) for number in rounded], _plain(sum(rounded, Decimal(0)))
+
+
+def _plain(number: Decimal) -> str:
+    short = number.normalize()
+    near = not short or -5 <= short.adjusted() <= 6
+    return f"{short:f}" if near else f"{short:e}"

@@ -1,0 +1,234 @@
+"""The released density at points, of any bandwidth and kernel, and the density of one axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
+from dbern.errors import SpecError
+from dbern.synopsis.points import Points, as_points, gridded
+from dbern.synopsis.questions.along import mean_weights
+from dbern.synopsis.questions.answers import Answer, Law
+from dbern.synopsis.questions.asking import Asked, Promised, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
+from dbern.synopsis.questions.envelopes.kernel import density_envelope
+from dbern.synopsis.questions.envelopes.splines import Envelope
+from dbern.synopsis.questions.interval import Band, product_intervals
+from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.options import Option, Settings, read_end, read_numbers
+from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.types import FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Density(Question):
+    """Density at points (m, l), by products of kernels, of which it covers whichever is chosen.
+
+    The points are as they were written, in data units, and in the unit cube.
+    """
+
+    option = Option("density", "POINT", 'The density at "x=3,y=5".')
+    kernels: Sequence[tuple[Kernel, ...]]
+    chosen: int
+    points: Points
+    locations: FloatArray
+    unit: FloatArray
+
+    @classmethod
+    def read(
+        cls,
+        bins: ReleasedBins,
+        points: Points,
+        bandwidth: float | Sequence[float] | str | None = None,
+        kernel: str | None = None,
+    ) -> Density:
+        """Read points, and what kernels are to be there."""
+        auto = str(bandwidth) == "auto"
+        kernels, chosen = [read_kernels(bins, None if auto else bandwidth, kernel)], 0
+        if auto:
+            kernels = candidates(bins.measures[0].splines, kernels[0])
+            chosen = best_kernels(bins.measures, kernels, bins.rows)
+        locations = as_points(points, bins.domain)
+        if not len(locations) or not bins.domain.inside(locations).all():
+            raise SpecError("density: there are points outside the bounds, or none at all")
+        used = zip(kernels[chosen], bins.domain.axes, strict=True)
+        widths = ", ".join(f"{kernel.bandwidth * axis.width:.4g}" for kernel, axis in used)
+        return cls(
+            bins=bins, text=f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}",
+            labels={"point": range(len(locations))}, target="smoothed", kernels=kernels,
+            chosen=chosen, points=points, locations=locations,
+            unit=np.clip(bins.domain.to_unit(locations), 0.0, 1.0),
+        )  # fmt: skip
+
+    @property
+    def _peak(self) -> float:
+        """Largest value of a density by the chosen kernels, in data units."""
+        return (
+            math.prod(kernel.peak for kernel in self.kernels[self.chosen]) / self.bins.domain.volume
+        )
+
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
+        """Return the bins' bands, or those that a number promises for these data."""
+        promised = self.bins.promised
+        if population or promised is None or self.kernels != [self.bins.kernels]:
+            return super().bands(beta, population=population)
+        return self._promised_bands(promised, beta), None
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        kernels, count, rows = self.kernels, len(self.unit), list[Envelope]()
+        for axis, splines in enumerate(measure.splines):
+            y, back = np.unique(self.unit[:, axis], return_inverse=True)  # few, of a grid
+            envelopes = (density_envelope(splines, product[axis], y) for product in kernels)
+            rows.append(Envelope.joined(envelope.part(back) for envelope in envelopes))
+
+        def axes(part: slice) -> list[Envelope]:
+            return [envelope.part(part) for envelope in rows]
+
+        band = product_intervals(measure, axes, count * len(kernels), beta, of_total=False)
+        part = slice(self.chosen * count, (self.chosen + 1) * count)
+        peak = math.prod(kernel.peak for kernel in kernels[self.chosen])
+        shares = Band(*(numbers[part] for numbers in band))
+        return shares.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
+
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+        return self._drawn_of(measure, beta, None, 0.0, self._peak)
+
+    def _promised_bands(self, promised: Promised, beta: Fraction) -> list[Band]:
+        """Return the bins' bands, or the release's where it promises more than bins tell.
+
+        For evenly spread records, by public facts: the same for all groups.
+        """
+        measures, beta_i = self.measures, promised.part * beta
+        cells = [splines.integrals(np.ones(1))[0] for splines in measures[0].splines]
+        even = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
+        bands = [self._band(measure, beta_i) for measure in measures]
+        low, high = self._band(even, beta_i)[1:3]
+        if 2 * promised.least >= np.mean(high - low):
+            return bands
+        ends = promised.ends(self.locations, str(beta * len(measures)))  # of all groups at once
+        low, high = (
+            np.clip(np.reshape(end, (len(self.unit), -1)).T, 0.0, self._peak) for end in ends
+        )
+        return [
+            band._replace(value=np.clip(band.value, first, last), low=first, high=last)
+            for band, first, last in zip(bands, low, high, strict=True)
+        ]
+
+    def answer(self, band: Band, level: Fraction, law: Law | None) -> Answer:
+        """Return the answer, on the grid that was asked with."""
+        answer = super().answer(band, level, law)
+        ends = (self._gridded(end) for end in (answer.value, answer.low, answer.high))
+        return replace(answer, **dict(zip(("value", "low", "high"), ends, strict=True)))
+
+    def _gridded(self, values: Any) -> Any:
+        bins = self.bins
+        grid = gridded(self.points, values.to_numpy(), bins.domain, bins.groups, values.attrs)
+        names = {"class": "group"} if values.ndim == 2 else {}
+        return values if type(grid) is np.ndarray else grid.rename(None).rename(names)
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read a point."""
+        if settings.condition is not None:
+            raise SpecError("--given: the density at points has no condition. Ask for --marginal")
+        pairs = [part.partition("=") for part in text.split(",")]
+        point = {name.strip(): [read_end(value)] for name, _, value in pairs}
+        if [None] in point.values():
+            raise SpecError(f'--density: "{text}" is no point. Write one such as x=3,y=5')
+
+        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+            answer = together.ask(cls.read(bins, point), str(beta))
+            yield replace(answer, question=f"{answer.question}, at {text}")
+
+        return [answers]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Marginal(Question):
+    """Density of one axis at points (m,) of it, of the rows that a condition holds."""
+
+    option = Option("marginal", "AXIS=PLACES", "Density of one axis.")
+    index: int
+    unit: FloatArray
+    condition: Boxes
+
+    @classmethod
+    def read(
+        cls,
+        bins: ReleasedBins,
+        points: Sequence[float],
+        name: str | None,
+        condition: Region | None,
+    ) -> Marginal:
+        """Read points of an axis, and a condition."""
+        index = bins.index(name)
+        axis, domain = bins.domain.axes[index], bins.domain.axis(index)
+        locations = as_points(np.ravel(points), domain)
+        if not len(locations) or not domain.inside(locations).all():
+            raise SpecError(f"places: write one or more, all within the bounds of {axis.name}")
+        box, unit = bins.condition(condition, index), (locations[:, 0] - axis.low) / axis.width
+        return cls(
+            bins=bins, text=f"density of {axis.name}{condition_text(condition)}",
+            labels={axis.name: locations[:, 0].tolist()}, target="smoothed",
+            index=index, unit=unit, condition=box,
+        )  # fmt: skip
+
+    @property
+    def _peak(self) -> float:
+        """Largest value of the density, in data units."""
+        return self._kernel.peak / self.bins.domain.axes[self.index].width
+
+    @property
+    def _kernel(self) -> Kernel:
+        return self.bins.weights("smoothed").kernels[self.index]
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        others = Weights().others(measure, self.condition, self.index)
+        envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit)
+        view = measure.along(self.index, others)
+        return mean_weights(view, envelope, beta).scaled(0.0, self._peak)
+
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+        return self._drawn_of(measure, beta, self.condition, 0.0, self._peak)
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read an axis and points of it."""
+        name, points = read_numbers(text, cls.option)
+        return [ask_one(lambda: cls.read(bins, points, name, settings.condition))]
+
+
+def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:
+    """Read bandwidths and the name of a kernel, those of the release where there are none."""
+    released, axes = bins.kernels, bins.domain.axes
+    if kernel is not None and kernel not in KERNELS:
+        raise SpecError(f'kernel: "{kernel}" is not known. Write one of {", ".join(KERNELS)}')
+    widths = [old.bandwidth * axis.width for old, axis in zip(released, axes, strict=True)]
+    if bandwidth is not None:
+        with suppress(ValueError, TypeError):  # whose text quotes the value
+            wanted = np.asarray(bandwidth, dtype=np.float64)
+            widths = np.broadcast_to(wanted, len(released)).tolist()
+            bandwidth = None
+    if bandwidth is not None or not all(0 < width < math.inf for width in widths):
+        raise SpecError('bandwidth: write "auto", or numbers above 0, one or one for each axis')
+    kernels = tuple(
+        kernel_of(old.name if kernel is None else kernel, width / axis.width)
+        for old, width, axis in zip(released, widths, axes, strict=True)
+    )
+    pairs = zip(bins.measures[0].splines, kernels, released, strict=True)
+    least = [least_bandwidth(*pair) for pair in pairs]
+    for new, width, axis in zip(kernels, least, axes, strict=True):
+        if new.bandwidth < width:
+            raise SpecError(
+                f"bandwidth: {new.bandwidth * axis.width:.3g} along {axis.name} is less than "
+                f"the bins resolve. Write at least {width * axis.width:.3g}"
+            )
+    return kernels

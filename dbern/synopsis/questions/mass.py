@@ -1,0 +1,248 @@
+"""Shares of the rows in regions, counts of them, and shares up to points of an axis."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dbern.data.domain import Domain
+from dbern.errors import SpecError
+from dbern.synopsis.points import as_numbers
+from dbern.synopsis.questions.answers import Answer, Target
+from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one, one_box
+from dbern.synopsis.questions.envelopes.splines import Envelope, products
+from dbern.synopsis.questions.interval import (
+    Band,
+    Divisor,
+    in_parts,
+    interval,
+    product_intervals,
+)
+from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.options import Option, Settings, read_box, read_numbers
+from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.region_files import RegionFile, first_refused, region_file
+from dbern.synopsis.questions.regions import (
+    Boxes,
+    Region,
+    Weights,
+    boxes_of,
+    condition_text,
+    read_region,
+    region_text,
+)
+
+_LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Shares(Question):
+    """Shares of regions: of all rows that count, or of those in another box."""
+
+    option: ClassVar[Option]
+    region: Boxes | Polygons
+    condition: Boxes | None
+    weights: Weights
+
+    @classmethod
+    def _read(
+        cls, bins: ReleasedBins, region: Region, condition: Region | None, target: Target
+    ) -> Self:
+        weights, shape, box = bins.weights(target), read_region(region, bins.domain), None
+        if condition is not None and isinstance(shape, Polygons):
+            raise SpecError("given: polygons have no condition. Write boxes")
+        if condition is not None:
+            box = one_box(boxes_of(condition, bins.domain, "given"))
+        return cls(
+            bins=bins, text="", labels={"region": shape.labels}, target=target,
+            region=shape, condition=box, weights=weights,
+        )  # fmt: skip
+
+    def _shares(self, measure: Measure, beta: Fraction, *, of_total: bool) -> Band:
+        """Return the shares of the total, of what is in another box, or of all rows."""
+        region, weights = self.region, self.weights
+        if isinstance(region, Polygons):
+            view, inside = measure.whole(), weights.polygons(measure, region).layered()
+            return interval(view, inside, Divisor.total(view) if of_total else None, beta)
+        if self.condition is not None:
+            return self._shares_of_box(region, self.condition, measure, beta)
+        cut = ((region.low > 0) | (region.high < 1)).any(axis=0)
+        used = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
+
+        def axes(part: slice) -> list[Envelope]:
+            return weights.axes(measure, region.part(part))
+
+        return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
+
+    def _shares_of_box(self, boxes: Boxes, box: Boxes, measure: Measure, beta: Fraction) -> Band:
+        view = measure.whole()
+        base = Divisor.of(view, products(self.weights.axes(measure, box)).layered())
+        start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
+        met = replace(boxes, low=start, high=np.maximum(start, stop))
+
+        def band(part: slice, beta_i: Fraction) -> Band:
+            inside = products(self.weights.axes(measure, met.part(part)))
+            return interval(view, inside.layered(), base, beta_i)
+
+        return in_parts(len(boxes), _LAID_OUT // measure.values.size, beta, band)
+
+    @classmethod
+    def _from_text(cls, text: str, read: Callable[[Region], Self]) -> Sequence[Asked]:
+        """Read a box, or a file of regions, which have equal parts of beta."""
+        file = region_file(text)
+        if file is None:
+            box = read_box(text, cls.option.name)
+            return [ask_one(lambda: read(box))]
+        return [lambda together, beta: _ask_file(together, beta, file, read)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mass(_Shares):
+    """Share of the counted rows in each of some regions."""
+
+    option = Option(
+        "mass",
+        "REGION",
+        'Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
+        "CSV with columns AXIS_low and AXIS_high, GeoJSON, or a line each of GeoJSON (.geojsonl), "
+        "read in parts. May be repeated, as those below.",
+    )
+
+    @classmethod
+    def read(
+        cls,
+        bins: ReleasedBins,
+        region: Region,
+        condition: Region | None = None,
+        target: Target = "records",
+    ) -> Self:
+        """Read regions, a condition and a target."""
+        shares = cls._read(bins, region, condition, target)
+        whole = "smoothed density" if target == "smoothed" else "rows"
+        within = condition_text(condition, target)
+        return replace(shares, text=f"share of the {whole}{within} in {region_text(region)}")
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        return self._shares(measure, beta, of_total=True)
+
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+        box = self.condition
+        if box is None:
+            return self._drawn_of(measure, beta, self.bins.condition(None))
+        # Smoothed, rows have parts in the condition: shares are no means of so many rows.
+        return None if self.target == "smoothed" else self._drawn_of(measure, beta, box)
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read a box, or a file of regions."""
+        return cls._from_text(
+            text, lambda region: cls.read(bins, region, settings.condition, settings.target)
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Count(_Shares):
+    """Number of the rows in each of some regions."""
+
+    option = Option("count", "REGION", "How many rows.")
+
+    @classmethod
+    def read(
+        cls, bins: ReleasedBins, region: Region, target: Target, *, population: bool = False
+    ) -> Self:
+        """Read regions and a target; of a population the count is expected of as many rows."""
+        shares = cls._read(bins, region, None, target)
+        smoothed = " by the smoothed density" if target == "smoothed" else ""
+        text = f"{'expected ' * population}rows{smoothed} in {region_text(region)}"
+        return replace(shares, text=text)
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
+
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+        return self._drawn_of(measure, beta, None, 0.0, self.bins.rows)
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read a box, or a file of regions; counts have no condition."""
+        if settings.condition is not None:
+            raise SpecError("--given: counts have no condition. Write it into the box of --count")
+        return cls._from_text(text, lambda region: cls.read(bins, region, settings.target))
+
+
+class Cdf(Mass):
+    """Share of the counted rows up to each of some points of an axis."""
+
+    option = Option("cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".')
+
+    @classmethod
+    def up_to(
+        cls,
+        bins: ReleasedBins,
+        points: float | Sequence[float],
+        axis: str | None,
+        condition: Region | None,
+        target: Target,
+    ) -> Self:
+        """Read points of an axis, a condition and a target."""
+        along, numbers = bins.domain.axes[bins.index(axis)], np.empty(0)
+        with suppress(SpecError):  # which speaks of points
+            numbers = as_numbers(np.ravel(points), along.unit, Domain((along,)))
+        if not (len(numbers) and ((numbers > along.low) & (numbers <= along.high)).all()):
+            raise SpecError(
+                f"cdf: places must be above the lower bound of {along.name}, and up to its upper "
+                "one"
+            )
+        return cls.read(bins, {along.name: (None, points)}, condition, target)
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read an axis and points of it, each of which is asked about by itself."""
+        name, points = read_numbers(text, cls.option)
+
+        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+            for point in points:
+                box = {name: (None, point)}
+                question = cls.read(bins, box, settings.condition, settings.target)
+                yield together.ask(question, str(beta / len(points)))
+
+        return [answers]
+
+
+def _ask_file(
+    bins: ReleasedBins, beta: Fraction, file: RegionFile, read: Callable[[Region], _Shares]
+) -> Iterator[Answer]:
+    total, done = sum(1 for _ in file.rows()), 0
+    if not total:
+        raise SpecError(f"{file.path}: there is no {file.row} in it. Write one at least")
+    regions, at_once = file.rows(), file.at_once(bins.measures[0].values.size)
+    while rows := list(itertools.islice(regions, at_once)):
+        try:
+            region = file.region(rows, bins.domain)
+            question = read(region)
+            named = region is not rows[0]
+            if named:
+                question = replace(question, labels={"region": range(len(rows))})
+            answer = bins.ask(question, str(beta * len(rows) / total))
+        except SpecError as error:
+            raise SpecError(f"{first_refused(file, rows, bins.domain, done)}: {error}") from None
+        names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
+        yield _with_names(answer, names) if named else answer
+        done += len(rows)
+
+
+def _with_names(answer: Answer, names: Sequence[str | int]) -> Answer:
+    """Return the answer with names of regions, or their numbers, as coordinates."""
+    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
+    arrays = {
+        key: array.assign_coords(region=list(names))
+        for key, array in numbers.items()
+        if array is not None
+    }
+    return replace(answer, **arrays)

@@ -1,0 +1,71 @@
+"""Options of `dbern ask`, and the reading of what is written after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbern.errors import SpecError
+from dbern.synopsis.questions.answers import Target
+
+
+@dataclass(frozen=True)
+class Option:
+    """Option of `dbern ask`: its name without dashes, and what is written after it.
+
+    A flag has no `metavar`.
+    """
+
+    name: str
+    metavar: str | None
+    help: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Condition and target that a command line states for all of its questions."""
+
+    condition: dict[str, tuple[Any, Any]] | None
+    target: Target
+
+    def free(self, names: Sequence[str]) -> list[str]:
+        """Return the axes without a condition."""
+        return [name for name in names if name not in (self.condition or {})]
+
+
+def read_end(text: str) -> float | str | None:
+    """Read a number, or what may be a date; None where nothing is written."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip() or None
+
+
+def read_box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
+    """Read ``x=3..7,y=..5``; an end that is left out is open."""
+    box = {}
+    for part in text.split(","):
+        name, equals, ends = part.partition("=")
+        low, dots, high = ends.partition("..")
+        if not (equals and dots):
+            raise SpecError(
+                f'--{option}: "{text}" is neither a box nor a file of them. Write a box such as '
+                "x=3..7,y=..5, or the path of a file whose name ends in .csv, .geojson or .geojsonl"
+            )
+        box[name.strip()] = (read_end(low), read_end(high))
+    return box
+
+
+def read_numbers(
+    text: str, option: Option, read: Callable[[str], Any] = read_end
+) -> tuple[str, list[Any]]:
+    """Read ``x=2,5``: an axis, and levels or points of it, which may be dates."""
+    name, _, numbers = text.partition("=")
+    try:
+        values = [read(number) for number in numbers.split(",")]
+    except ValueError:
+        values = []
+    if not values or None in values:
+        raise SpecError(f'--{option.name}: "{text}" is none. Write {option.metavar}, such as x=.5')
+    return name, values

@@ -1,0 +1,169 @@
+"""Quantiles of an axis, of all rows or of those in a box of other axes.
+
+Proof: docs/intervals.md, "A quantile lies between two neighbours".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from dbern.data.domain import Axis
+from dbern.errors import SpecError
+from dbern.failure import POPULATION, QUOTIENT
+from dbern.synopsis.questions.along import POINTS, undenied, under_condition
+from dbern.synopsis.questions.answers import Target
+from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
+from dbern.synopsis.questions.envelopes.step import OFFSETS
+from dbern.synopsis.questions.interval import Band, Line, likely_error, noise_deviation, over
+from dbern.synopsis.questions.measure import Measure, View
+from dbern.synopsis.questions.options import Option, Settings, read_numbers
+from dbern.synopsis.questions.population import few, levels_of_rows
+from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.types import FloatArray
+
+_SHARP = 0.5  # between both splines of a step: of the rows themselves
+_FINER, _FINEST = 8, 256  # points in a bin's deviation, of density 1; and between two of `POINTS`
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Quantile(Question):
+    """Quantiles of an axis, in its units, of the rows that a condition on the others holds."""
+
+    option = Option("quantile", "AXIS=LEVELS", 'Quantiles of an axis, such as "x=.1,.5,.9".')
+    axis: Axis
+    index: int
+    levels: FloatArray
+    condition: Boxes
+    weights: Weights
+
+    @classmethod
+    def read(
+        cls,
+        bins: ReleasedBins,
+        levels: float | Sequence[float],
+        name: str | None,
+        condition: Region | None,
+        target: Target,
+    ) -> Quantile:
+        """Read levels, an axis, a condition and a target."""
+        index, several, numbers = bins.index(name), np.ndim(levels) > 0, np.empty(0)
+        with suppress(ValueError, TypeError):  # whose text quotes the value
+            numbers = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        if numbers.ndim != 1 or not len(numbers) or not np.all((numbers > 0) & (numbers < 1)):
+            raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
+        box, weights = bins.condition(condition, index), bins.weights(target)
+        axis, by = bins.domain.axes[index], " by the smoothed density" * (target == "smoothed")
+        text = f"quantile {levels} of {axis.name}{by}{condition_text(condition, target)}"
+        return cls(
+            bins=bins, text=text, labels={"quantile": numbers.tolist() if several else [None]},
+            target=target, axis=axis, index=index, levels=numbers, condition=box, weights=weights,
+        )  # fmt: skip
+
+    def _band(self, measure: Measure, beta: Fraction) -> Band:
+        return self._band_of(measure, self.levels, beta)
+
+    def _band_of(self, measure: Measure, levels: FloatArray, beta: Fraction) -> Band:
+        view = measure.along(self.index, self.weights.others(measure, self.condition, self.index))
+        between = partial(self.weights.between, measure, self.index)
+        splines = measure.splines[self.index]
+        quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
+        return quantiles.scaled(self.axis.low, self.axis.width)
+
+    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+        if self.target == "smoothed":
+            return None
+        rows = self.bins.rows_in(self.condition, measure, beta * POPULATION["rows"])
+        bounds = levels_of_rows(self.levels, rows, beta * POPULATION["sampling"])
+        value = self._band(measure, beta).value  # a guess, without a claim
+        beta_i = beta * POPULATION["answer"] / 2
+        low, high = (self._band_of(measure, levels, beta_i) for levels in bounds)
+        band = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)
+        return band, few(Band.without_error(*[self.levels] * 3), rows, shares=True)
+
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read an axis and levels."""
+        name, levels = read_numbers(text, cls.option, float)
+        condition, target = settings.condition, settings.target
+        return [ask_one(lambda: cls.read(bins, levels, name, condition, target))]
+
+
+def _quantile_band(
+    view: View,
+    splines: AxisSplines,
+    between: Callable[[FloatArray, FloatArray], Envelope],
+    levels: FloatArray,
+    beta: Fraction,
+) -> Band:
+    """Return ends between which a quantile is, each level by itself at beta.
+
+    On a public grid x_0 = 0 < x_1 < .. let the quantile be in [x_k, x_{k+1}]. At most a share tau
+    is below x_k and at least tau up to x_{k+1}: two inequalities at points that are not known but
+    do not depend on the noise, each of which the released numbers deny with probability at most
+    beta / 2. So the quantile is between the neighbours of the first and the last point where they
+    are not denied. First by the tail, at its share of `QUOTIENT`, on a coarse grid; then by draws,
+    at the rest, on one that is finer where steps are smooth, if what is left is not too much.
+    """
+    within = 2 ** int(np.log2(np.clip(POINTS / splines.cells, 1, OFFSETS)))
+    count = splines.cells * within
+    points = np.linspace(0.0, 1.0, count + 1)
+    steps = between(np.zeros_like(points), points)
+    lines, base = under_condition(steps), under_condition(between(np.zeros(1), np.ones(1)))
+    smooth = float((steps.upper - steps.lower).max()) < _SHARP
+    step = 1 / (count * view.measure.deviation)
+    finer = 2 ** int(np.log2(np.clip(_FINER * step, 1, _FINEST))) if smooth else 1
+    shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
+    ends = list[tuple[float, float, float]]()
+    for level in map(float, levels):
+        # By the tail first: draws are for the points that it does not deny.
+        tail = beta * QUOTIENT["tail"]
+        start, stop = undenied(view.still(), lines.lower, lines.upper, base, level, tail)
+        low, high = max(start - 1, 0), min(stop + 1, count)
+        if (high - low) * finer <= max(count, 2 * POINTS):
+            fine = np.arange(low * finer, high * finer + 1) / (count * finer)
+            inner = lines.part(slice(low, high + 1))
+            if finer > 1:
+                inner = under_condition(between(np.zeros_like(fine), fine))
+            rest = beta * QUOTIENT["draws"]
+            start, stop = undenied(view, inner.lower, inner.upper, base, level, rest)
+            first, last = fine[max(start - 1, 0)], fine[min(stop + 1, len(fine) - 1)]
+        else:
+            first, last = points[low], points[high]
+        guess = float(np.interp(level, shares, points))
+        ends.append((min(max(guess, first), last), first, last))
+    value, first, last = np.array(ends).T
+    still = view.still()
+    sides = (
+        Line.through(still, lines.lower, base.upper),
+        Line.through(still, lines.upper, base.lower),
+    )
+    cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
+    return Band(value, first, last, cells, np.minimum(error, last - first))
+
+
+def _quantile_errors(
+    value: FloatArray,
+    levels: FloatArray,
+    points: FloatArray,
+    shares: FloatArray,
+    sides: tuple[Line, Line],
+    measure: Measure,
+) -> tuple[FloatArray, FloatArray]:
+    """Return widths of cells and likely errors along the axis, by those of shares up to points."""
+    below, above = sides
+    low = np.maximum.accumulate(below.quotient(0.0))
+    high = np.maximum.accumulate(above.quotient(1.0))
+    first, last = np.interp(levels, high, points), np.interp(levels, low, points)
+    of_shares = likely_error(
+        noise_deviation(shares, sides, measure), np.maximum(high - low, 0.0), np.inf
+    )
+    error = np.interp(value, points, of_shares)
+    start, stop = (np.interp(levels + sign * error, shares, points) for sign in (-1, 1))
+    return np.maximum(last - first, 0.0), (stop - start) / 2

@@ -1,0 +1,146 @@
+"""Files of regions, read a part at a time: CSV of boxes, and GeoJSON of polygons."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TextIO, TypeAlias
+
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError
+from dbern.synopsis.questions.options import read_end
+from dbern.synopsis.questions.polygons import name_of
+from dbern.synopsis.questions.regions import read_region
+
+_BOXES = 1 << 16  # of a file at a time
+_NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons at a time
+_DRAWS = 1024
+_LONGEST = 1 << 26  # characters of a GeoJSON file, or of one of its lines
+_BY_LINES = (".geojsonl", ".ndjson")
+
+
+@dataclass(frozen=True)
+class _BoxFile:
+    """CSV: its rows, one at a time, and what makes boxes of some of them; `row` names a row."""
+
+    path: Path
+    row: ClassVar[str] = "row"
+
+    def rows(self) -> Iterator[dict[str, str]]:
+        try:
+            with self.path.open(newline="", encoding="utf-8") as file:
+                yield from csv.DictReader(file)
+        except FileNotFoundError:
+            raise SpecError(f"{self.path}: there is no such file. Check the path") from None
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise SpecError(
+                f"{self.path}: cannot be read as CSV ({type(error).__name__}). Write a file with "
+                "columns AXIS_low and AXIS_high"
+            ) from None
+
+    def region(self, rows: Sequence[dict[str, str]], domain: Domain) -> Any:
+        return {axis.name: self._ends(rows, axis) for axis in domain.axes}
+
+    def _ends(self, rows: Sequence[dict[str, str]], axis: Axis) -> tuple[list[Any], list[Any]]:
+        columns = []
+        for side, bound in (("low", axis.low), ("high", axis.high)):
+            name = f"{axis.name}_{side}"
+            if name not in rows[0]:
+                raise SpecError(
+                    f'{self.path}: has no column "{name}". Write one, empty where the end is open'
+                )
+            ends = [read_end(row[name] or "") for row in rows]
+            columns.append([bound if end is None else end for end in ends])
+        return columns[0], columns[1]
+
+    def name(self, row: Mapping[str, str]) -> str | None:
+        return row.get("name")
+
+    def at_once(self, bins: int) -> int:  # noqa: ARG002 - of whatever bins
+        return _BOXES
+
+
+@dataclass(frozen=True)
+class _ShapeFile:
+    """GeoJSON, as `_BoxFile`."""
+
+    path: Path
+    row: ClassVar[str] = "feature"
+
+    def rows(self) -> Iterator[Any]:
+        """Features of GeoJSON: of the array of a collection, or one a line; or the one shape."""
+        number, read = 0, _a_line_each if self.path.suffix in _BY_LINES else _collected
+        try:
+            with self.path.open(encoding="utf-8") as file:
+                for shape in read(file):
+                    yield _object(shape)
+                    number += 1
+        except FileNotFoundError:
+            raise SpecError(f"{self.path}: there is no such file. Check the path") from None
+        except OSError as error:
+            raise SpecError(
+                f"{self.path}: cannot be read as GeoJSON ({type(error).__name__})"
+            ) from None
+        except (ValueError, RecursionError):
+            raise SpecError(
+                f"{self.path}: feature {number + 1}: cannot be read as GeoJSON"
+            ) from None
+
+    def region(self, rows: Sequence[Any], domain: Domain) -> Any:  # noqa: ARG002 - of any axes
+        if len(rows) == 1 and rows[0].get("type") in ("Polygon", "MultiPolygon"):
+            return rows[0]
+        return {"type": "FeatureCollection", "features": rows}
+
+    def name(self, row: Mapping[str, Any]) -> str | None:
+        return name_of(row)
+
+    def at_once(self, bins: int) -> int:
+        return max(1, _NUMBERS // max(bins, _DRAWS))
+
+
+def _object(value: Any) -> Any:
+    if not hasattr(value, "keys"):
+        raise ValueError("no object")
+    return value
+
+
+def _a_line_each(file: TextIO) -> Iterator[Any]:
+    while line := file.readline(_LONGEST):
+        if line.strip():
+            yield json.loads(line)
+
+
+def _collected(file: TextIO) -> Iterator[Any]:
+    text = file.read(_LONGEST + 1)
+    if len(text) > _LONGEST:
+        raise SpecError(
+            f"{file.name}: has more than {_LONGEST} characters. Write one feature a line, into a "
+            "file whose name ends in .geojsonl: it is read in parts"
+        )
+    content = _object(json.loads(text))
+    features = content.get("features", [content])
+    yield from features if isinstance(features, list) else [features]  # which is no object
+
+
+RegionFile: TypeAlias = _BoxFile | _ShapeFile
+
+
+def region_file(text: str) -> RegionFile | None:
+    """Return the file that a text names, by its ending; None for any other text."""
+    path = Path(text)
+    if path.suffix == ".csv":
+        return _BoxFile(path)
+    return _ShapeFile(path) if path.suffix in (".geojson", ".json", *_BY_LINES) else None
+
+
+def first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: int) -> str:
+    """Name the first row that is no region; or the file, where that is not what is wrong."""
+    for number, row in enumerate(rows, start=start + 1):
+        try:
+            read_region(file.region([row], domain), domain)
+        except SpecError:
+            return f"{file.path}: {file.row} {number}"
+    return str(file.path)

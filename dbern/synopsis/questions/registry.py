@@ -1,0 +1,14 @@
+"""Questions that `dbern ask` asks, in the order of its options and answers: a line each."""
+
+from __future__ import annotations
+
+from dbern.synopsis.questions.asking import Question
+from dbern.synopsis.questions.covariances import Correlation, Covariance
+from dbern.synopsis.questions.density import Density, Marginal
+from dbern.synopsis.questions.mass import Cdf, Count, Mass
+from dbern.synopsis.questions.mean import Mean
+from dbern.synopsis.questions.quantile import Quantile
+
+QUESTIONS: tuple[type[Question], ...] = (
+    *(Mass, Count, Quantile, Cdf, Marginal, Density, Mean, Covariance, Correlation),
+)

@@ -1,0 +1,354 @@
+"""Typical records of plans, and what scores with noise are worth on them.
+
+On each axis they spread over an eighth of the bounds (one standard deviation) around the middle,
+and axes are independent. They are as many as it takes for a mean, spread by quantiles of a
+low-discrepancy sequence, so the error of a sample is no part of a prediction. Nothing here reads a
+record or proves anything.
+
+*Signal to noise.* A risk is a mean over records: the variance of the noise at each by itself is all
+that it takes. With V the variance of the difference of two classes' scores:
+
+- the square of an error is that of what is missed without noise, and the noise's variance;
+- the largest of scores s with noise of Gumbel's law, which is near a normal one, is that of class c
+  with probability ``softmax(s / b)_c``, ``b = sqrt(3 V) / pi``;
+- the log loss of scores with noise is about ``t log sum exp(s / t) - s_c``, ``t^2 = 1 + pi V / 8``
+  (MacKay's approximation of a logistic function's mean, integrated).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import NormalDist
+from typing import ClassVar
+
+import numpy as np
+
+from dbern.types import FloatArray
+
+TYPICAL_STD = 0.25
+EXPLAINED = 0.5
+UNEXPLAINED = (1 - EXPLAINED) * TYPICAL_STD**2
+"""Mean squared error of least squares without privacy, as `EXPLAINED` in units of half a range."""
+UNPREDICTED = ("no prediction: for so many classes and columns it would take long",)
+WARNING = (
+    "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
+    "fewer axes, or bounds nearer to the records."
+)
+_WORTHLESS = 0.9
+"""Of what a constant loses: from there on a plan warns."""
+
+_ROWS, _MIN_ROWS = 1 << 10, 32
+_LOG_ODDS = 2.0
+"""Standard deviation of the log odds of neighboring classes: a model that is worth learning."""
+_DISTANCE = 1.35
+"""Deviations between neighboring normal classes: two are told apart in three of four cases."""
+_MAX_MEAN = 0.375  # from the middle of the bounds: so many classes are nearer to each other
+_RESIDUALS = (-1.461, -0.598, 0.0, 0.598, 1.461)
+"""Quantiles of a normal law, moved outward for its variance."""
+_NORMAL = NormalDist()
+_LEAST = 1e-12
+
+
+def typical_variances(axes: int) -> FloatArray:
+    """Variances of typical columns along their directions: each leaves half to the next.
+
+    Where methods are compared columns may determine each other, the more so the more there are; of
+    two the second still has half of its variance, of six the last a thirty-second.
+    """
+    return np.asarray(TYPICAL_STD**2 * 0.5 ** np.arange(axes))
+
+
+@dataclass(frozen=True)
+class Typical(ABC):
+    """Records, and their labels; values of lists are as frequent as each other, and say nothing."""
+
+    axes: int
+    lists: tuple[int, ...] = ()
+    rows: int = field(default=_ROWS, kw_only=True)
+    models = 1
+    radius = 1.0
+    weights: ClassVar[tuple[float, ...]] = ()
+    """Weights for which a penalty is chosen."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of records."""
+
+    @property
+    @abstractmethod
+    def outcomes(self) -> tuple[FloatArray, FloatArray]:
+        """Labels that a record may have, and their probabilities: (outcomes, records) each."""
+
+    @abstractmethod
+    def risk(self, scores: FloatArray, variance: FloatArray) -> tuple[float, float]:
+        """Two risks of scores (records, models), first the one that decides.
+
+        The noise of every score at a record has this variance (records,).
+        """
+
+    @abstractmethod
+    def note(
+        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+    ) -> tuple[str, ...]:
+        """Text of the risks, with a warning where a constant is as good.
+
+        `plain` is the same without privacy, where that is not the best there is.
+        """
+
+    @cached_property
+    def unit(self) -> FloatArray:
+        """Positions in the unit cube (records, l)."""
+        return np.clip((TYPICAL_STD * _normal(self.count, self.axes) + 1) / 2, 0.0, 1.0)
+
+    @cached_property
+    def codes(self) -> FloatArray:
+        """Positions in the lists (records, m)."""
+        spread = _spread(self.count, self.axes + len(self.lists))[:, self.axes :]
+        return np.asarray(np.floor(spread * np.array(self.lists)))
+
+    def weighed(self, features: FloatArray, n: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Features, labels and counts of n records: each record once with every outcome."""
+        labels, shares = self.outcomes
+        counts = n / len(features) * shares
+        return np.tile(features, (len(labels), 1)), labels.ravel(), counts.ravel()
+
+    def noted(
+        self, released: FloatArray, variance: FloatArray, plain: FloatArray
+    ) -> tuple[str, ...]:
+        """Text of the risks of released scores, with noise, and of those without privacy."""
+        ours = self.risk(released, variance)
+        return self.note(ours, self.risk(plain, np.zeros(len(plain))))
+
+    def _about_lists(self) -> str:
+        return ", and lists that tell nothing" * bool(self.lists)
+
+
+@dataclass(frozen=True)
+class TypicalResponses(Typical):
+    """Records of a response in [-1, 1], half of it explained, each with five residuals.
+
+    The risk is the excess risk: the mean squared error above that of least squares without privacy.
+    """
+
+    radius: float = 1.0
+    weights: ClassVar[tuple[float, ...]] = (
+        1.0,
+        2.0,
+        4.0,
+    )  # half of them of narrow numbers that explain as much as typical ones
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.rows // 2
+
+    @cached_property
+    def wanted(self) -> FloatArray:
+        """Part of the response that the axes explain (records,)."""
+        return self.at(self.unit)
+
+    def at(self, unit: FloatArray) -> FloatArray:
+        """Part of the response that the axes explain at positions (m, l)."""
+        return np.asarray((2 * unit - 1).sum(axis=1) * math.sqrt(EXPLAINED / self.axes))
+
+    def density(self, positions: FloatArray) -> FloatArray:
+        """Density of records along an axis."""
+        deviations = (2 * positions - 1) / TYPICAL_STD
+        return np.asarray(np.exp(-(deviations**2) / 2) * 2 / (TYPICAL_STD * math.sqrt(2 * math.pi)))
+
+    @property
+    def outcomes(self) -> tuple[FloatArray, FloatArray]:
+        """Five residuals, as likely as each other."""
+        residuals = math.sqrt(UNEXPLAINED) * np.array(_RESIDUALS)
+        labels = np.clip(self.wanted + residuals[:, None], -1.0, 1.0)
+        return labels, np.full(labels.shape, 1 / len(labels))
+
+    def risk(self, scores: FloatArray, variance: FloatArray) -> tuple[float, float]:
+        """Excess risk, twice."""
+        excess = float((np.square(scores[:, 0] - self.wanted) + variance).mean())
+        return excess, excess
+
+    def note(
+        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+    ) -> tuple[str, ...]:
+        """Text of the risks in the response's units."""
+        constant = EXPLAINED * TYPICAL_STD**2
+        excess, of_constant, without = (
+            f"{self.radius**2 * risk:.3g} (RMSE {self.radius * math.sqrt(risk + UNEXPLAINED):.4g})"
+            for risk in (ours[0], constant, plain[0] if plain else 0.0)
+        )
+        same = "the same" if plain else "least squares"
+        return _warned(
+            f"predicted excess risk {excess}; a constant predictor {of_constant}; {same} without "
+            f"privacy {without}",
+            "predicted for records that spread over an eighth of their bounds, the axes explaining "
+            f"half of the response's variance{self._about_lists()}",
+            ours[0] / constant,
+        )
+
+
+@dataclass(frozen=True)
+class TypicalClasses(Typical):
+    """Records of q classes, with log odds of deviation 2; by log loss, or by wrong classes."""
+
+    classes: int = 2
+    logistic: bool = True
+    weights: ClassVar[tuple[float, ...]] = (4.0, 8.0, 16.0)
+
+    @property
+    def models(self) -> int:  # type: ignore[override] # usually it is one
+        """One, or one a class."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def count(self) -> int:
+        """Number of records, fewer for more classes."""
+        return max(_MIN_ROWS, self.rows // self.classes)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Probability of each class (records, q)."""
+        directions, distance = _directions(self.classes, self.axes)
+        scores = (2 * self.unit - 1) @ directions.T * (_LOG_ODDS / TYPICAL_STD / distance)
+        return np.exp(scores - _log_sum_exp(scores)[:, None])
+
+    @property
+    def outcomes(self) -> tuple[FloatArray, FloatArray]:
+        """All classes; two of them as -1 and 1."""
+        labels = np.arange(float(self.classes))
+        labels = 2 * labels - 1 if self.classes == 2 else labels
+        return np.broadcast_to(labels[:, None], self.shares.T.shape), self.shares.T
+
+    def risk(self, scores: FloatArray, variance: FloatArray) -> tuple[float, float]:
+        """Mean log loss and fraction of wrong classes; for other losses that twice.
+
+        One column is of the second class.
+        """
+        between = variance if scores.shape[1] == 1 else 2 * variance
+        if scores.shape[1] == 1:
+            scores = np.column_stack([np.zeros(len(scores)), scores])
+        scale = np.maximum(np.sqrt(3 * between) / math.pi, _LEAST)[:, None]
+        right = np.exp(scores / scale - _log_sum_exp(scores / scale)[:, None])
+        wrong = float(1 - (self.shares * right).sum(axis=1).mean())
+        if not self.logistic:
+            return wrong, wrong
+        heat = np.sqrt(1 + math.pi / 8 * between)
+        losses = heat * _log_sum_exp(scores / heat[:, None]) - (self.shares * scores).sum(axis=1)
+        return float(losses.mean()), wrong
+
+    def note(
+        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+    ) -> tuple[str, ...]:
+        """Text of the risks."""
+        least = float(-(self.shares * np.log(np.maximum(self.shares, _LEAST))).sum(axis=1).mean())
+        loss, wrong = plain or (least, float(1 - self.shares.max(axis=1).mean()))
+        constant, worst = 1 - 1 / self.classes, math.log(self.classes) - least
+        if self.logistic:
+            excess = ours[0] - least
+            return _warned(
+                f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
+                f"constant predictor {worst:.3g} ({constant:.3g}); without privacy "
+                f"{loss - least:.3g} ({wrong:.3g})",
+                self.about,
+                excess / worst,
+            )
+        return _warned(
+            f"predicted share of wrong classes {ours[1]:.3g}; a constant predictor {constant:.3g}; "
+            f"without privacy {wrong:.3g}",
+            self.about,
+            (ours[1] - wrong) / max(constant - wrong, _LEAST),
+        )
+
+    @property
+    def about(self) -> str:
+        """Text of what the records are."""
+        return (
+            "predicted for classes as large as each other, records that spread over an eighth of "
+            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}{self._about_lists()}"
+        )
+
+
+@dataclass(frozen=True)
+class TypicalBayes(TypicalClasses):
+    """Records of classes of equal size, of normal laws that are `_DISTANCE` from the next.
+
+    Of each class there are as many records as of any other, one class after the other.
+    """
+
+    logistic: bool = False
+    std: float = TYPICAL_STD / 2
+
+    @property
+    def count(self) -> int:
+        """Number of records of all classes."""
+        return super().count * self.classes
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """Means of u in [-1/2, 1/2], (classes, axes)."""
+        directions, distance = _directions(self.classes, self.axes)
+        return directions * min(_MAX_MEAN, _DISTANCE * TYPICAL_STD / 2 / distance)
+
+    @cached_property
+    def unit(self) -> FloatArray:
+        """Positions (records, axes)."""
+        spread = self.std * _normal(super().count, self.axes)
+        return np.clip(0.5 + (self.means[:, None, :] + spread).reshape(-1, self.axes), 0.0, 1.0)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """One for a record's class (records, q)."""
+        return np.repeat(np.eye(self.classes), super().count, axis=0)
+
+    @property
+    def about(self) -> str:
+        """Text of what the records are."""
+        return (
+            "predicted for classes as large as each other, which spread over an eighth of the "
+            f"bounds and are {_DISTANCE:g} times that apart{self._about_lists()}"
+        )
+
+
+def _warned(prediction: str, about: str, lost: float) -> tuple[str, ...]:
+    """Lines of a prediction that has lost so much of what a constant loses."""
+    return (prediction, about) if lost < _WORTHLESS else (prediction, about, WARNING)
+
+
+def _directions(classes: int, axes: int) -> tuple[FloatArray, float]:
+    """Directions of classes (classes, axes), and the distance of the first two."""
+    turns = 2 * np.pi * np.arange(classes)[:, None] / classes
+    directions = np.cos(turns + np.pi * np.arange(axes) / axes)
+    return directions, float(np.linalg.norm(directions[0] - directions[1]))
+
+
+def _log_sum_exp(scores: FloatArray) -> FloatArray:
+    largest = scores.max(axis=1)
+    return np.asarray(largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1)))
+
+
+def _normal(count: int, axes: int) -> FloatArray:
+    """Quantiles of independent normal laws at a low-discrepancy sequence, (count, axes).
+
+    scipy takes longer to import than a plan.
+    """
+    shares = np.clip(_spread(count, axes), 1 / count, 1 - 1 / count)
+    return np.array([_NORMAL.inv_cdf(share) for share in shares.ravel().tolist()]).reshape(-1, axes)
+
+
+def _spread(count: int, axes: int) -> FloatArray:
+    """A low-discrepancy sequence in the unit cube, (count, axes)."""
+    return np.asarray(np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0)
+
+
+def _primes(count: int) -> FloatArray:
+    primes: list[int] = []
+    number = 2
+    while len(primes) < count:
+        if all(number % prime for prime in primes):
+            primes.append(number)
+        number += 1
+    return np.array(primes, dtype=np.float64)

@@ -162,14 +162,18 @@ class Quotient(CutToRange):
         center = min(max(top / below, -1.0), 1.0) if below > 0 else 0.0
         return replace(self, center=center, noise=noise[1])
 
-    def even(self, top: float, below: float, density: float) -> float | None:
+    def even(self, top: float, below: float, density: float, noise: float) -> float | None:
         """Bound the error where the second array is `density`, by both arrays' errors.
 
-        ``|e_N - m e_D| / (D + e_D)``, |m| at most 1; None where a constant promises as much.
+        ``|e_N - m e_D| / (D + e_D)``, and ``|c - m| s^2 / ((D + e_D)^2 + s^2)`` of being drawn to
+        the center, m and c at most 1; None where a constant promises as much.
         """
-        if top + 2 * below >= density:
+        if below >= density:
             return None
-        return (1 + 1e-12) * self.radius * (top + below) / (density - below)
+        unsure = (_UNSURE * noise) ** 2
+        off = (top + below) / (density - below)
+        off += 2 * unsure / ((density - below) ** 2 + unsure)
+        return (1 + 1e-12) * self.radius * off if off < 1 else None
 
     def is_made_of(self, parts: Parts) -> bool:
         """Return whether there are two functions."""

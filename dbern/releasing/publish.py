@@ -40,7 +40,8 @@ from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins
-from dbern.synopsis.arrays import Smoothing, silenced, typical_noise
+from dbern.strategies.mean_squares import typical_noise
+from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
@@ -209,8 +210,7 @@ def _settled(combination: Combination, arrays: Sequence[_Noisy]) -> Combination:
         if strategy.kind == "binned":
             total = sum(int(array.released(slab).sum()) for slab in strategy.layout.slabs())
         totals.append(math.ldexp(total, law.granularity_exponent) * planned.unit)
-        whole = Smoothing(planned.h, (None,) * len(planned.h))
-        noise.append(typical_noise(strategy, whole, planned.noise.covariance))
+        noise.append(typical_noise(strategy, planned.h, planned.noise.covariance))
     return combination.settled(totals, noise)
 
 

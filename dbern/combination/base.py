@@ -74,6 +74,8 @@ class Combination(ABC):
     """Whether the bound of its error is the same for all points."""
     log_odds: ClassVar[bool] = False
     """Whether `decisions` are log odds, or logarithms of probabilities, by its kind alone."""
+    looks_at_totals: ClassVar[bool] = False
+    """Whether a release settles it by what its arrays' numbers sum to."""
     threshold: ClassVar[float] = 0.0
     """The value above which the second of two classes is decided for."""
 
@@ -104,6 +106,15 @@ class Combination(ABC):
             return np.asarray(np.exp(decisions))
         return np.stack([0.5 - 0.5 * np.tanh(0.5 * decisions),
                          0.5 + 0.5 * np.tanh(0.5 * decisions)], axis=-1)  # fmt: skip
+
+    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Combination:
+        """Return what a release publishes, for totals of the released arrays and their noise.
+
+        Totals are of bins, which sum to what all records weigh, and 0 of anything else; `noise` has
+        the deviation of each array's values. Only where it `looks_at_totals`.
+        """
+        del totals, noise
+        return self
 
     @property
     def of_points(self) -> bool:

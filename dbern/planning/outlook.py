@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from dbern.certificate import silenced_if_even, told_error
 from dbern.combination.responses import Quotient
@@ -18,8 +19,9 @@ from dbern.planning.designs import problem_of
 from dbern.planning.plans import Outlook, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.strategies import strategy_of
-from dbern.strategies.base import Lattice
+from dbern.strategies.base import Lattice, Strategy
 from dbern.strategies.bias_envelopes import MOST_AXES, bias_envelopes, even_error
+from dbern.strategies.mean_squares import typical_noise
 
 
 def outlook_of(
@@ -39,7 +41,10 @@ def outlook_of(
         return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
     if isinstance(combination, Quotient):
         above, below = (_evenly_spread(part) or math.inf for part in parts)
-        even = combination.even(above, below, parts[1].planned.unit)
+        counts = parts[1].planned
+        counted = cast("Strategy", counts.strategy)
+        noise = typical_noise(counted, counts.h, counts.noise.covariance)
+        even = combination.even(above, below, counts.unit, noise)
         questions = _question_widths(parts, bound, None)
         return Outlook(None, even, extent, unit, by_place=True, questions=questions)
     errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from dbern.combination.base import Combination
 from dbern.components.component import Component
 from dbern.data.domain import Domain
 from dbern.data.storage import place_at
@@ -39,6 +40,7 @@ from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins
+from dbern.strategies.mean_squares import typical_noise
 from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
@@ -157,17 +159,22 @@ def publish(
         plan, preferred = prefer(
             spec, plan, lambda planned, name: noisy(planned, name).whole, staging.decide
         )
+    staged = [(planned, planned) for planned in plan.components]
+    if preferred:
+        staged[0] = (plan.components[0], preferred)
     components = _components(spec, plan)
     stored = {group.name: group for group in _groups(components, plan)}
     attributes = _attributes(spec, plan, components, reservation, ledger.id, choice)
+    if spec.combination.looks_at_totals:
+        arrays = [noisy(counted, name) for _, counted in staged for name in counted.arrays]
+        attributes["combine"] = _settled(spec.combination, arrays).to_dict()
     attributes["rho"] = None if rho is None else decimal_text(rho)  # of whatever was preferred
     writer.begin(attributes, list(stored.values()))
     total = sum(len(list(group.component.lattice.slabs())) for group in stored.values())
     done = 0
-    for planned in plan.components:
-        one = preferred if preferred and planned is plan.components[0] else planned
-        for name, staged in zip(planned.arrays, one.arrays, strict=True):
-            for _ in _write(writer, stored[name], noisy(one, staged)):
+    for planned, counted in staged:
+        for name, staged_name in zip(planned.arrays, counted.arrays, strict=True):
+            for _ in _write(writer, stored[name], noisy(counted, staged_name)):
                 done += 1
                 progress("adding noise and writing", done, total)
     return writer.finish(reservation.created, just_before=ledger.require_lock)
@@ -192,6 +199,19 @@ class _Noisy:
     def whole(self) -> Int64Array:
         layout = self.planned.strategy.layout
         return np.concatenate([*map(self.released, layout.slabs())]).reshape(layout.shape)
+
+
+def _settled(combination: Combination, arrays: Sequence[_Noisy]) -> Combination:
+    """Return the combination with what the released numbers say of all records."""
+    totals, noise = [], []
+    for array in arrays:
+        planned, law = array.planned, array.planned.noise.law
+        strategy, total = cast("Strategy", planned.strategy), 0
+        if strategy.kind == "binned":
+            total = sum(int(array.released(slab).sum()) for slab in strategy.layout.slabs())
+        totals.append(math.ldexp(total, law.granularity_exponent) * planned.unit)
+        noise.append(typical_noise(strategy, planned.h, planned.noise.covariance))
+    return combination.settled(totals, noise)
 
 
 def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iterator[None]:

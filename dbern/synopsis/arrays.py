@@ -34,6 +34,7 @@ from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.bins import AxisBins, BinnedStrategy
+from dbern.strategies.mean_squares import gauss_values, trace, typical_noise
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
@@ -128,10 +129,7 @@ def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)
-_MOST_NODES = 48  # along an axis
-_MOST_PLACES = 1 << 20  # in the grid of nodes
 _SUMS = 1 << 23  # numbers at nodes, of all the candidates of one pass (64 MiB)
-_MOST_WHOLE = 1024  # nodes in all, where axes do not factor
 
 
 @dataclass(frozen=True)
@@ -195,14 +193,14 @@ def select(
     Norms are over Gauss nodes. Blocks are read once for as many candidates as fit in memory.
     """
     candidates = smoothings(strategy, h)
-    bases = list(_bases(strategy, candidates))
+    bases = [gauss_values(smoothed(strategy, one), one.h) for one in candidates]
     sizes = [(sum(rank or 0 for rank in one.ranks), sum(one.h)) for one in candidates]
     least_biased = sizes.index(max(sizes))
     zero, variance, c = bases[least_biased], noise.deviation**2, noise.correlation
     estimates = []
     for basis, apart in zip(bases, _apart(blocks_of(released), bases, least_biased), strict=True):
-        own, shared = _product(basis, basis, c), _product(basis, zero, c)
-        between = own + _product(zero, zero, c) - 2 * shared
+        own, shared = trace(basis, basis, c), trace(basis, zero, c)
+        between = own + trace(zero, zero, c) - 2 * shared
         estimates.append(apart - variance * between + variance * own)
     return candidates[int(np.argmin(estimates))]
 
@@ -219,39 +217,6 @@ def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int
                 total += on_axes(part, [first[:, place], *others])
         found += [float(np.square(each - values[0]).sum()) for each in values[1:]]
     return found
-
-
-def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
-    """Per candidate and axis, the map from released values to values at Gauss nodes.
-
-    Rows are times the roots of the nodes' weights.
-    """
-    first, axes = strategy.whole, []
-    share = 1 / len(strategy.lattice.k)
-    most = min(_MOST_NODES, round(_MOST_PLACES**share))
-    most = most if first is None else round(_MOST_WHOLE**share)
-    for k in strategy.lattice.k:
-        nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, most))
-        axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
-    for candidate in candidates:
-        used = smoothed(strategy, candidate)
-        matrices = used.matrices(candidate.h)
-        bases = [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
-        if used.whole is not None:
-            values = used.whole
-            for basis in bases:
-                values = np.tensordot(values, basis, axes=(0, 1))
-            bases = [values.reshape(used.whole.shape[-1], -1).T]
-        yield bases
-
-
-def _product(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: float) -> float:
-    """Return ``tr L S R'``, S with ones on its diagonal and the correlation elsewhere."""
-    found = math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
-    if correlation == 0:
-        return found
-    sums = ((a.sum(axis=1), b.sum(axis=1)) for a, b in zip(left, right, strict=True))
-    return (1 - correlation) * found + correlation * math.prod(float(a @ b) for a, b in sums)
 
 
 # --- Silence bins where nothing stands out of the noise
@@ -435,8 +400,7 @@ class ReleasedArray:
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
-        basis = next(_bases(self.strategy, [smoothing]))
-        return self.noise.deviation * math.sqrt(_product(basis, basis, self.noise.correlation))
+        return typical_noise(smoothed(self.strategy, smoothing), smoothing.h, self.noise)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1

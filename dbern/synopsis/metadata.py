@@ -128,6 +128,8 @@ class StoredCombination(StrictModel):
     classes: list[_Category] = ABSENT
     low: _Value = ABSENT
     high: _Value = ABSENT
+    center: Annotated[float, Field(ge=-1, le=1)] = ABSENT
+    noise: NotNegative = ABSENT
     peaks: list[Positive] = ABSENT
     floors: list[NotNegative] = ABSENT
     lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT

@@ -180,6 +180,33 @@ def test_a_ratio_is_cut_to_its_range():
     assert ratio.values([np.array([0.1, 9.0]), np.array([0.2, 1.0])]).tolist() == [2.0, 3.0]
 
 
+def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():
+    """Where the noise hides the rows near a point; of many rows it is hardly moved."""
+    ratio = Quotient(low=-1.0, high=3.0).settled([0.3, 0.5], [9.0, 0.05])
+    top, below = np.array([0.1, 0.4, -0.2, 500.0]), np.array([0.2, 0.0, -0.1, 1000.0])
+    more = 0.1**2 / 0.2
+    means = [(0.1 + more * 0.6) / (0.2 + more), 0.6, 0.6, 0.5]
+    np.testing.assert_allclose(ratio.values([top, below]), 1 + 2 * np.array(means), rtol=1e-6)
+    assert Quotient(low=-1.0, high=3.0).settled([0.3, -0.5], [1.0, 1.0]).to_dict()["center"] == 0.0
+    assert Quotient(low=-1.0, high=3.0).settled([3.0, 0.5], [1.0, 1.0]).to_dict()["center"] == 1.0
+
+
+def test_what_evenly_spread_rows_promise_of_a_ratio_covers_its_center():
+    rng, count = np.random.default_rng(0), 20_000
+    m, center = rng.uniform(-1, 1, (2, count))
+    top, below, noise = rng.uniform(0, 0.4, (3, count))
+    bounds = [
+        Quotient(low=-1.0, high=1.0).even(*one)
+        for one in zip(top, below, np.ones(count), noise, strict=True)
+    ]
+    for sign in (-1, 1):
+        parts = m + sign * top * rng.choice([-1, 1], count), 1 - below
+        for one, bound, a, b in zip(range(count), bounds, *parts, strict=True):
+            ratio = Quotient(low=-1.0, high=1.0, center=center[one], noise=noise[one])
+            off = abs(ratio.values([np.array(a), np.array(b)]) - m[one])
+            assert bound is None or off <= bound
+
+
 def test_values_mean_what_their_combination_says():
     assert Quotient(low=0.0, high=1.0).meaning({"kind": "mine"}) == "response"
     assert Identity(("no", "yes")).meaning({"kind": "mine", "loss": "logistic"}) == "log-odds"

@@ -35,7 +35,7 @@ from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
-from dbern.combination.responses import Quotient
+from dbern.combination.responses import Quotient, unsure
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.record_weights import ALIKE, ByCategory, ByResponse, Present, RecordWeights
@@ -43,7 +43,7 @@ from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
-from dbern.targets.predicted_functions import predicted_sums
+from dbern.targets.predicted_functions import Function, predicted_sums
 from dbern.targets.typical import TypicalResponses
 
 # --- Bandwidths of kernel sums
@@ -387,7 +387,12 @@ class NadarayaWatson(Smoother):
         typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
         weights = np.column_stack([typical.wanted, np.ones(typical.count)])
         sums, variance, exact = predicted_sums(typical, ways, weights)
-        released, plain = (np.clip(each[:, :1] / each[:, 1:], -1, 1) for each in (sums, exact))
-        # To first order, and at most as much as a quotient that is cut to [-1, 1] can err.
-        noise = variance[:, 0] + released[:, 0] ** 2 * variance[:, 1]
-        return typical.noted(released, noise / (sums[:, 1] ** 2 + noise), plain)
+        plain = np.clip(exact[:, :1] / exact[:, 1:], -1, 1)
+        # To first order in the noise, and in mean squares of what the quotient is divided by. The
+        # center of typical responses is 0.
+        top, below = sums.T
+        squares = below**2 + variance[:, 1]
+        divisor = squares + unsure(Function(ways[1], typical.unit).deviation) ** 2
+        noise = variance[:, 0] + np.clip(top / below, -1, 1) ** 2 * variance[:, 1]
+        released = (top * below / divisor)[:, None]
+        return typical.noted(released, noise * squares / divisor**2, plain)

@@ -28,6 +28,7 @@ from dbern.erm.spaces import GaussianFeatures, GramKernel
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.approximation import released_translates
+from dbern.strategies.mean_squares import typical_noise
 from dbern.targets.base import Way
 from dbern.targets.predictions import deviation_of, minimizers
 from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
@@ -71,6 +72,13 @@ class Function:
         granule = math.ldexp(self.way.measurement.unit, law.granularity_exponent)
         noise = covariance_of(law).variance(squares, sums)
         return np.asarray(granule**2 * np.maximum(noise, 0.0))
+
+    @property
+    def deviation(self) -> float:
+        """Deviation of the noise, its root mean square over the domain."""
+        granule = math.ldexp(self.way.measurement.unit, self.way.law.granularity_exponent)
+        noise = covariance_of(self.way.law).scaled(granule)
+        return typical_noise(self.way.strategy, self.way.h, noise)
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:
         """Kernel of each axis at records of the unit cube (r, l), as it is released: (m, r)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -159,11 +160,31 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release)
     clamped = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0)
     weights = bumps(POINTS, columns, 0.25, keep)
     exact = (weights @ clamped) / weights.sum(axis=1)
-    found = synopsis(POINTS)
-    assert np.abs(found - exact).max() < 1e-3
+    points = np.reshape(POINTS, (-1, 1))
+    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    plain = replace(synopsis.combination, noise=None)  # none was drawn
+    assert np.abs(plain.values(parts) - exact).max() < 1e-3
     low, high = synopsis.interval(POINTS)
     assert ((low <= exact) & (exact <= high)).all()
     assert (high - low).max() <= 4.0
+
+
+def test_bins_draw_a_regression_to_the_mean_of_the_clamped_responses(exact_release):
+    columns = table(300, np.random.default_rng(4))
+    case = CASES["regression"]
+    chosen = {"x": columns["x"], "response": columns["response"]}
+    _, synopsis = exact_release(case.spec(1, 300, "binned-laplace", k=60, h=8), chosen)
+    keep = where(
+        columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
+    )
+    mean = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0).mean()
+    assert 1 + 2 * synopsis.combination.center == pytest.approx(mean, abs=1e-6)
+    points = np.reshape(POINTS, (-1, 1))
+    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    plain = replace(synopsis.combination, noise=None).values(parts)
+    nearer = np.abs(synopsis(POINTS) - mean) <= np.abs(plain - mean) + 1e-12
+    assert nearer.all()
+    assert (np.abs(synopsis(POINTS) - plain) > 1e-6).any()
 
 
 def test_the_answers_have_one_column_a_class(exact_release, tmp_path):

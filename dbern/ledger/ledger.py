@@ -367,8 +367,9 @@ class BudgetLedger:
             When there is no grant on its terms, or the account cannot pay the charge.
         """
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
+        seen = restore.last_seen(self._backend, self.id)
         with logged, self._backend.read() as connection:
-            restore.require_reconciled(connection, self._backend)
+            restore.require_reconciled(connection, self._backend, seen)
             at = tables.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
@@ -448,8 +449,9 @@ class BudgetLedger:
 
     def is_pending(self) -> bool:
         """Return whether spending is stopped until published releases are reconciled."""
+        seen = restore.last_seen(self._backend, self.id)
         with self._backend.read() as connection:
-            return restore.is_pending(connection, self._backend)
+            return restore.is_pending(connection, self._backend, seen)
 
     def declare_restored(self) -> None:
         """Block spending, because the database was restored to an earlier state."""

@@ -62,14 +62,19 @@ def writing(backend: Backend) -> Iterator[Connection]:
         mark.advance(point)
 
 
-def _put_back(connection: Connection, backend: Backend) -> str | None:
-    """Reason why the database must have been restored to an earlier state, or None."""
+def _put_back(connection: Connection, backend: Backend, seen: Point | None = None) -> str | None:
+    """Reason why the database must have been restored to an earlier state, or None.
+
+    A transaction that only reads may see less than has been committed and noted since it began:
+    it tells what the mark had `seen` before that.
+    """
     facts = facts_of(connection)
     point, mark = _point(connection, facts), backend.high_water_mark(facts["ledger_id"])
     if mark is not None:
-        seen = mark.latest()
-        if seen is None and mark.always_there and point.event:
+        latest = mark.latest()
+        if latest is None and mark.always_there and point.event:
             return f"{mark.path} is missing or another ledger's, so this database is a copy"
+        seen = seen or latest
         if seen is not None and seen > point:
             return (
                 f"event {seen.event} of epoch {seen.epoch} was seen, and the database ends at "
@@ -97,15 +102,24 @@ def reconciled(connection: Connection) -> None:
     set_facts(connection, reconciled=facts_of(connection)["epoch"])
 
 
-def is_pending(connection: Connection, backend: Backend) -> bool:
-    """Return whether published releases must be reconciled before anything is spent."""
+def last_seen(backend: Backend, ledger_id: str) -> Point | None:
+    """Return the latest point of the mark, to be read before a transaction that only reads."""
+    mark = backend.high_water_mark(ledger_id)
+    return None if mark is None else mark.latest()
+
+
+def is_pending(connection: Connection, backend: Backend, seen: Point | None = None) -> bool:
+    """Return whether published releases must be reconciled before anything is spent.
+
+    A transaction that only reads gives what the mark had `seen` before it began.
+    """
     facts = facts_of(connection)
-    return facts["epoch"] != facts["reconciled"] or _put_back(connection, backend) is not None
+    return facts["epoch"] != facts["reconciled"] or _put_back(connection, backend, seen) is not None
 
 
-def require_reconciled(connection: Connection, backend: Backend) -> None:
-    """Refuse to spend in a restore epoch that is not reconciled."""
-    if is_pending(connection, backend):
+def require_reconciled(connection: Connection, backend: Backend, seen: Point | None = None) -> None:
+    """Refuse to spend in a restore epoch that is not reconciled; `seen` as of `is_pending`."""
+    if is_pending(connection, backend, seen):
         command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
         raise BudgetError(
             "This ledger was restored or copied and may be missing charges. Spending is blocked. "

@@ -13,6 +13,7 @@ import pytest
 from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published
 from dbern.ledger.secrets import HighWaterMark, Point
+from dbern.ledger.tables import facts_of
 from dbern.privacy.budget import Budget
 
 
@@ -45,6 +46,26 @@ def copied(path, tmp_path):
 
 
 sqlite_only = pytest.mark.parametrize("database", ["sqlite"])
+
+
+@pytest.mark.parametrize("database", ["postgresql"])  # SQLite's readers hold up who commits
+@pytest.mark.parametrize("asked", ["require_account", "is_pending"])
+def test_a_commit_beside_a_read_is_no_restored_database(ledger, ask, url, monkeypatch, asked):
+    """The mark that it notes is later than all that the read began with."""
+    began = []
+
+    def another_commits(connection):
+        facts = facts_of(connection)  # from here on the read sees the ledger as it is now
+        if not began:
+            began.append(facts)
+            with BudgetLedger.open(url) as beside:
+                beside.reserve(ask("beside", "0.1"))
+        return facts
+
+    monkeypatch.setattr("dbern.ledger.restore.facts_of", another_commits)
+    request = [ask("new", "0.1")] if asked == "require_account" else []
+    assert not getattr(ledger, asked)(*request)
+    assert began
 
 
 @sqlite_only

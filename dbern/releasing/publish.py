@@ -167,7 +167,8 @@ def publish(
     attributes = _attributes(spec, plan, components, reservation, ledger.id, choice)
     if spec.combination.looks_at_totals:
         arrays = [noisy(counted, name) for _, counted in staged for name in counted.arrays]
-        attributes["combine"] = _settled(spec.combination, arrays).to_dict()
+        with one_thread():  # so that its last bit is the same whoever goes on
+            attributes["combine"] = _settled(spec.combination, arrays).to_dict()
     attributes["rho"] = None if rho is None else decimal_text(rho)  # of whatever was preferred
     writer.begin(attributes, list(stored.values()))
     total = sum(len(list(group.component.lattice.slabs())) for group in stored.values())

@@ -37,11 +37,11 @@ def undenied(
     beta: Fraction,
 ) -> tuple[int, int]:
     """First and last point that are not denied, where some are."""
-    start, stop = reached(view, below, above, base, level, beta)
+    start, stop = crossings(view, below, above, base, level, beta)
     return min(start, stop), stop
 
 
-def reached(
+def crossings(
     view: View,
     below: FloatArray,
     above: FloatArray,

@@ -158,10 +158,9 @@ class Question(ABC):
 
     `labels` names the dimensions of the band's entries and what is along them. `text` is the
     question in words. `target` is None where the question has none, and `axis` the one whose unit
-    the numbers have, if any. `option` is how `dbern ask` asks it.
+    the numbers have, if any.
     """
 
-    option: ClassVar[Option]
     bins: ReleasedBins
     text: str
     labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -178,11 +177,6 @@ class Question(ABC):
         None where the normal law is all that there is.
         """
         return None
-
-    @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
-        """Read what is written after the option of `dbern ask`, "" after a flag."""
-        raise NotImplementedError
 
     @property
     def measures(self) -> Sequence[Measure]:
@@ -237,6 +231,18 @@ class Question(ABC):
         mostly_cells = (2 * band.cells > band.high - band.low).any()
         note = cells_note(self.target) if mostly_cells else ""
         return replace(answer, likely_error=error, note=note)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OptionQuestion(Question):
+    """A question that `dbern ask` has an option for."""
+
+    option: ClassVar[Option]
+
+    @classmethod
+    @abstractmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read what is written after the option, "" after a flag."""
 
 
 def ask_one(read: Callable[[], Question]) -> Asked:

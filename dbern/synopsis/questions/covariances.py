@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.noise_quantile import quantile_rank
-from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, Line
 from dbern.synopsis.questions.measure import Measure, View
@@ -33,7 +33,7 @@ _CONSTANT = np.diag([1.0, 0.0, 0.0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Covariance(Question):
+class Covariance(OptionQuestion):
     """Covariance of two axes, in their units, or of one with itself."""
 
     option = Option("cov", None, "The covariance of each two axes.")

@@ -17,7 +17,7 @@ from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
 from dbern.synopsis.questions.along import mean_weights
 from dbern.synopsis.questions.answers import Answer, Law
-from dbern.synopsis.questions.asking import Asked, Promised, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, Promised, ReleasedBins, ask_one
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope
@@ -29,7 +29,7 @@ from dbern.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Density(Question):
+class Density(OptionQuestion):
     """Density at points (m, l), by products of kernels, of which it covers whichever is chosen.
 
     The points are as they were written, in data units, and in the unit cube.
@@ -152,7 +152,7 @@ class Density(Question):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Marginal(Question):
+class Marginal(OptionQuestion):
     """Density of one axis at points (m,) of it, of the rows that a condition holds."""
 
     option = Option("marginal", "AXIS=PLACES", "Density of one axis.")

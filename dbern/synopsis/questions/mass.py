@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answers import Answer, Target
-from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one, one_box
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one, one_box
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import (
     Band,
@@ -42,10 +42,9 @@ _LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than 
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Shares(Question):
+class _Shares(OptionQuestion):
     """Shares of regions: of all rows that count, or of those in another box."""
 
-    option: ClassVar[Option]
     region: Boxes | Polygons
     condition: Boxes | None
     weights: Weights

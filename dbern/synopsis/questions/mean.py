@@ -12,7 +12,7 @@ import numpy as np
 from dbern.data.domain import Axis
 from dbern.failure import QUOTIENT
 from dbern.synopsis.questions.along import HIGH, LOW, NEAR, POINTS, layer_weights, undenied
-from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.interval import Band, Line, likely_error, over, quotients
 from dbern.synopsis.questions.measure import Measure, View
@@ -21,7 +21,7 @@ from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_t
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Mean(Question):
+class Mean(OptionQuestion):
     """Mean of an axis, in its units, of the rows that a condition on the others holds."""
 
     option = Option("mean", None, "The mean of each axis.")

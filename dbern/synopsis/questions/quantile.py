@@ -17,9 +17,9 @@ from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.failure import POPULATION, QUOTIENT
-from dbern.synopsis.questions.along import POINTS, reached, undenied, under_condition
+from dbern.synopsis.questions.along import POINTS, crossings, undenied, under_condition
 from dbern.synopsis.questions.answers import Target
-from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
 from dbern.synopsis.questions.interval import Band, Line, likely_error, noise_deviation, over
@@ -34,7 +34,7 @@ _FINER, _FINEST = 8, 256  # points in a bin's deviation, of density 1; and betwe
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Quantile(Question):
+class Quantile(OptionQuestion):
     """Quantiles of an axis, in its units, of the rows that a condition on the others holds."""
 
     option = Option("quantile", "AXIS=LEVELS", 'Quantiles of an axis, such as "x=.1,.5,.9".')
@@ -172,13 +172,13 @@ def _multiples_band(
     numbers = list[tuple[int, int, int]]()
     for level in map(float, levels):
         tail, grid, inner = beta * QUOTIENT["tail"], coarse, lines
-        neighbors = reached(view.still(), lines.lower, lines.upper, base, level, tail)
+        neighbors = crossings(view.still(), lines.lower, lines.upper, base, level, tail)
         first, last = _between(coarse, *neighbors)
         if last - first <= 2 * POINTS:
             grid = np.arange(first - 1, last + 1)
             inner = under_condition(steps_of_multiples(splines, grid))
             rest = beta * QUOTIENT["draws"]
-            neighbors = reached(view, inner.lower, inner.upper, base, level, rest)
+            neighbors = crossings(view, inner.lower, inner.upper, base, level, rest)
             first, last = _between(grid, *neighbors)
         shares = np.maximum.accumulate(over(view.of(inner.estimate), view.of(base.estimate)))
         guess = int(grid[min(int(np.searchsorted(shares, level)), len(grid) - 1)])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dbern.synopsis.questions.asking import Question
+from dbern.synopsis.questions.asking import OptionQuestion
 from dbern.synopsis.questions.covariances import Correlation, Covariance
 from dbern.synopsis.questions.density import Density, Marginal
 from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
 from dbern.synopsis.questions.quantile import Quantile
 
-QUESTIONS: tuple[type[Question], ...] = (
+QUESTIONS: tuple[type[OptionQuestion], ...] = (
     *(Mass, Count, Quantile, Cdf, Marginal, Density, Mean, Covariance, Correlation),
 )

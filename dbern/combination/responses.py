@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -154,9 +155,10 @@ class Quotient(CutToRange):
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Return the quotient, in the range."""
         del unit
-        center, ridge = self.center or 0.0, unsure(self.noise or 0.0) ** 2
-        below = np.where(parts[1] > 0, parts[1], np.inf)
-        quotient = center + (parts[0] - center * parts[1]) / (below + ridge / below)
+        center, below = self.center or 0.0, np.maximum(parts[1], 0.0)
+        size = np.hypot(below, unsure(self.noise or 0.0))  # nothing is squared: units may be any
+        size = np.where(size > 0, size, np.inf)
+        quotient = center + (parts[0] - center * below) / size * (below / size)
         return self.to_range(self.middle + self.radius * quotient)
 
     def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Combination:
@@ -173,8 +175,9 @@ class Quotient(CutToRange):
         """
         if below >= density:
             return None
-        ridge, least = unsure(noise) ** 2, density - below
-        off = (top + below) / least + 2 * ridge / (least**2 + ridge)
+        least = density - below
+        drawn = unsure(noise) / math.hypot(least, unsure(noise))
+        off = (top + below) / least + 2 * drawn**2
         return (1 + 1e-12) * self.radius * off if off < 1 else None
 
     def is_made_of(self, parts: Parts) -> bool:

@@ -390,9 +390,9 @@ class NadarayaWatson(Smoother):
         plain = np.clip(exact[:, :1] / exact[:, 1:], -1, 1)
         # To first order in the noise, and in mean squares of what the quotient is divided by. The
         # center of typical responses is 0.
-        top, below = sums.T
-        squares = below**2 + variance[:, 1]
-        divisor = squares + unsure(Function(ways[1], typical.unit).deviation) ** 2
-        noise = variance[:, 0] + np.clip(top / below, -1, 1) ** 2 * variance[:, 1]
-        released = (top * below / divisor)[:, None]
-        return typical.noted(released, noise * squares / divisor**2, plain)
+        (top, below), deviations = sums.T, np.sqrt(variance).T
+        root = np.hypot(below, deviations[1])
+        size = np.hypot(root, unsure(Function(ways[1], typical.unit).deviation))
+        released = (top / size * (below / size))[:, None]
+        moved = np.hypot(deviations[0], np.clip(top / below, -1, 1) * deviations[1]) / size
+        return typical.noted(released, (moved * root / size) ** 2, plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -187,6 +188,10 @@ def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():
     more = 0.1**2 / 0.2
     means = [(0.1 + more * 0.6) / (0.2 + more), 0.6, 0.6, 0.5]
     np.testing.assert_allclose(ratio.values([top, below]), 1 + 2 * np.array(means), rtol=1e-6)
+    for unit in (1e-300, 1e300):  # of densities on axes with bounds of any size
+        scaled = replace(ratio, noise=0.05 * unit).values([top * unit, below * unit])
+        np.testing.assert_allclose(scaled, ratio.values([top, below]), rtol=1e-12)
+        assert replace(ratio, noise=unit).even(0.0, 0.0, unit, unit) is None
     assert Quotient(low=-1.0, high=3.0).settled([0.3, -0.5], [1.0, 1.0]).to_dict()["center"] == 0.0
     assert Quotient(low=-1.0, high=3.0).settled([3.0, 0.5], [1.0, 1.0]).to_dict()["center"] == 1.0
 

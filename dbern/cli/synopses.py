@@ -315,8 +315,10 @@ def write_report(
     else:
         from dbern.reporting.html import synopsis_page
         from dbern.synopsis.reader import open_synopsis
+        from dbern.system import one_thread
 
-        page = synopsis_page(open_synopsis(str(synopsis_path)))
+        with one_thread():  # as plans do; so the last bit of a page is the same on every machine
+            page = synopsis_page(open_synopsis(str(synopsis_path)))
         target = out or Path(f"{Path(str(synopsis_path)).resolve().stem}.html")
     write_whole(target, page, "--out")
     return {"report": str(target)}, f"wrote {target}"

@@ -16,7 +16,7 @@ from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit, named_with
 from dbern.errors import needed, printable
 from dbern.synopsis.maps import FAR
-from dbern.synopsis.points import named_values
+from dbern.synopsis.points import named_values, values_on_grid
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray
@@ -218,8 +218,10 @@ def page_picture(synopsis: Synopsis) -> Picture:
 
 
 def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:
-    grid = synopsis.grid(shape)
-    return np.asarray(grid.transpose(*synopsis.domain.names, ...))
+    """Evaluate on a grid, classes last, without its labels: these take all of xarray to import."""
+    arrays = synopsis.arrays
+    smoothings = [array.smoothing([]) for array in arrays]
+    return values_on_grid(shape, synopsis.domain, arrays, smoothings, synopsis.combination)
 
 
 def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:

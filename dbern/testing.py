@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -123,7 +123,7 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
     found: Search | None = None
     pairs = 0
     for databases, everyone in _families(small):
-        staged = [integers(small, plan, database) for database in databases]
+        staged = _integers_of_each(small, plan, databases)
         for part, planned in enumerate(plan.components):
             rows = np.array([one[part] for one in staged])
             # Of records added or removed, the first database has none of them.
@@ -262,17 +262,25 @@ def counted(counters: Counters, batches: Sequence[Sequence[Record]]) -> Int64Arr
 
 def integers(spec: ReleaseSpec, plan: ReleasePlan, records: Sequence[Record]) -> list[Int64Array]:
     """Return the integers that carry the noise, flat, for each component all outputs."""
-    counters = plan.counters(spec)
-    state = counted(counters, [records])
-    found = []
-    for part, planned in enumerate(plan.components):
-        values = [
-            counters.finish(state, part, output, slab).ravel()
-            for output in range(planned.outputs)
-            for slab in planned.strategy.layout.slabs()
-        ]
-        found.append(to_grid(np.concatenate(values), planned.noise.law))
-    return found
+    return _integers_of_each(spec, plan, [records])[0]
+
+
+def _integers_of_each(
+    spec: ReleaseSpec, plan: ReleasePlan, databases: Iterable[Sequence[Record]]
+) -> list[list[Int64Array]]:
+    """Return `integers` of several databases, by the same counters."""
+    counters, each = plan.counters(spec), []
+    for database in databases:
+        state, found = counted(counters, [database]), []
+        for part, planned in enumerate(plan.components):
+            values = [
+                counters.finish(state, part, output, slab).ravel()
+                for output in range(planned.outputs)
+                for slab in planned.strategy.layout.slabs()
+            ]
+            found.append(to_grid(np.concatenate(values), planned.noise.law))
+        each.append(found)
+    return each
 
 
 def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[float]:

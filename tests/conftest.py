@@ -23,11 +23,14 @@ from hypothesis import HealthCheck, Phase, settings
 from object_server import Bucket, ObjectServer
 from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
+from sqlalchemy import Engine
 
 from dbern import certificate
 from dbern.counting import kernel_sums
 from dbern.ledger import sqlite
-from dbern.planning import offers
+from dbern.planning import contracts, offers
+from dbern.strategies import limits
+from dbern.synopsis import bands
 from dbern.system import memory_limit
 
 # However slow the machine is: not even the drawing of examples is timed.
@@ -154,10 +157,33 @@ def cached_planning() -> Iterator[None]:
     """More of what this process has planned stays: its specs come again and again."""
     bounds = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
     sketches = lru_cache(maxsize=2000)(kernel_sums.smallest_sketch)
+    strongest = lru_cache(maxsize=2000)(limits.strongest_bound.__wrapped__)
     with pytest.MonkeyPatch.context() as patch:
         for module in (certificate, offers):
             patch.setattr(module, "noise_bound", bounds)
+        for module in (contracts, bands):
+            patch.setattr(module, "strongest_bound", strongest)
         patch.setattr(kernel_sums, "smallest_sketch", sketches)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_statements() -> Iterator[None]:
+    """What this process has compiled of the ledger's statements is every project's.
+
+    An engine keeps what it compiled; each test has a ledger, and so an engine.
+    """
+    make, first = sqlite._engine.__wrapped__, None
+
+    def alike(path: Path, read_only: bool, busy_timeout: float) -> Engine:
+        nonlocal first
+        engine = make(path, read_only, busy_timeout)
+        first = first or engine
+        engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "_engine", lru_cache(maxsize=16)(alike))
         yield
 
 

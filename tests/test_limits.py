@@ -106,7 +106,7 @@ def test_windows_are_no_wider_than_the_proof_has_them():
 def test_figures_that_were_worked_out_by_hand():
     found = {
         (axes, b, n, epsilon): strongest_bound(
-            1.0, epsilon, 0.05, n, kernels=[Gaussian(b)] * axes
+            1.0, epsilon, 0.05, n, kernels=(Gaussian(b),) * axes
         ).value
         for axes, b, n, epsilon in (
             (1, 0.1, 5000, 1.0),
@@ -123,7 +123,7 @@ def test_figures_that_were_worked_out_by_hand():
 def test_a_constant_never_certifies_less(epsilon, n):
     """Half of the range of F, whatever epsilon and n; and no plan certifies less either."""
     for bandwidths in ((0.05,), (0.3, 0.1)):
-        kernels = [Gaussian(one) for one in bandwidths]
+        kernels = tuple(Gaussian(one) for one in bandwidths)
         for rows in (1, 2, 7):
             moved = rows / n  # of a largest value of one
             bound = strongest_bound(moved, float(epsilon), 0.05, n, 0.0, rows, kernels)
@@ -144,7 +144,7 @@ def test_a_mechanism_that_knows_where_to_look_obeys_the_packing():
 
 
 def test_delta_and_signs_leave_what_is_proved():
-    kernels = [Gaussian(0.05)]
+    kernels = (Gaussian(0.05),)
     with_delta = strongest_bound(1.0, 1.0, 0.05, 5000, 1e-6, kernels=kernels)
     assert with_delta.kind == "packing"
     assert with_delta.value <= strongest_bound(1.0, 1.0, 0.05, 5000, kernels=kernels).value

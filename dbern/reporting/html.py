@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,7 @@ def render(template: str, **values: Any) -> str:
     return _template(template).render(ink=INK, map=MAP, tints=tints, schemes=SCHEMES, **values)
 
 
+@cache  # to compile one takes as long as to draw a curve
 def _template(name: str) -> Template:
     with needed(REPORTS):
         from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape

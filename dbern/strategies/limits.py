@@ -36,7 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -158,6 +158,7 @@ class LowerBound:
     kind: str = ""
 
 
+@lru_cache(maxsize=16)  # a plan and each band of its release ask for the same one
 def strongest_bound(
     function_sensitivity: float,
     epsilon: float,
@@ -165,7 +166,7 @@ def strongest_bound(
     n: int,
     delta: float = 0.0,
     unit_rows: int = 1,
-    kernels: Sequence[Kernel] = (),
+    kernels: tuple[Kernel, ...] = (),
 ) -> LowerBound:
     """The largest known lower bound; parameters as in `lower_bound`.
 

@@ -50,7 +50,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -361,9 +360,6 @@ def bracketed(
     return found
 
 
-_strongest = lru_cache(maxsize=16)(strongest_bound)  # of public facts: asked for with every band
-
-
 def lower_bound_of(released: Released, beta: float) -> LowerBound:
     """Return what no mechanism can do better than, by what was released first."""
     first = released.components[0]
@@ -375,7 +371,7 @@ def lower_bound_of(released: Released, beta: float) -> LowerBound:
     unsigned = first.counted_in == first.arrays and first.oblique is None
     mixture = first.approximation.restore()
     kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
-    return _strongest(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
+    return strongest_bound(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
 
 
 def _read(values: FloatArray, brackets: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -27,6 +28,7 @@ from dbern.cli import main as command_line
 from dbern.components.strict import parse_object
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
+from dbern.reporting import html, pictures
 from dbern.synopsis.metadata import StoredCombination
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
@@ -209,7 +211,24 @@ def extreme_samples():
     ]
 
 
+@pytest.fixture(scope="module")
+def _drawn_once():
+    """The same picture is drawn once: most mutations leave it as it was."""
+    drawn = {}
+
+    def draw(picture, name):
+        key = pickle.dumps((picture, name))
+        if key not in drawn:
+            drawn[key] = pictures.draw(picture, name)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(html, "draw", draw)
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("_drawn_once")
 @pytest.mark.filterwarnings("ignore")  # of numpy and matplotlib, about numbers that are extreme
 @pytest.mark.parametrize(("name", "part"), extreme_samples())
 def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, name, part):

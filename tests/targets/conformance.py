@@ -18,8 +18,8 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.evaluate import evaluate
+from dbern.testing import _integers_of_each, integers, moves
 from dbern.testing import counted as counted
-from dbern.testing import integers, moves
 
 NULL = math.nan
 AXES = "xyzuvw"
@@ -303,7 +303,7 @@ def replaced(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[Relea
     spec = case.spec(axes, 2, noise, **mechanism)
     plan = plan_files(spec, ())
     records = everyone(case, axes, np.random.default_rng(5))
-    return plan, [integers(spec, plan, [records[1], record]) for record in records]
+    return plan, _integers_of_each(spec, plan, [[records[1], record] for record in records])
 
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}  # where rows are private, and for units
@@ -317,8 +317,9 @@ def added(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[ReleaseP
     records = everyone(case, axes, np.random.default_rng(5))
     pairs = []
     for others in ([], [records[1]], [records[1]] * 3):
-        before = integers(spec, plan, others)
-        pairs += [[before, integers(spec, plan, [*others, record])] for record in records]
+        databases = [others, *([*others, record] for record in records)]
+        before, *after = _integers_of_each(spec, plan, databases)
+        pairs += [[before, one] for one in after]
     return plan, pairs
 
 
@@ -343,12 +344,12 @@ def units(
     rest = of(7, records[::3]) + of(8, records[1::3])
     for user in range(10, 22):
         rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
-    none = integers(spec, plan, rest)
     users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
-    alone = [integers(spec, plan, of(1, rows) + rest) for rows in users]
+    databases = [rest, *(of(1, rows) + rest for rows in users)]
+    none, *alone = _integers_of_each(spec, plan, databases)
     pairs = [[none, user] for user in alone]
     if neighbors == "replace-one":
-        other = [integers(spec, plan, of(2, rows) + rest) for rows in users[::4]]
+        other = _integers_of_each(spec, plan, [of(2, rows) + rest for rows in users[::4]])
         pairs += [alone, *map(list, itertools.product(alone[::3], other))]
     return plan, pairs
 
@@ -374,7 +375,8 @@ def largest_move(relation: str, case: Case, axes: int, noise: str, **mechanism: 
 def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:
     """The integers of a release of one component, of rows of numbers (n, axes)."""
     names = spec.domain.names
-    (found,) = integers(spec, plan, [dict(zip(names, row, strict=True)) for row in rows.tolist()])
+    records = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
+    (found,) = integers(spec, plan, records)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dbern.data.domain import rounded_text
-from dbern.planning.contracts import PlannedPart, with_kernels
+from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import allowed_strategies, countable, errs_less, problem_of
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import Budget
@@ -40,14 +40,11 @@ def notes_of(
     for axis in spec.domain.lists:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
-    for part in parts:
-        if part.measurement.candidates:
-            widest = with_kernels(part.planned, part.measurement.candidates[-1], bound)
-            yield (
-                "bins and promises of this plan are for the narrowest bandwidth; a release has "
-                "those of what it chooses, of the widest "
-                f"{widest.certificate.total:.3g} for any database"
-            )
+    if any(part.measurement.candidates for part in parts):
+        yield (
+            "bins and promises of this plan are for the narrowest bandwidth; a release has those "
+            "of what it chooses, which are no larger"
+        )
     if spec.tune:
         yield from _tune_notes(parts[0], offered, bound)
     if len(parts) == 1:

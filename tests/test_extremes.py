@@ -206,7 +206,10 @@ def outcome(project: Project, role: str, table: pa.Table, kind: str) -> str:
         assert "private" not in text.replace("private-number", "")
         assert not re.search(r"\d{9}", text), text
         return f"{type(error).__name__}: {error}".replace(str(project.folder), "")
-    return f"{project.reservation().state.value}, {project.spent()}"
+    with project.ledger() as ledger:
+        release, (account,) = ledger.find("trips", "density"), ledger.status("trips")
+    assert release is not None
+    return f"{release.state.value}, {account.spent}, {account.reserved} reserved"
 
 
 def held(kind: str, table: pa.Table, project: Project) -> bool:

@@ -235,8 +235,9 @@ def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, n
     """By the checks at opening: what the net below them catches is told, so that they catch it."""
     original = kinds(name)
     queries = queries_of(original)
-    for mutation in extremes(original)[part * OF_KIND : (part + 1) * OF_KIND]:
-        store = shutil.copytree(original, tmp_path / "store.zarr", dirs_exist_ok=True)
+    store = tmp_path / "store.zarr"
+    for mutation in extremes(original)[part * OF_KIND : (part + 1) * OF_KIND]:  # none adds objects
+        shutil.copytree(original, store, copy_function=shutil.copyfile, dirs_exist_ok=True)
         mutation.apply(store)
         try:
             dbern.open(store).band()
@@ -249,7 +250,6 @@ def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, n
             codes = (0, 2, 5) if command in ("ask", "query", "export") else (0, 5)
             assert ran.code in codes, (mutation.name, command, ran)
             assert "fails to be read" not in ran.err, (mutation.name, command, ran)
-        shutil.rmtree(store)
 
 
 @pytest.mark.slow

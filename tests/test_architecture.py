@@ -37,7 +37,7 @@ LAYERS = [
     {"combination"},
     {"strategies", "ledger"},
     {"bernstein", "privacy", "data", "failure", "promises"},
-    {"system"},
+    {"system", "percentages"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

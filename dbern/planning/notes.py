@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dbern.data.domain import rounded_text
+from dbern.percentages import percent
 from dbern.planning.contracts import PlannedPart, with_kernels
 from dbern.planning.designs import allowed_strategies, countable, errs_less, problem_of
 from dbern.planning.rows import BoundSpec
@@ -60,7 +61,7 @@ def _tune_notes(
     """Note what a share costs and may choose, and where it is worth nothing."""
     share, promised = bound.spec.tune, first.planned.certificate
     yield (
-        f"{float(share):g} of epsilon tells what the bins miss of these data; "
+        f"{percent(float(share))} of epsilon tells what the bins miss of these data; "
         f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
     )
     bins = [first.planned, *(part.planned for part in offered if not part.planned.promise)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from dbern.combination.responses import Quotient, Ranged
 from dbern.combination.scores import ClassScores
 from dbern.data.domain import Axis, rounded_text
 from dbern.errors import needed, printable
+from dbern.percentages import percent
 from dbern.reporting.live import left_out, live
 from dbern.reporting.pictures import (
     CLASSES,
@@ -170,6 +172,7 @@ def _template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters["number"] = format_number
+    environment.filters["percent"] = lambda share: percent(float(Fraction(share)))
     return environment.get_template(name)
 
 
@@ -189,7 +192,7 @@ def described(picture: Picture) -> str:
         shares = []
         for panel in picture.panels:
             of_panel = [
-                f"{label} {100 * float((panel.values == i).mean()):.0f} %"
+                f"{label} {percent(float((panel.values == i).mean()), 2)}"
                 for i, label in enumerate(picture.classes)
             ]
             title = f"{panel.title}: " if panel.title else ""
@@ -296,7 +299,7 @@ def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, 
     total = certificate["total"] or 1.0
     parts = [
         {"name": name, "meaning": meaning, "value": certificate[name]}
-        | {"share": 100 * certificate[name] / total}
+        | {"share": certificate[name] / total}
         for name, meaning in _PARTS.items()
     ]
     sure = f"{100 * (1 - certificate['beta']):g} %"

@@ -22,7 +22,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.answers import Target
+from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.asking import Question, ReleasedBins
 from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
@@ -144,6 +144,11 @@ class _Means(Question):
         return self.parts
 
     @property
+    def percent(self) -> Percent | None:
+        """Unit of the shares of groups; responses have their own."""
+        return None if self.bins.response else "%"
+
+    @property
     def _bounds(self) -> tuple[float, float]:
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
@@ -213,6 +218,11 @@ class Difference(_Means):
             labels={label: range(counts[0]) if counts[0] > 1 else [None]}, count=counts[0],
             sides=Envelope.joined(weights.part(slice(None)) for weights in sides),
         )  # fmt: skip
+
+    @property
+    def percent(self) -> Percent | None:
+        """Unit of differences of the shares of groups."""
+        return None if self.bins.response else "percentage points"
 
     def _band(self, measure: Measure, beta: Fraction) -> Band:
         means = _mean_of_parts(measure, self.sides, 2 * self.count, beta)

@@ -34,11 +34,11 @@ def notes_of(
     ]
     yield from spec.learner.predictions(spec.records, n, ways)
     yield from unit_notes(spec.domain, spec.learner)
-    for axis in spec.domain.axes:
+    for axis in spec.records.domain.axes:
         if axis.multiples is not None:
             values = f"{axis.multiples.count + 1} values"
             yield f"{axis.name}: rows are {rounded_text([axis])}, ties to even multiples; {values}"
-    for axis in spec.domain.lists:
+    for axis in spec.records.domain.lists:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
     for part in parts:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.combination.base import Meaning
 from dbern.combination.functions import FunctionCombination
-from dbern.combination.responses import Quotient, Ranged
+from dbern.combination.responses import Ranged, Ratio
 from dbern.combination.scores import ClassScores
 from dbern.data.domain import Axis, rounded_text
 from dbern.errors import needed, printable
@@ -33,6 +33,7 @@ from dbern.reporting.pictures import (
     class_colour,
     draw,
     is_classifier,
+    is_grouped,
     middle,
     page_picture,
     text,
@@ -116,7 +117,7 @@ _PARTS = {
 def synopsis_page(synopsis: Synopsis) -> str:
     """Return the report on a synopsis, as HTML."""
     facts = synopsis.metadata
-    groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
+    groups = len(synopsis.classes) if is_grouped(synopsis) else 0
     picture = page_picture(synopsis)
     promises = synopsis.promises(picture.largest)
     return render(
@@ -271,7 +272,7 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     if picture.threshold is not None:
         said += f" Above the dashed line the class is {picture.classes[1]}, below it "
         said += f"{picture.classes[0]}."
-    if isinstance(synopsis.combination, Quotient):
+    if isinstance(synopsis.combination, Ratio):
         said += " It is narrow where rows are many, and the public range where they are few."
     if picture.left_out:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."

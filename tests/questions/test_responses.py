@@ -10,6 +10,7 @@ import questioned
 from banding import centers, synopsis_of
 from questioned import OF_RESPONSES, covered_responses, databases, grouped, responding, too_few
 from released_bins import columns, planned, released
+from scipy.stats import binom
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
@@ -249,6 +250,34 @@ def test_releases_answer_in_units_of_the_response():
 
 
 PLACE = 0.4321
+
+
+@pytest.mark.slow
+def test_releases_by_group_answer_each_group_s_responses():
+    """Answers of both groups hold at once, as often as they say; neither tells of the other."""
+    rng = np.random.default_rng(1)
+    x, g = rng.uniform(size=6000), (rng.uniform(size=6000) < 0.3) * 1.0
+    r = np.where(g == 1, 2.0 - x, 0.5 + np.sin(9 * x)) + rng.uniform(-0.5, 0.5, size=6000)
+    response = '"response": {"column": "r", "bounds": [-1.0, 3.0]}'
+    roles = f'{{{response}, "group": {{"column": "g", "values": ["a", "b"]}}}}'
+    case = planned(1, 6000, roles=roles, kind="nadaraya-watson", noise="auto")
+    weights = Gaussian(0.1)(PLACE - x)
+    curve = [(weights * (g == i)) @ r / (weights @ (g == i)) for i in (0, 1)]
+    means = [r[g == i].mean() for i in (0, 1)]
+    held, draws = np.zeros(4), 20
+    for key in range(draws):
+        d = released(case, {"x": x, "r": r, "g": g}, key)
+        assert d.groups == ("a", "b")
+        answers = [d.curve([[PLACE]], beta=0.3), d.average({}, beta=0.3), d.mass({}, beta=0.3)]
+        truths = [np.array(curve)[None], np.array(means), np.ones(2)]
+        for i, (answer, truth) in enumerate(zip(answers, truths, strict=True)):
+            held[i] += ((answer.low <= truth) & (truth <= answer.high)).all()
+        apart = d.difference([[0.1]], [[0.9]], beta=0.3)
+        held[3] += float(apart.high.sel(group="a")) > 0 and float(apart.low.sel(group="b")) > 0
+    assert (binom.cdf(held, draws, 0.7) > 1e-4).all()
+    assert (answers[0].high - answers[0].low).max() < 1
+    assert "group" in str(answers[1])
+    assert "%" not in str(answers[1])
 
 
 @pytest.mark.slow

@@ -32,10 +32,11 @@ _BETA = Fraction(1, 20)
 class Response:
     """Released responses of a regression, which are from `low` to `high`.
 
-    `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
+    `measures` have the bins of the rows, each weighted by its response as a number in [-1, 1]: one
+    array for each of the groups.
     """
 
-    measure: Measure
+    measures: tuple[Measure, ...]
     low: float
     high: float
 

@@ -233,12 +233,15 @@ class Difference(_Means):
 
 
 def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
-    """Return the rows of each group and all others, or for and against the response; or nothing."""
+    """Return rows for and against each group's response, or of it and all others; or nothing."""
+    if bins.response is not None:
+        pairs = zip(bins.response.measures, bins.measures, strict=True)
+        alone = (
+            [replace(measure, values=measure.values[None]) for measure in pair] for pair in pairs
+        )
+        return tuple(Parted.of(pair, _HALVES) for pair in alone)
     values = np.stack([measure.values for measure in bins.measures])
     rows = replace(bins.measures[0], values=values)
-    if bins.response is not None:
-        response = replace(bins.response.measure, values=bins.response.measure.values[None])
-        return (Parted.of((response, rows), _HALVES),)
     if len(bins.groups) < 2:
         return ()
     groups = np.eye(len(bins.groups))

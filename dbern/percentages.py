@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
+from dbern.system import format_number
+
 _MOST_DECIMALS = 9
 
 
@@ -19,7 +21,7 @@ def percent_number(share: float, digits: int = 3) -> str:
     """Write the number of `percent`, without its sign."""
     number = 100 * share
     whole = abs(number) >= 10**digits - 0.5
-    return f"{number:.0f}" if whole else f"{number:.{digits}g}"
+    return f"{number:.0f}" if whole else format_number(number, digits)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ LAYERS = [
     {"combination"},
     {"strategies", "ledger"},
     {"bernstein", "privacy", "data", "failure", "promises"},
-    {"system", "percentages"},
+    {"percentages"},
+    {"system"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

@@ -23,6 +23,7 @@ SHARES = st.floats(-1.0, 1.0)
         (12.5, 3, "1250 %"),
         (0.00123456, 3, "0.123 %"),
         (-0.25, 3, "-25 %"),
+        (1.79e-7, 3, "1.79×10⁻⁵ %"),
     ],
 )
 def test_a_share_is_a_percentage(share, digits, text):

@@ -397,26 +397,12 @@ class _Regressor(RegressorMixin, Released):
 
         That of a point outside the bounds of X is the response at the nearest one.
 
-        Parameters
-        ----------
-        X : array or data frame (m, l)
-        return_interval : bool
-            Whether to return the ends of intervals too. They are simultaneous: with probability at
-            least ``1 - beta`` the regression of the fitted rows, as it is without noise, lies
-            between them at all points at once, those of later calls with this beta included. They
-            tell nothing of a single response, nor of rows that were not fitted.
-        beta : float or str
-            One minus the confidence of all intervals together.
-
-        Returns
-        -------
-        array (m,), or three of them : the prediction, and the low and high end of its interval
-
-        Raises
-        ------
-        SpecError
-            With `return_interval` for a fit of which nothing is promised, as of least squares by
-            moments or by objective, and for a beta that is no probability.
+        With `return_interval` there are three arrays (m,): the prediction, and the low and high
+        ends of its interval. Intervals are simultaneous: with probability at least ``1 - beta`` the
+        regression of the fitted rows, as it is without noise, lies between them at all points at
+        once, those of later calls with this beta included. They tell nothing of a single response,
+        nor of rows that were not fitted. A fit of which nothing is promised, as of least squares by
+        moments or by objective, raises a SpecError.
         """
         points, combination = self._nearest(X), self.synopsis_.combination
         values = combination.to_range(self.synopsis_(points))

@@ -207,17 +207,6 @@ Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smooth
 """An array, what its band follows if anything, and the smoothing."""
 
 
-def bands_of_all(
-    functions: Sequence[Sequence[Part]], beta: Fraction, *, selected: bool, quotient: bool
-) -> list[ArrayBand]:
-    """Return the bands of functions of one structure, as many of each; they hold all at once."""
-    return [
-        band
-        for parts in functions
-        for band in bands_of(parts, beta / len(functions), selected=selected, quotient=quotient)
-    ]
-
-
 def bands_of(
     parts: Sequence[Part], beta: Fraction, *, selected: bool, quotient: bool
 ) -> list[ArrayBand]:

@@ -32,7 +32,7 @@ from dbern.synopsis.bands import (
     ArrayBand,
     Bracketed,
     Part,
-    bands_of_all,
+    bands_of,
     bracketed,
     lower_bound_of,
     quotient_ends,
@@ -478,7 +478,11 @@ class Synopsis:
         if isinstance(self.combination, Ratio):
             pairs = self.combination.pairs(parts)
         quotient = isinstance(self.combination, Ratio) and not selected
-        made = partial(bands_of_all, pairs, beta, selected=selected, quotient=quotient)
+
+        def made() -> list[ArrayBand]:
+            bands = partial(bands_of, selected=selected, quotient=quotient)
+            return [band for pair in pairs for band in bands(pair, beta / len(pairs))]
+
         return self._kept_bands((beta, smoothings, selected, about), made)
 
     @cached_property

@@ -236,18 +236,18 @@ class Oracle(Learner):
         del schema
         (way,) = ways
         box, strategy = cast("BlackBox", way.measurement), cast("LatticeStrategy", way.strategy)
-        asked = cast("BlackBoxAccumulator", box.accumulator(strategy, n, 0.0))
+        accumulator = cast("BlackBoxAccumulator", box.accumulator(strategy, n, 0.0))
         size = strategy.lattice.size
         shape = " x ".join(map(str, strategy.lattice.shape))
         where = ", ".join(
             f"{axis.name} in [{axis.text(axis.low)}, {axis.text(axis.high)}]"
             for axis in box.domain.axes
         )
-        rows = f"a shard of the {n} rows" if asked.shards > 1 else f"at most {n} rows"
+        rows = f"a shard of the {n} rows" if accumulator.shards > 1 else f"at most {n} rows"
         noise = format_number(deviation_of(way.law), 3)
         return (
-            f"a lattice of {shape} points over {where}: {counted(asked.passes, 'call')} of the "
-            f"function, of {rows} and at most {counted(min(asked.points, size), 'point')}; the "
+            f"a lattice of {shape} points over {where}: {counted(accumulator.passes, 'call')} of the "
+            f"function, of {rows} and at most {counted(min(accumulator.points, size), 'point')}; the "
             f"noise of each value there has a standard deviation of {noise}",
         )
 

@@ -244,11 +244,12 @@ class Oracle(Learner):
             for axis in box.domain.axes
         )
         rows = f"a shard of the {n} rows" if accumulator.shards > 1 else f"at most {n} rows"
+        calls = counted(accumulator.passes, "call")
+        points = counted(min(accumulator.points, size), "point")
         noise = format_number(deviation_of(way.law), 3)
         return (
-            f"a lattice of {shape} points over {where}: {counted(accumulator.passes, 'call')} of the "
-            f"function, of {rows} and at most {counted(min(accumulator.points, size), 'point')}; the "
-            f"noise of each value there has a standard deviation of {noise}",
+            f"a lattice of {shape} points over {where}: {calls} of the function, of {rows} and at "
+            f"most {points}; the noise of each value there has a standard deviation of {noise}",
         )
 
     @property

@@ -124,9 +124,10 @@ def test_responses_never_leave_their_bounds():
 
 def test_the_tail_is_that_of_the_widest_law():
     d = responding(databases(1, 500)["smooth"], np.ones(500))
-    law = d.response.measure.law
+    (measure,) = d.response.measures
+    law = measure.law
     wide = replace(law, scale=3 * law.scale, granularity_exponent=law.granularity_exponent - 1)
-    response = replace(d.response, measure=replace(d.response.measure, law=wide))
+    response = replace(d.response, measures=(replace(measure, law=wide),))
     (parts,) = module.parted(replace(d, response=response))
     assert parts.law == wide
     assert type(wide) is LaplaceNoise

@@ -262,21 +262,28 @@ def test_releases_by_group_answer_each_group_s_responses():
     response = '"response": {"column": "r", "bounds": [-1.0, 3.0]}'
     roles = f'{{{response}, "group": {{"column": "g", "values": ["a", "b"]}}}}'
     case = planned(1, 6000, roles=roles, kind="nadaraya-watson", noise="auto")
-    weights = Gaussian(0.1)(PLACE - x)
-    curve = [(weights * (g == i)) @ r / (weights @ (g == i)) for i in (0, 1)]
+    places = np.array([PLACE, 0.01, 0.2, 0.7, 0.99])
+    weights = Gaussian(0.1)(places[:, None] - x)
+    curves = np.stack([(weights * (g == i)) @ r / (weights @ (g == i)) for i in (0, 1)], axis=1)
     means = [r[g == i].mean() for i in (0, 1)]
-    held, draws = np.zeros(4), 20
+    exact = centers(*case, {"x": x, "r": r, "g": g})
+    held, draws = np.zeros(5), 20
     for key in range(draws):
-        d = released(case, {"x": x, "r": r, "g": g}, key)
+        synopsis = synopsis_of(*case, exact, key.to_bytes(32, "big"))
+        low, high = synopsis.interval(places, beta=0.3)
+        held[4] += ((low <= curves) & (curves <= high)).all()
+        assert synopsis.bound(beta=0.3).beta == 0.3
+        d = synopsis.distribution()
         assert d.groups == ("a", "b")
         answers = [d.curve([[PLACE]], beta=0.3), d.average({}, beta=0.3), d.mass({}, beta=0.3)]
-        truths = [np.array(curve)[None], np.array(means), np.ones(2)]
+        truths = [curves[:1], np.array(means), np.ones(2)]
         for i, (answer, truth) in enumerate(zip(answers, truths, strict=True)):
             held[i] += ((answer.low <= truth) & (truth <= answer.high)).all()
         apart = d.difference([[0.1]], [[0.9]], beta=0.3)
         held[3] += float(apart.high.sel(group="a")) > 0 and float(apart.low.sel(group="b")) > 0
     assert (binom.cdf(held, draws, 0.7) > 1e-4).all()
     assert (answers[0].high - answers[0].low).max() < 1
+    assert (high - low).max() < 2
     assert "group" in str(answers[1])
     assert "%" not in str(answers[1])
 

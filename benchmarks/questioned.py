@@ -69,7 +69,7 @@ def responding(rows: Any, responses: Any, key: int = 1, exact: Any = None, **how
     half = {"epsilon": 0.5 * how.pop("epsilon", 1.0), **how}
     d = asked(rows, key, exact=of_rows, **half)
     (measure,) = asked(rows, key and key + 10_000, exact=of_responses, **half).measures
-    return replace(d, response=Response(replace(measure, stream=1), 0.0, 1.0))
+    return replace(d, response=Response((replace(measure, stream=1),), 0.0, 1.0))
 
 
 def grouped(rows: Any, codes: Any, key: int = 1, exact: Any = None, **how: Any) -> Any:

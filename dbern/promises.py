@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
+from dbern.percentages import percent
+
 _EVEN = (
     "told by the release; for evenly spread records ",
     "told place by place by interval(); for evenly spread records, away from the bounds, ",
@@ -106,10 +108,7 @@ class Promises:
         if not self.largest:
             return ""
         whole = "largest value" if self.released else "largest value possible"
-        share = 100 * amount / self.largest
-        return (
-            f", {share:.2g} % of the {whole}" if share < 99.5 else f", {share:.0f} % of the {whole}"
-        )
+        return f", {percent(amount / self.largest, 2)} of the {whole}"
 
 
 def _upward(amount: float, digits: int = 4) -> str:

@@ -45,6 +45,11 @@ def roof(records, points):
     return np.abs(points[:, 0] - 5) / 10 * len(records) / N
 
 
+def wave(records, points):
+    """Real part of the characteristic function of a quarter of the columns' sum, at t."""
+    return np.cos(points[:, :1] / 4 * records.sum(axis=1)).sum(axis=1) / N
+
+
 def share(records, points):
     """The share of records: constant."""
     return np.full(len(points), len(records) / N)

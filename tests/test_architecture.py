@@ -37,6 +37,7 @@ LAYERS = [
     {"combination"},
     {"strategies", "ledger"},
     {"bernstein", "privacy", "data", "failure", "promises"},
+    {"percentages"},
     {"system"},
     {"errors"},
 ]

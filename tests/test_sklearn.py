@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
@@ -352,6 +353,53 @@ def test_densities_are_logarithms_that_are_finite():
     assert found[2] == found[3] == least
     assert np.isfinite(found).all()
     assert able.score(asked) == found.sum()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_intervals_of_a_regressor_cover_the_regression_of_its_rows_everywhere_at_once():
+    hours, bandwidth, fits = HOURS[:, 0], 2.0, 25
+    responses = np.clip(20 + 3 * np.abs(hours - 12) + RNG.normal(0, 3, len(hours)), 0, 60)
+    asked = np.linspace(0, 24, 41)
+    kernels = np.exp(-(((asked[:, None] - hours) / bandwidth) ** 2) / 2)
+    exact = kernels @ responses / kernels.sum(axis=1)
+    able = estimators.KernelRegressor(
+        bounds=(0, 24), y_bounds=(0, 60), epsilon=2, bandwidth=bandwidth
+    )
+    held = {0.05: 0, 0.5: 0}
+    for _ in range(fits):
+        able.fit(HOURS, responses)
+        for beta in held:
+            value, low, high = able.predict(asked[:, None], return_interval=True, beta=beta)
+            assert value.shape == low.shape == high.shape == asked.shape
+            np.testing.assert_array_equal(value, able.predict(asked[:, None]))
+            assert ((low >= 0) & (low <= value) & (value <= high) & (high <= 60)).all()
+            held[beta] += ((low <= exact) & (exact <= high)).all()
+    assert binom.cdf(held[0.05], fits, 0.95) > 1e-4
+    assert binom.cdf(held[0.5], fits, 0.5) > 1e-4
+    width, wider = (np.subtract(*able.predict(HOURS, True, beta)[:0:-1]) for beta in (0.5, "0.05"))
+    assert (width <= wider).all()
+    assert width.mean() < 40  # the bounds are 60 apart
+    (near, low, high), (same, *ends) = (able.predict([[x]], True) for x in (24.0, 99.0))
+    assert (near, low, high) == (same, *ends)
+    with pytest.raises(SpecError, match=r"beta.*0 and 1"):
+        able.predict(HOURS, True, beta=2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_regressor_that_promises_nothing_says_so():
+    ridge = estimators.Ridge(bounds=(0, 1), y_bounds=(-1, 5), epsilon=1)
+    for method in ("moments", "objective"):
+        ridge.set_params(method=method).fit(TWO, 3 * TWO[:, 0])
+        refused = f"^return_interval: Ridge by {method} promises nothing .*KernelRegressor"
+        with pytest.raises(SpecError, match=refused):
+            ridge.predict(TWO, return_interval=True)
+    ridge.set_params(method="weights", epsilon=1e6).fit(TWO, 3 * TWO[:, 0])
+    value, low, high = ridge.predict(TWO, return_interval=True)
+    assert (low <= value).all()
+    assert (value <= high).all()
+    assert (high - low < 1).all()
 
 
 @pytest.mark.slow

@@ -318,7 +318,7 @@ def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
     _, free = planned(tune="0")
     text = plan.explain()
     assert (
-        "0.1 of epsilon tells what the bins miss of these data; their noise is 1.111 times" in text
+        "10 % of epsilon tells what the bins miss of these data; their noise is 1.111 times" in text
     )
     assert "\npromise      approximation <= " in text
     assert "half the squares of its parts" in text

@@ -18,13 +18,13 @@ from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
 from dbern.combination.least_squares import LeastSquares
-from dbern.combination.responses import Quotient, Shifted
+from dbern.combination.responses import Quotient, Quotients, Shifted
 
 KINDS: Mapping[str, type[Combination]] = {
     combination.kind: combination
     for combination in (
         *(Identity, Sigmoid, Stack, OneVersusRest),
-        *(Quotient, Shifted, LeastSquares),
+        *(Quotient, Quotients, Shifted, LeastSquares),
         *(KernelScores, GaussianScores),
     )
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
+from abc import abstractmethod
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -126,6 +128,8 @@ class Shifted(FunctionCombination, Ranged):
         return parts.columns, self.constant or 0.0, self.grid
 
 
+_Part = TypeVar("_Part")
+
 _UNSURE = 2.0  # of 1, 2 and 3, tried on real rows, many and few, no other errs less in more cases
 
 
@@ -135,7 +139,29 @@ def unsure(noise: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quotient(CutToRange):
+class Ratio(CutToRange):
+    """Quotients N / D of arrays: all N come first, and then in the same order their D."""
+
+    counts_rows: ClassVar[bool] = True
+    looks_at_totals: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def quotients(self) -> tuple[Quotient, ...]:
+        """The quotient of each pair of arrays."""
+
+    def pairs(self, parts: Sequence[_Part]) -> list[tuple[_Part, _Part]]:
+        """Return N and D of each quotient."""
+        count = len(self.quotients)
+        return list(zip(parts[:count], parts[count:], strict=True))
+
+    def is_made_of(self, parts: Parts) -> bool:
+        """Return whether there are two functions for each quotient."""
+        return len(parts.arrays) == len(parts.functions) == 2 * len(self.quotients)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quotient(Ratio):
     """A quotient N / D of two arrays, drawn to one `center` where the noise hides the second.
 
     In units of the radius of the range and from its middle it is ``c + (N - c D) D / (D^2 + s^2)``,
@@ -146,11 +172,14 @@ class Quotient(CutToRange):
     """
 
     kind: ClassVar[str] = "ratio"
-    counts_rows: ClassVar[bool] = True
-    looks_at_totals: ClassVar[bool] = True
 
     center: float | None = None
     noise: float | None = None
+
+    @property
+    def quotients(self) -> tuple[Quotient, ...]:
+        """Itself."""
+        return (self,)
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Return the quotient, in the range."""
@@ -161,7 +190,7 @@ class Quotient(CutToRange):
         quotient = center + (parts[0] - center * below) / size * (below / size)
         return self.to_range(self.middle + self.radius * quotient)
 
-    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Combination:
+    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotient:
         """Return it with the quotient of both totals as its center, and the second's noise."""
         top, below = totals
         center = min(max(top / below, -1.0), 1.0) if below > 0 else 0.0
@@ -180,6 +209,55 @@ class Quotient(CutToRange):
         off = (top + below) / least + 2 * drawn**2
         return (1 + 1e-12) * self.radius * off if off < 1 else None
 
-    def is_made_of(self, parts: Parts) -> bool:
-        """Return whether there are two functions."""
-        return len(parts.arrays) == len(parts.functions) == 2
+
+@dataclass(frozen=True, kw_only=True)
+class Quotients(Ratio):
+    """A `Quotient` for each group, one column each; a release has all centers and noises."""
+
+    kind: ClassVar[str] = "ratios"
+    class_counts: ClassVar[Container[int]] = range(1, sys.maxsize)
+    by_class: ClassVar[bool] = True
+
+    centers: tuple[float, ...] = ()
+    noises: tuple[float, ...] = ()
+
+    @property
+    def multi_output(self) -> bool:
+        """Whether a point has one value for each group."""
+        return True
+
+    @property
+    def quotients(self) -> tuple[Quotient, ...]:
+        """The quotient of each group."""
+        count = len(self.classes)
+        centers, noises = (known or (None,) * count for known in (self.centers, self.noises))
+        return tuple(
+            Quotient(low=self.low, high=self.high, center=center, noise=noise)
+            for center, noise in zip(centers, noises, strict=True)
+        )
+
+    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+        """Return the quotients, in the range."""
+        pairs = zip(self.quotients, self.pairs(parts), strict=True)
+        return np.stack([quotient.values(pair, unit) for quotient, pair in pairs], axis=-1)
+
+    def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
+        """Return the range's width, of each."""
+        return np.stack([super().errors(errors)] * len(self.classes), axis=-1)
+
+    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotients:
+        """Return it with each group's center and noise."""
+        pairs = zip(self.quotients, self.pairs(totals), self.pairs(noise), strict=True)
+        settled = [quotient.settled(total, deviation) for quotient, total, deviation in pairs]
+        return replace(
+            self,
+            centers=tuple(quotient.center or 0.0 for quotient in settled),
+            noises=tuple(quotient.noise or 0.0 for quotient in settled),
+        )
+
+    def inconsistency(self) -> str:
+        """Return which parameters no release states together; empty where all is well."""
+        counts = len(self.centers), len(self.noises)
+        if counts not in ((0, 0), (len(self.classes),) * 2):
+            return "centers and noises"
+        return super().inconsistency()

@@ -21,8 +21,10 @@ class RecordWeights(ABC):
     It reads no column, has one output and no negative weights unless it says so.
     """
 
-    signed = False
-    """Whether weights may be negative."""
+    @property
+    def signed(self) -> bool:
+        """Whether weights may be negative."""
+        return False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -89,13 +91,46 @@ class ByCategory(CategoryWeights):
 class BySign(CategoryWeights):
     """The second of two categories counts plus one, the first minus one."""
 
-    signed = True
+    @property
+    def signed(self) -> bool:
+        """They may be."""
+        return True
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
         """Known categories, first, plus or minus one."""
         codes = records[self.column.name]
         known = np.isfinite(codes)
         return known, None, 2.0 * np.where(known, codes, 0.0) - 1.0
+
+
+@dataclass(frozen=True)
+class InGroups(CategoryWeights):
+    """Each record in its category's output, with the weight of another rule of one output."""
+
+    weights: RecordWeights
+
+    @property
+    def signed(self) -> bool:
+        """Whether the other rule's weights may be negative."""
+        return self.weights.signed
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The category's column and the other rule's."""
+        return (self.column, *self.weights.columns)
+
+    @property
+    def outputs(self) -> int:
+        """Number of categories."""
+        return len(self.column.categories)
+
+    def __call__(
+        self, records: Mapping[str, FloatArray]
+    ) -> tuple[BoolArray, Int64Array, FloatArray | None]:
+        """Known categories of records that the other rule counts, their positions, its weights."""
+        known, codes, _ = ByCategory(self.column)(records)
+        counts, _, weight = self.weights(records)
+        return known if counts is None else known & counts, codes, weight
 
 
 @dataclass(frozen=True)
@@ -124,7 +159,10 @@ class ByResponse(Present):
     outward.
     """
 
-    signed = True
+    @property
+    def signed(self) -> bool:
+        """They may be."""
+        return True
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
         """Finite responses, first, numbers in [-1, 1]."""

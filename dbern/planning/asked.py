@@ -16,6 +16,7 @@ from itertools import zip_longest
 
 import numpy as np
 
+from dbern.percentages import percent
 from dbern.privacy.accuracy import Covariance
 
 GAPS = {1: 1.49, 2: 1.66, 3: 1.80, 5: 2.03, 7: 2.25}
@@ -81,4 +82,4 @@ def told_width(name: str, width: float, unit: str) -> str:
     if name == "density":
         return f"density: off by about {width:.3g}{unit}"
     of = "an axis" if name == "quantile" else "the rows"
-    return f"{name}: an interval of about {100 * width:.2g} % of {of}"
+    return f"{name}: an interval of about {percent(width, 2)} of {of}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dbern.data.domain import rounded_text
+from dbern.percentages import percent
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import allowed_strategies, countable, errs_less, problem_of
 from dbern.planning.rows import BoundSpec
@@ -33,11 +34,11 @@ def notes_of(
     ]
     yield from spec.learner.predictions(spec.records, n, ways)
     yield from unit_notes(spec.domain, spec.learner)
-    for axis in spec.domain.axes:
+    for axis in spec.records.domain.axes:
         if axis.multiples is not None:
             values = f"{axis.multiples.count + 1} values"
             yield f"{axis.name}: rows are {rounded_text([axis])}, ties to even multiples; {values}"
-    for axis in spec.domain.lists:
+    for axis in spec.records.domain.lists:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
     if any(part.measurement.candidates for part in parts):
@@ -57,7 +58,7 @@ def _tune_notes(
     """Note what a share costs and may choose, and where it is worth nothing."""
     share, promised = bound.spec.tune, first.planned.certificate
     yield (
-        f"{float(share):g} of epsilon tells what the bins miss of these data; "
+        f"{percent(float(share))} of epsilon tells what the bins miss of these data; "
         f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
     )
     bins = [first.planned, *(part.planned for part in offered if not part.planned.promise)]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import cast
 
 from dbern.certificate import silenced_if_even, told_error
-from dbern.combination.responses import Quotient
+from dbern.combination.responses import Ratio
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import problem_of
 from dbern.planning.plans import Outlook, PlannedMeasurement
@@ -39,12 +39,13 @@ def outlook_of(
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
         return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
-    if isinstance(combination, Quotient):
+    if isinstance(combination, Ratio):
         above, below = (_evenly_spread(part) or math.inf for part in parts)
         counts = parts[1].planned
         counted = cast("Strategy", counts.strategy)
         noise = typical_noise(counted, counts.h, counts.noise.covariance)
-        even = combination.even(above, below, counts.unit, noise)
+        quotients = combination.quotients  # of groups that are as large as one another
+        even = quotients[0].even(above, below, counts.unit / len(quotients), noise)
         questions = _question_widths(parts, bound, None)
         return Outlook(None, even, extent, unit, by_place=True, questions=questions)
     errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]

@@ -211,8 +211,8 @@ class ReleaseSpec(Section):
 
     @property
     def domain(self) -> Domain:
-        """Axes and bounds, in the order of ``[data.bounds]``."""
-        return self._parsed.records.domain
+        """Axes and bounds of the function: those of ``[data.bounds]``, or its points."""
+        return self.learner.function_domain(self.records)
 
     @property
     def records(self) -> RecordSchema:
@@ -398,15 +398,14 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         raise SpecError(
             'release.name: letters, digits, ".", "_" and "-" only. Write name = "trip-density"'
         )
-    domain = _domain(spec.data)
-    _check_per_axis(spec, domain)
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9. Write beta = "0.05"')
     protection = _protection(spec)
-    schema = _schema(spec, domain)
+    schema = _schema(spec, _domain(spec.data))
     parameters = spec.target.model_dump()
     learner = learner_of(parameters.pop("kind"))(**parameters)
+    _check_per_axis(spec, learner.function_domain(schema))
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6. Write epsilon = "1.0"')

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.ledger import AuditLine, DatasetStatus, State
 from dbern.ledger.values import ZCDP, granted_amount, period_of, stored_amount
+from dbern.percentages import percent
 from dbern.privacy.budget import Budget
 from dbern.reporting.html import render
 from dbern.reporting.pictures import VARIABLES, WIDTHS, drawn
@@ -98,7 +99,7 @@ def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> d
     for row in status.releases:
         cost = (row.rho or 0) if status.accountant == ZCDP else row.charge.epsilon
         cost = 0 if row.state is State.REFUNDED else cost
-        share = f"{100 * float(cost) / granted:.3g}" if granted else "0"
+        share = percent(float(cost) / granted if granted else 0.0)
         shown = {key: str(getattr(row, key)) for key in ("name", "state", "charge", "created")}
         releases.append(shown | {"share": share})
     span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ import numpy as np
 
 from dbern.combination.base import Meaning
 from dbern.combination.functions import FunctionCombination
-from dbern.combination.responses import Quotient, Ranged
+from dbern.combination.responses import Ranged, Ratio
 from dbern.combination.scores import ClassScores
 from dbern.data.domain import Axis, rounded_text
 from dbern.errors import needed, printable
+from dbern.percentages import percent
 from dbern.reporting.live import left_out, live
 from dbern.reporting.pictures import (
     CLASSES,
@@ -32,6 +34,7 @@ from dbern.reporting.pictures import (
     class_colour,
     draw,
     is_classifier,
+    is_grouped,
     middle,
     page_picture,
     text,
@@ -115,7 +118,7 @@ _PARTS = {
 def synopsis_page(synopsis: Synopsis) -> str:
     """Return the report on a synopsis, as HTML."""
     facts = synopsis.metadata
-    groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
+    groups = len(synopsis.classes) if is_grouped(synopsis) else 0
     picture = page_picture(synopsis)
     promises = synopsis.promises(picture.largest)
     return render(
@@ -172,6 +175,7 @@ def _template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters["number"] = format_number
+    environment.filters["percent"] = lambda share: percent(float(Fraction(share)))
     return environment.get_template(name)
 
 
@@ -191,7 +195,7 @@ def described(picture: Picture) -> str:
         shares = []
         for panel in picture.panels:
             of_panel = [
-                f"{label} {100 * float((panel.values == i).mean()):.0f} %"
+                f"{label} {percent(float((panel.values == i).mean()), 2)}"
                 for i, label in enumerate(picture.classes)
             ]
             title = f"{panel.title}: " if panel.title else ""
@@ -270,7 +274,7 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
     if picture.threshold is not None:
         said += f" Above the dashed line the class is {picture.classes[1]}, below it "
         said += f"{picture.classes[0]}."
-    if isinstance(synopsis.combination, Quotient):
+    if isinstance(synopsis.combination, Ratio):
         said += " It is narrow where rows are many, and the public range where they are few."
     if picture.left_out:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."
@@ -298,7 +302,7 @@ def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, 
     total = certificate["total"] or 1.0
     parts = [
         {"name": name, "meaning": meaning, "value": certificate[name]}
-        | {"share": 100 * certificate[name] / total}
+        | {"share": certificate[name] / total}
         for name, meaning in _PARTS.items()
     ]
     sure = f"{100 * (1 - certificate['beta']):g} %"

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.combination.responses import Quotient
+from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import needed, printable
 from dbern.reporting.pictures import (
@@ -162,8 +162,10 @@ def left_out(synopsis: Synopsis) -> int:
 
 
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
-    """Arrays of a density whose axes factor, or the rows of a regression; none for others."""
+    """Arrays of a density whose axes factor, or the rows of one regression; none for others."""
     found = [one for one in synopsis.arrays if type(one) is ReleasedArray]
+    if isinstance(synopsis.combination, Quotients):
+        return []
     regression = isinstance(synopsis.combination, Quotient)
     if regression:
         found = [one for one in found if one.counted_in == one.name]

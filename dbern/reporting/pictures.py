@@ -155,8 +155,13 @@ def label(axis: Axis) -> str:
 
 
 def is_classifier(synopsis: Synopsis) -> bool:
-    """Whether its values decide on classes; densities of groups do not."""
-    return bool(synopsis.classes) and synopsis.meaning != "density"
+    """Whether its values decide on classes; functions of groups do not."""
+    return bool(synopsis.classes) and not is_grouped(synopsis)
+
+
+def is_grouped(synopsis: Synopsis) -> bool:
+    """Whether it has a density or a regression for each group."""
+    return bool(synopsis.classes) and synopsis.meaning in ("density", "response")
 
 
 def picture_of(synopsis: Synopsis, places: int) -> Picture:
@@ -213,8 +218,7 @@ def page_picture(synopsis: Synopsis) -> Picture:
     """Return the picture of a page; errors are shares of its largest value."""
     axes = len(synopsis.domain.numbers)
     drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2
-    grouped = synopsis.meaning == "density" and bool(synopsis.classes)
-    return picture_of(synopsis, _PAGE[3 if drawn == 2 and grouped else drawn])
+    return picture_of(synopsis, _PAGE[3 if drawn == 2 and is_grouped(synopsis) else drawn])
 
 
 def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:

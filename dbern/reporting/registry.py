@@ -17,6 +17,7 @@ import yaml
 from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
+from dbern.percentages import percent
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
@@ -153,7 +154,7 @@ def _model() -> dict[str, str]:
 def _implementation(facts: Mapping[str, Any]) -> dict[str, str]:
     laws = "; ".join(
         f"{', '.join(one['arrays'])}: exact {one['noise']['kind']} noise of scale "
-        f"{one['noise']['scale']:.6g}, share {one['share']} of the budget"
+        f"{one['noise']['scale']:.6g}, with {percent(float(Fraction(one['share'])))} of the budget"
         for one in facts["components"]
     )
     derived = "; ".join(

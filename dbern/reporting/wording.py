@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.data.domain import Axis, rounded_text
+from dbern.percentages import percent
 
 _REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
 
@@ -51,11 +52,11 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
     )
     rho = metadata.get("rho")
     if "random_dp" in metadata:
-        missed = metadata["random_dp"]["gamma"]
+        missed = percent(float(Fraction(metadata["random_dp"]["gamma"])))
         words.insert(
             0,
             "This is random differential privacy only, which is weaker than differential privacy. "
-            f"What follows holds for all but a share of {missed} of the neighbours drawn from an "
+            f"What follows holds for all but {missed} of the neighbours drawn from an "
             "assumed distribution, and promises nothing to whoever's data is unlike it.",
         )
     name = f"{'approximate' if delta else 'pure'} differential privacy"

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 try:
     import sklearn as _  # noqa: F401
@@ -376,13 +376,52 @@ class _Regressor(RegressorMixin, Released):
         bounds = np.asarray(self.y_bounds).tolist()
         return self._release(table, "response", {"bounds": bounds}, responses)
 
-    def predict(self, X: Any) -> FloatArray:  # noqa: N803
+    @overload
+    def predict(self, X: Any, return_interval: Literal[False] = False) -> FloatArray: ...  # noqa: N803
+
+    @overload
+    def predict(
+        self,
+        X: Any,  # noqa: N803
+        return_interval: Literal[True],
+        beta: float | str = 0.05,
+    ) -> tuple[FloatArray, FloatArray, FloatArray]: ...
+
+    def predict(
+        self,
+        X: Any,  # noqa: N803
+        return_interval: bool = False,
+        beta: float | str = 0.05,
+    ) -> FloatArray | tuple[FloatArray, FloatArray, FloatArray]:
         """Return the response at each point (m,), within its bounds.
 
         That of a point outside the bounds of X is the response at the nearest one.
+
+        With `return_interval` there are three arrays (m,): the prediction, and the low and high
+        ends of its interval. Intervals are simultaneous: with probability at least ``1 - beta`` the
+        regression of the fitted rows, as it is without noise, lies between them at all points at
+        once, those of later calls with this beta included. They tell nothing of a single response,
+        nor of rows that were not fitted. A fit of which nothing is promised, as of least squares by
+        moments or by objective, raises a SpecError.
         """
         points, combination = self._nearest(X), self.synopsis_.combination
-        return combination.to_range(self.synopsis_(points))
+        values = combination.to_range(self.synopsis_(points))
+        if not return_interval:
+            return values
+        self._check_interval()
+        low, high = self.synopsis_.interval(points, beta)
+        return values, combination.to_range(low), combination.to_range(high)
+
+    def _check_interval(self) -> None:
+        """Refuse an interval that would be the bounds of y wherever it is asked for."""
+        promises = self.synopsis_.promises()
+        if promises.empty and not (promises.by_place and promises.on_lattice):
+            method = self.synopsis_.metadata["target"].get("method")
+            by = f" by {method}" if method else ""
+            raise SpecError(
+                f"return_interval: {type(self).__name__}{by} promises nothing of its predictions. "
+                "Write predict(X), or fit a KernelRegressor, whose predictions have intervals"
+            )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

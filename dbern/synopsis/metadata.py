@@ -121,6 +121,9 @@ class StoredTarget(StrictModel):
         return self
 
 
+_Center = Annotated[float, Field(ge=-1, le=1)]
+
+
 class StoredCombination(StrictModel):
     """The parameters of a `Combination` of any kind; keys in its order."""
 
@@ -128,8 +131,10 @@ class StoredCombination(StrictModel):
     classes: list[_Category] = ABSENT
     low: _Value = ABSENT
     high: _Value = ABSENT
-    center: Annotated[float, Field(ge=-1, le=1)] = ABSENT
+    center: _Center = ABSENT
     noise: NotNegative = ABSENT
+    centers: list[_Center] = ABSENT
+    noises: list[NotNegative] = ABSENT
     peaks: list[Positive] = ABSENT
     floors: list[NotNegative] = ABSENT
     lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT

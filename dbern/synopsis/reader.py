@@ -16,7 +16,7 @@ from dbern.certificate import Certificate, combined
 from dbern.combination import combination_of
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
-from dbern.combination.responses import Quotient, Shifted
+from dbern.combination.responses import Ratio, Shifted
 from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import MANIFEST, Memory, place_at
@@ -31,6 +31,7 @@ from dbern.synopsis.bands import (
     About,
     ArrayBand,
     Bracketed,
+    Part,
     bands_of,
     bracketed,
     lower_bound_of,
@@ -268,21 +269,27 @@ class Synopsis:
         SpecError
             Where what was released has no classes.
         """
-        if not self.classes:
+        if not self._decides:
             raise SpecError("decision_function: this function has no classes. Call the synopsis")
         return self._answered(points, self._question(h, "decision"))
+
+    @property
+    def _decides(self) -> bool:
+        """Whether classes are told apart; responses of groups tell none."""
+        return bool(self.classes) and self.meaning != "response"
 
     def predict(self, points: Points, h: Order = None) -> Any:
         """Return the class of each point, by `decision_function`.
 
-        A function without classes predicts its values. Outside the bounds there is no class.
+        A function without classes predicts its values, a regression by group that of each group.
+        Outside the bounds there is no class.
 
         Returns
         -------
         array (m,)
             Labels; with points outside the bounds an array of objects, None there.
         """
-        if not self.classes:
+        if not self._decides:
             return self(points, h)
         values = np.asarray(self._asked(points, self._question(h, "decision")))
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
@@ -400,7 +407,7 @@ class Synopsis:
         level = confidence(beta)
         parts = [one.certificate for one in self._bands(level, h, about)]
         least = lower_bound_of(self._store.released, float(level))
-        return combined(self.combination, parts, least)
+        return replace(combined(self.combination, parts, least), beta=float(level))
 
     def explain(self, beta: float | str = 0.05) -> str:
         """Return who may fail with which share of beta, in a band and in an answer.
@@ -467,8 +474,15 @@ class Synopsis:
         smoothings, selected = self._smoothings(h, raw=raw), _is_auto(h)
         follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
         parts = [*zip(self.arrays, follows, smoothings, strict=True)]
-        quotient = isinstance(self.combination, Quotient) and not selected
-        made = partial(bands_of, parts, beta, selected=selected, quotient=quotient)
+        pairs: Sequence[Sequence[Part]] = [parts]
+        if isinstance(self.combination, Ratio):
+            pairs = self.combination.pairs(parts)
+        quotient = isinstance(self.combination, Ratio) and not selected
+
+        def made() -> list[ArrayBand]:
+            bands = partial(bands_of, selected=selected, quotient=quotient)
+            return [band for pair in pairs for band in bands(pair, beta / len(pairs))]
+
         return self._kept_bands((beta, smoothings, selected, about), made)
 
     @cached_property
@@ -508,10 +522,16 @@ class Synopsis:
     ) -> FloatArray:
         combination, bands = self.combination, self._bands(*asked, raw=True)
         smoothings, own = self._smoothings(asked[1], raw=True), self._smoothings(asked[1])
-        if isinstance(combination, Quotient):
+        if isinstance(combination, Ratio):
             parts = self._parts(points, smoothings, total, threads)
             errors = [band.at(points[:, self.arrays[0].columns]) for band in bands]
-            low, high = quotient_ends(combination, parts, errors)
+            quotients, pairs = combination.quotients, combination.pairs(parts)
+            each = len(errors) // len(quotients)
+            ends = [
+                quotient_ends(quotient, pair, errors[i * each : (i + 1) * each])
+                for i, (quotient, pair) in enumerate(zip(quotients, pairs, strict=True))
+            ]
+            low, high = np.stack(ends, axis=-1) if combination.multi_output else ends[0]
             outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:

@@ -18,6 +18,7 @@ from dbern.combination.responses import Shifted
 from dbern.components.component import VectorComponent
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
+from dbern.percentages import percent
 from dbern.strategies.moments import Fit, Measured, least_squares, product_names
 from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.points import Points, as_points, like
@@ -83,7 +84,7 @@ class Regression:
         if not math.isnan(self.residual):
             told += f", residual {self.residual:.4g}"
         about = f"{self.response}: {told}"
-        about += "" if self.counted > _MOST else f", of {100 * self.counted:.0f} % of the rows"
+        about += "" if self.counted > _MOST else f", of {percent(self.counted, 2)} of the rows"
         if self.products:
             about += (
                 "\nper unit of a column; of a product, of columns z moved from their bounds to "

@@ -19,7 +19,7 @@ from dbern.bernstein.kernels import KERNELS
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
 from dbern.counting.measurement import Measurement
-from dbern.data.domain import RecordSchema, Response
+from dbern.data.domain import Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import Noise
@@ -69,7 +69,7 @@ def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str
         names.append(part)
         field = fields.model_fields.get(part) if fields is not None else None
         fields = _section(field.annotation) if field is not None else None
-        if fields is None and part not in ("bounds", "units"):
+        if fields is None and part not in ("bounds", "points", "units"):
             break
     return tuple(names)
 
@@ -184,6 +184,10 @@ class Learner(Section, ABC):
         SpecError
             Where the schema lacks what the learner needs, or the parameters do not fit it.
         """
+
+    def function_domain(self, schema: RecordSchema) -> Domain:
+        """Return the domain of the released function: that of the records, mostly."""
+        return schema.domain
 
     def combination(self, schema: RecordSchema) -> Combination:
         """Return the combination of the measurements to the function."""

@@ -90,7 +90,8 @@ class UserFunction:
     `function` is ``module:name``, `digest` that of its module's text. The columns of `schema` are
     those of the function's records: axes, then label, response and group as far as there are some;
     of categories the position in their list. Values have the public bounds `low` and `high`;
-    `failure` replaces a value where the function fails, None stops the release. `n` is the public
+    `failure` replaces a value where the function fails, None stops the release. `points` is the
+    domain of the points that it is asked at, where that is not the records'. `n` is the public
     number of rows, 0 before a plan.
     """
 
@@ -100,12 +101,18 @@ class UserFunction:
     low: float
     high: float
     failure: float | None
+    points: Domain | None = field(default=None, kw_only=True)
     n: int = field(default=0, kw_only=True)
 
     @property
     def domain(self) -> Domain:
-        """Axes of the schema."""
+        """Axes of the records."""
         return self.schema.domain
+
+    @property
+    def function_domain(self) -> Domain:
+        """Axes of the points."""
+        return self.points or self.schema.domain
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -155,21 +162,23 @@ def _uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> F
 
 
 @lru_cache(maxsize=16)
-def _try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> None:
-    """Call a function once, with made-up records and a few points.
+def _try_out(
+    function: str, ranges: tuple[Range, ...], axes: tuple[tuple[float, float], ...], rows: int
+) -> None:
+    """Call a function once, with made-up records and a few points, within bounds of their `axes`.
 
     Raises SpecError for a function that raises, or does not return one number a point.
     """
     records = _uniform_records(ranges, rows, public_stream("trial of a function", 0))
     share = np.linspace(0, 1, _POINTS)[:, None]
-    ends = np.array([(one.low, one.high - one.low) for one in ranges[:axes]])
-    points = ends[:, 0] + share * ends[:, 1]
+    ends = np.array(axes)
+    points = ends[:, 0] + share * (ends[:, 1] - ends[:, 0])
     called = load(function)
     try:
         with np.errstate(all="ignore"):
             values = np.asarray(called(records, points), dtype=np.float64)
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- it may fail in any way
-        shapes = f"records {(rows, len(ranges))} and points {(_POINTS, axes)}"
+        shapes = f"records {(rows, len(ranges))} and points {points.shape}"
         raise SpecError(
             f"{FUNCTION}: fails on made-up records ({type(error).__name__}). It gets {shapes}. "
             "Mend it."
@@ -325,7 +334,7 @@ class BlackBoxAccumulator(GatheredAccumulator):
         """Lattice points of a block in data units, (m, l)."""
         lattice, part = self.strategy.lattice, self.block(block)
         indices = np.unravel_index(np.arange(part.start, part.stop), lattice.shape)
-        axes = self.user.domain.axes
+        axes = self.user.function_domain.axes
         return np.column_stack(
             [axis.at(lattice.nodes(i)[indices[i]]) for i, axis in enumerate(axes)]
         )
@@ -522,7 +531,8 @@ class BlackBox(Measurement):
         """Choose shards and points of a block; refuse a function that fails on made-up records."""
         del tolerance
         user = self.user
-        _try_out(user.function, user.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
+        axes = tuple((axis.low, axis.high) for axis in user.function_domain.axes)
+        _try_out(user.function, user.ranges, axes, min(n, _TRIAL_ROWS))
         shards = self._shards(n)
         share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))

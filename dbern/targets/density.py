@@ -35,10 +35,17 @@ from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
-from dbern.combination.responses import Quotient, unsure
+from dbern.combination.responses import Quotient, Quotients, unsure
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import WHOLE, Measurement
-from dbern.counting.record_weights import ALIKE, ByCategory, ByResponse, Present, RecordWeights
+from dbern.counting.record_weights import (
+    ALIKE,
+    ByCategory,
+    ByResponse,
+    InGroups,
+    Present,
+    RecordWeights,
+)
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
@@ -343,6 +350,9 @@ _HALF = Fraction(1, 2)
 class NadarayaWatson(Smoother):
     """Regression of a bounded response on the axes.
 
+    With ``[data.group]`` one regression for each public group, of its own records: groups share no
+    record, so all are released for what one costs.
+
     Parameters
     ----------
     bandwidth : sequence of float
@@ -366,27 +376,36 @@ class NadarayaWatson(Smoother):
     """
 
     kind: ClassVar[str] = "nadaraya-watson"
-    uses: ClassVar[tuple[str, ...]] = ("response",)
+    uses: ClassVar[tuple[str, ...]] = ("response", "group")
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
-        """The sum of responses and the density of the records that have one."""
-        response, domain = response_of(schema), schema.domain
+        """The sum of responses and the density of the records that have one; of each group."""
+        response, domain, group = response_of(schema), schema.domain, schema.group
+        by_response: RecordWeights = ByResponse(response)
+        present: RecordWeights = Present(response)
+        if group is not None:
+            by_response, present = InGroups(group, by_response), InGroups(group, present)
         return (
-            self.kernel_sum("numerator", domain, ByResponse(response), _HALF, "denominator"),
-            self.kernel_sum("denominator", domain, Present(response), _HALF),
+            self.kernel_sum("numerator", domain, by_response, _HALF, "denominator"),
+            self.kernel_sum("denominator", domain, present, _HALF),
         )
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """The quotient, in units of the response."""
+        """The quotient, in units of the response, or one for each group."""
         response = response_of(schema)
-        return Quotient(low=response.low, high=response.high)
+        low, high = response.low, response.high
+        if schema.group is None:
+            return Quotient(low=low, high=high)
+        return Quotients(low=low, high=high, classes=schema.group.categories)
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         del n
         typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
-        weights = np.column_stack([typical.wanted, np.ones(typical.count)])
-        sums, variance, exact = predicted_sums(typical, ways, weights)
+        groups = len(schema.group.categories) if schema.group else 1  # as large as one another
+        weights = np.column_stack([typical.wanted, np.ones(typical.count)]) / groups
+        predicted = predicted_sums(typical, ways, weights.repeat(groups, axis=1))
+        sums, variance, exact = (columns[:, ::groups] for columns in predicted)
         plain = np.clip(exact[:, :1] / exact[:, 1:], -1, 1)
         # To first order in the noise, and in mean squares of what the quotient is divided by. The
         # center of typical responses is 0.

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
+from dbern.bernstein.basis import MOST_AXES
 from dbern.counting.measurement import Measurement
-from dbern.data.domain import RecordSchema
+from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
+from dbern.strategies.base import LatticeStrategy
 from dbern.strategies.bias import Approximation
 from dbern.strategies.smoothness import Holder, Linear, Smooth
-from dbern.system import source_digest
-from dbern.targets.base import Learner, Positive, Section
+from dbern.system import counted, format_number, source_digest
+from dbern.targets.base import Learner, Positive, Section, Way
 from dbern.targets.black_boxes import (
     UNIFORM,
     BlackBox,
+    BlackBoxAccumulator,
     Sampling,
     UserFunction,
     load,
     load_distribution,
 )
+from dbern.targets.predictions import deviation_of
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -113,6 +118,9 @@ class Oracle(Learner):
         ends the release and keeps its charge. Either way a failure may tell of a record.
     separable : bool
         f adds up over records: it is asked of shards and summed, with twice the sensitivity.
+    points : mapping of str to (float, float), optional
+        The function's own parameters and their bounds, in the order in which it takes them: the
+        lattice covers this box. Without it points are where records are.
 
     Raises
     ------
@@ -148,10 +156,25 @@ class Oracle(Learner):
         description='on_failure = 0.0, a public value, or "stop"'
     )
     separable: bool = Field(False, description="separable = true, where f adds up over records")
+    points: dict[str, _Pair] | None = Field(
+        None, min_length=1, description="points = { t = [0.0, 2.0] }, the box of its parameters"
+    )
 
     def get_params(self) -> dict[str, Any]:
-        """Constructor parameters by name, as JSON values."""
-        return self.model_dump()
+        """Constructor parameters by name, as JSON values; points only where they are stated."""
+        return self.model_dump(exclude=None if self.points else {"points"})
+
+    def function_domain(self, schema: RecordSchema) -> Domain:
+        """Return the box of the points."""
+        if not self.points:
+            return schema.domain
+        if len(self.points) > MOST_AXES:
+            raise SpecError(
+                f"target.points: {len(self.points)} parameters, and a lattice has at most "
+                f"{MOST_AXES} axes. Keep at most {MOST_AXES}, and fix the others in the function"
+            )
+        axes = tuple(_parameter(name, *bounds) for name, bounds in self.points.items())
+        return Domain(axes, schema.domain.outside)
 
     def identity(self) -> dict[str, Any]:
         """The digest of the function's module."""
@@ -181,9 +204,18 @@ class Oracle(Learner):
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
             raise SpecError(f"target.on_failure: lies outside bounds. Write on_failure = {low}")
+        domain = self.function_domain(schema)
         box = BlackBox(
-            domain=schema.domain,
-            user=UserFunction(self.function, self._digest(), schema, low, high, failure),
+            domain=domain,
+            user=UserFunction(
+                self.function,
+                self._digest(),
+                schema,
+                low,
+                high,
+                failure,
+                points=domain if self.points else None,
+            ),
             smoothness=Linear() if self.smoothness == "linear" else self.smoothness.approximation(),
             stated=stated,
             sampling=estimate.sampling() if estimate else None,
@@ -199,6 +231,27 @@ class Oracle(Learner):
         whose = "an estimate" if self._stated[1] else "the spec's word"
         return (f"the sensitivity of {self.function} is {whose}, not proved; {text}",)
 
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Say which box is asked, at how many points and in how many calls, and with what noise."""
+        del schema
+        (way,) = ways
+        box, strategy = cast("BlackBox", way.measurement), cast("LatticeStrategy", way.strategy)
+        accumulator = cast("BlackBoxAccumulator", box.accumulator(strategy, n, 0.0))
+        size = strategy.lattice.size
+        shape = " x ".join(map(str, strategy.lattice.shape))
+        where = ", ".join(
+            f"{axis.name} in [{axis.text(axis.low)}, {axis.text(axis.high)}]"
+            for axis in box.domain.axes
+        )
+        rows = f"a shard of the {n} rows" if accumulator.shards > 1 else f"at most {n} rows"
+        calls = counted(accumulator.passes, "call")
+        points = counted(min(accumulator.points, size), "point")
+        noise = format_number(deviation_of(way.law), 3)
+        return (
+            f"a lattice of {shape} points over {where}: {calls} of the function, of {rows} and at "
+            f"most {points}; the noise of each value there has a standard deviation of {noise}",
+        )
+
     @property
     def _stated(self) -> tuple[float, SampledSensitivity | None]:
         """The sensitivity, NaN where it is estimated, and the estimate's parameters."""
@@ -208,6 +261,14 @@ class Oracle(Learner):
     def _digest(self) -> str:
         load(self.function)
         return source_digest(self.function)
+
+
+def _parameter(name: str, low: float, high: float) -> Axis:
+    try:
+        return Axis(name, low, high)
+    except SpecError as error:  # which speaks of a column
+        text = str(error).replace("data.bounds.", "target.points.", 1)
+        raise SpecError(text.replace("the column", "the parameter")) from None
 
 
 def _refuse_filter(schema: RecordSchema) -> None:

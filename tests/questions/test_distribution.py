@@ -483,13 +483,26 @@ def test_an_answer_prints_itself():
     one = d.mass({"x": (0.2, 0.5)})
     assert str(one) == repr(one)
     assert str(one).startswith("share of the rows in x from 0.2 to 0.5: ")
-    assert "with probability 0.95 (records, these data)" in str(one)
+    number = r"\d+(?:\.\d+)?"
+    share = rf"{number} % \({number} to {number}\) with probability 0.95 \(records, these data\)"
+    assert re.search(f": {share}", str(one))
+    low, high = (float(end) for end in re.search(r"\((\S+) to (\S+)\)", str(one)).groups())
+    assert low <= 100 * one.low <= 100 * one.high <= high
+    assert high - low == pytest.approx(100 * (one.high - one.low), rel=0.2)
     mean = replace(d, domain=Domain((Axis("x", 20454, 20514, TimeUnit.DAYS),))).mean()
     moment = r"2026-01-\d\dT\d\d:\d\dZ"
     assert re.match(f"mean of x: {moment}, from {moment} to {moment} with", str(mean))
     two = d.quantile([0.25, 0.75])
     assert two.to_dataset()["value"].dims == ("quantile",)
     assert str(two).count("\n") >= 3
+    assert "%" not in str(two)
+    shares = d.mass({"x": ([0.0, 0.2], [0.2, 0.5])})
+    assert ", in %, all at once" in str(shares)
+    assert float(shares.value[1]) == one.value
+    assert re.search(rf"1 +{100 * one.value:.0f}", str(shares))
+    assert "%" in shares._repr_html_()
+    assert " percentage points (" in str(d.compare(d, {"x": (0.2, 0.5)}))
+    assert "%" not in str(d.count({"x": (0.2, 0.5)}))
     assert (one.target, one.interval, one.beta) == ("records", "these-data", 0.05)
 
 

@@ -10,6 +10,7 @@ from questioned import asked, databases, grouped, responding
 
 import dbern
 from dbern.errors import SpecError
+from dbern.percentages import percent_number
 from dbern.planning.planner import plan_files
 from dbern.synopsis.questions import interval as module
 
@@ -97,7 +98,10 @@ def test_an_answer_of_sharp_edges_says_why_it_is_wide_and_what_helps():
                    d.quantile(0.5), d.compare(d, {"x": (0.3, 0.4)})):  # fmt: skip
         first, note = str(answer).split("\n")
         assert "guaranteed" not in first
-        assert note.startswith(f"likely error {answer.likely_error:.3g}, not guaranteed; most of ")
+        size = f"{answer.likely_error:.3g}"
+        if answer.percent:
+            size = f"{percent_number(answer.likely_error, 2)} {answer.percent}"
+        assert note.startswith(f"likely error {size}, not guaranteed; most of ")
         assert QUESTIONS in note
         assert (SMOOTHED in note) == (answer.question.find("less that") < 0)
         assert "not guaranteed" in answer._repr_html_()

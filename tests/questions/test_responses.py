@@ -10,6 +10,7 @@ import questioned
 from banding import centers, synopsis_of
 from questioned import OF_RESPONSES, covered_responses, databases, grouped, responding, too_few
 from released_bins import columns, planned, released
+from scipy.stats import binom
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
@@ -123,9 +124,10 @@ def test_responses_never_leave_their_bounds():
 
 def test_the_tail_is_that_of_the_widest_law():
     d = responding(databases(1, 500)["smooth"], np.ones(500))
-    law = d.response.measure.law
+    (measure,) = d.response.measures
+    law = measure.law
     wide = replace(law, scale=3 * law.scale, granularity_exponent=law.granularity_exponent - 1)
-    response = replace(d.response, measure=replace(d.response.measure, law=wide))
+    response = replace(d.response, measures=(replace(measure, law=wide),))
     (parts,) = module.parted(replace(d, response=response))
     assert parts.law == wide
     assert type(wide) is LaplaceNoise
@@ -249,6 +251,41 @@ def test_releases_answer_in_units_of_the_response():
 
 
 PLACE = 0.4321
+
+
+@pytest.mark.slow
+def test_releases_by_group_answer_each_group_s_responses():
+    """Answers of both groups hold at once, as often as they say; neither tells of the other."""
+    rng = np.random.default_rng(1)
+    x, g = rng.uniform(size=6000), (rng.uniform(size=6000) < 0.3) * 1.0
+    r = np.where(g == 1, 2.0 - x, 0.5 + np.sin(9 * x)) + rng.uniform(-0.5, 0.5, size=6000)
+    response = '"response": {"column": "r", "bounds": [-1.0, 3.0]}'
+    roles = f'{{{response}, "group": {{"column": "g", "values": ["a", "b"]}}}}'
+    case = planned(1, 6000, roles=roles, kind="nadaraya-watson", noise="auto")
+    places = np.array([PLACE, 0.01, 0.2, 0.7, 0.99])
+    weights = Gaussian(0.1)(places[:, None] - x)
+    curves = np.stack([(weights * (g == i)) @ r / (weights @ (g == i)) for i in (0, 1)], axis=1)
+    means = [r[g == i].mean() for i in (0, 1)]
+    exact = centers(*case, {"x": x, "r": r, "g": g})
+    held, draws = np.zeros(5), 20
+    for key in range(draws):
+        synopsis = synopsis_of(*case, exact, key.to_bytes(32, "big"))
+        low, high = synopsis.interval(places, beta=0.3)
+        held[4] += ((low <= curves) & (curves <= high)).all()
+        assert synopsis.bound(beta=0.3).beta == 0.3
+        d = synopsis.distribution()
+        assert d.groups == ("a", "b")
+        answers = [d.curve([[PLACE]], beta=0.3), d.average({}, beta=0.3), d.mass({}, beta=0.3)]
+        truths = [curves[:1], np.array(means), np.ones(2)]
+        for i, (answer, truth) in enumerate(zip(answers, truths, strict=True)):
+            held[i] += ((answer.low <= truth) & (truth <= answer.high)).all()
+        apart = d.difference([[0.1]], [[0.9]], beta=0.3)
+        held[3] += float(apart.high.sel(group="a")) > 0 and float(apart.low.sel(group="b")) > 0
+    assert (binom.cdf(held, draws, 0.7) > 1e-4).all()
+    assert (answers[0].high - answers[0].low).max() < 1
+    assert (high - low).max() < 2
+    assert "group" in str(answers[1])
+    assert "%" not in str(answers[1])
 
 
 @pytest.mark.slow

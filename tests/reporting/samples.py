@@ -69,6 +69,16 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "target": {"kind": "nadaraya-watson", "bandwidth": [1.0, 0.3]},
         "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
     }),
+    "regressions": ("1", {
+        "target": {"kind": "nadaraya-watson", "bandwidth": [1.0]},
+        "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
+        "data__group": {"column": "cloud", "values": ["a", "b", "<b>c</b>"]},
+    }),
+    "regression maps": ("2", {
+        "target": {"kind": "nadaraya-watson", "bandwidth": [1.0, 0.3]},
+        "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
+        "data__group": {"column": "cloud", "values": ["a", "b", "<b>c</b>"]},
+    }),
     "boundary": ("2", {"target": _MACHINE, "data__label": _TWO}),
     "regions": ("2", {"target": _MACHINE, "data__label": _CLASSES}),
     "sigmoid": ("1", {

@@ -314,7 +314,7 @@ def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
     assert "Released with differential privacy" not in page.words
     assert "pure differential privacy" not in page.words
     assert page.words.count("andom differential privacy only") >= 3
-    assert "all but a share of 0.05" in page.words
+    assert "all but 5 %" in page.words
     assert "% sure of either" not in page.words
     with pytest.raises(dbern.SpecError, match="random differential privacy is not a variant"):
         deployment_of(synopsis.metadata)

@@ -140,6 +140,10 @@ CASES = {
         {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
     ),
+    "regressions": Case(
+        {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE, "group": GROUP},
+        {"response": (-1.0, 3.0, NULL), "group": (0.0, 1.0, NULL)},
+    ),
     "gaps": Case(
         {"kind": "priestley-chao", "bandwidth": [0.25], "max_gap": 0.2}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, 1e300, NULL)}, reached=0.3, most_axes=1,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import black_boxes
 import numpy as np
+import pandas as pd
 import pytest
 from conformance import CASES, counted, everyone, largest_move
 
@@ -55,7 +56,7 @@ def bounded(project, spec):
     values = np.concatenate(
         [np.column_stack([t[c].to_numpy().astype(float) for c in "xy"]) for t in tables]
     )
-    return values[spec.domain.inside(values)]
+    return values[spec.records.domain.inside(values)]
 
 
 GRID = np.stack(
@@ -225,6 +226,61 @@ def test_a_failure_stops_the_release_where_the_spec_says_so(project, client, cap
     assert project.remains() == []
 
 
+WAVE = {
+    "function": "black_boxes:wave",
+    "smoothness": {"derivatives": 2, "bound": 30.25},
+    "points": {"t": [0, 2]},
+    "bounds": [-1.0, 1.0],
+}
+
+
+@pytest.mark.usefixtures("noiseless")
+def test_points_of_its_own_are_what_a_function_is_asked_at(project, client, monkeypatch):
+    spec = spec_of(project, WAVE, mechanism={"k": 40, "h": 1})
+    plan = dbern.plan(spec)
+    rows = f"of at most {plan.n} rows and at most 41 points"
+    assert "a lattice of 41 points over t in [0, 2]: 1 call of the function, " + rows in str(plan)
+    assert (spec.domain.names, spec.records.domain.names) == (("t",), ("x", "y"))
+    asked = []
+
+    def seen(records, points):
+        asked.append((records.shape[1], points))
+        return black_boxes.wave(records, points)
+
+    monkeypatch.setattr("dbern.targets.black_boxes.load", lambda name: seen)
+    synopsis = dbern.release(spec).synopsis
+    ((columns, points),) = asked
+    assert columns == 2
+    np.testing.assert_allclose(points[:, 0], np.linspace(0, 2, 41))
+    t = np.linspace(0, 2, 97)
+    exact = black_boxes.wave(bounded(project, spec), t[:, None])
+    error = np.abs(synopsis(t) - exact).max()
+    sure = plan.certificate
+    assert sure.approximation / 50 < error <= sure.approximation + sure.rounding
+    assert [axis["name"] for axis in synopsis.metadata["domain"]["axes"]] == ["t"]
+    assert synopsis.metadata["target"]["points"] == {"t": [0.0, 2.0]}
+    table = pd.DataFrame({"t": t})
+    np.testing.assert_array_equal(synopsis(table), synopsis(t))
+    with pytest.raises(dbern.SpecError, match='no column "t"'):
+        synopsis(table.rename(columns={"t": "x"}))
+    assert np.isnan(synopsis(np.array([2.5]))).all()
+
+
+def test_points_count_as_axes_and_records_keep_theirs(project):
+    """Two parameters have two k; those of the records have none. Without points nothing is said."""
+    two = {**WAVE, "points": {"t": [0.0, 2.0], "shift": [-1.0, 1.0]}}
+    plan = dbern.plan(spec_of(project, two, mechanism={"k": [4, 3], "h": 1}))
+    assert "a lattice of 5 x 4 points over t in [0, 2], shift in [-1, 1]: " in str(plan)
+    with pytest.raises(dbern.SpecError, match=r"^mechanism\.k: has 2 entries .*each of t"):
+        dbern.plan(spec_of(project, WAVE, mechanism={"k": [4, 3], "h": 1}))
+    sampled = {"sensitivity": {"gamma": "0.2", "seed": 1}}
+    plan = dbern.plan(spec_of(project, {**WAVE, **sampled}, mechanism={"k": 4, "h": 1}))
+    assert 0 < plan.sensitivity.function < 2 / plan.n  # of records that are uniform, both axes
+    plain = spec_of(project, {"smoothness": {"holder": [1.0, 1.0]}}, mechanism={"k": 2, "h": 1})
+    assert "points" not in plain.learner.get_params()
+    assert "a lattice of 3 x 3 points over x in [0, 10], y in [-1, 1]: " in str(dbern.plan(plain))
+
+
 BAD = [
     ({"function": "no_such_module:f"}, r"^target\.function: .*cannot be imported \(ModuleNotFound"),
     ({"function": "black_boxes:no_such"}, r"^target\.function: .*cannot be imported \(Attribute"),
@@ -246,6 +302,16 @@ BAD = [
     ({"on_failure": 2.0}, r"^target\.on_failure: lies outside bounds. Write on_failure = 0.0"),
     ({"on_failure": "go on"}, r'^target\.on_failure: .*or "stop"'),
     ({"on_failure": None}, r"^target\.on_failure: "),
+    ({"points": {"t": [2.0, 0.0]}}, r"^target\.points\.t: the lower bound must be below the upper"),
+    ({"points": {"t": [1.0, 1.0]}}, r"^target\.points\.t: the lower bound must be below the upper"),
+    ({"points": {"t": [0.0, float("inf")]}}, r"^target\.points\.t: both bounds must be finite"),
+    ({"points": {"t": [float("nan"), 1.0]}}, r"^target\.points\.t: both bounds must be finite"),
+    ({"points": {"a/b": [0.0, 1.0]}}, r"^target\.points\.a/b: this name .*Rename the parameter"),
+    ({"points": {"t": [0.0]}}, r"^target\.points\.t: .*Write points = \{ t = \[0.0, 2.0\] \}"),
+    ({"points": {}}, r"^target\.points: has too few entries. Write points = "),
+    ({"points": [0.0, 1.0]}, r"^target\.points: has a wrong value or type. Write points = "),
+    ({"points": {f"p{i}": [0.0, 1.0] for i in range(9)}}, r"^target\.points: 9 .*Keep at most 8"),
+    ({"point": {"t": [0.0, 1.0]}}, r"^target\.point: unknown key\. Write points"),
     ({"sensitivty": 1.0}, r"^target\.sensitivty: unknown key\. Write sensitivity"),
 ]
 

@@ -187,6 +187,47 @@ def test_bins_draw_a_regression_to_the_mean_of_the_clamped_responses(exact_relea
     assert (np.abs(synopsis(POINTS) - plain) > 1e-6).any()
 
 
+def test_regressions_of_groups_are_those_of_each_group_alone(exact_release, tmp_path):
+    columns = table(300, np.random.default_rng(4))
+    _, synopsis = released(exact_release, "regressions", columns)
+    assert (synopsis.classes, synopsis.meaning) == (("a", "b", "c"), "response")
+    points = np.reshape(POINTS, (-1, 1))
+    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    plain = replace(synopsis.combination, noises=())  # none was drawn
+    low, high = synopsis.interval(POINTS)
+    for group, name in enumerate(synopsis.classes):
+        known = where(
+            columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
+        )
+        keep = known & np.array([label == name for label in columns["group"]])
+        clamped = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0)
+        weights = bumps(POINTS, columns, 0.25, keep)
+        exact = (weights @ clamped) / weights.sum(axis=1)
+        assert np.abs(plain.values(parts)[:, group] - exact).max() < 1e-3
+        assert ((low[:, group] <= exact) & (exact <= high[:, group])).all()
+    np.testing.assert_array_equal(synopsis.predict(POINTS), synopsis(POINTS))  # no class
+    with pytest.raises(dbern.SpecError, match=r"^decision_function: this function has no classes"):
+        synopsis.decision_function(POINTS)
+    pq.write_table(pa.table({"x": [0.5]}), tmp_path / "q.parquet")
+    answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet")
+    answers = pq.read_table(tmp_path / "a.parquet")
+    assert answers.column_names == ["x", "value_a", "value_b", "value_c"]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "binned-laplace", "discrete-gaussian"])
+def test_groups_cost_a_regression_nothing_more(noise):
+    """They share no record: sums and laws are those of one regression, but for their number."""
+    (one, *_), (grouped, *_) = (
+        plan_files(CASES[name].spec(1, 2000, noise, k=12), ()).components
+        for name in ("regression", "regressions")
+    )
+    assert (one.outputs, grouped.outputs) == (1, 3)
+    assert grouped.sensitivity.function == one.sensitivity.function
+    if noise != "binned-laplace":  # whose bins are fewer
+        assert grouped.noise.scale == pytest.approx(one.noise.scale, rel=1e-3)
+    assert grouped.sensitivity.derivation[0] == one.sensitivity.derivation[0]
+
+
 def test_the_answers_have_one_column_a_class(exact_release, tmp_path):
     columns = table(50, np.random.default_rng(5))
     _, synopsis = released(exact_release, "groups", columns)

@@ -12,10 +12,11 @@ import pytest
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Linear
 from dbern.certificate import Certificate
+from dbern.combination import combination_of
 from dbern.combination.functions import Identity
 from dbern.combination.gaussian_scores import _gaussian_log_scores, _gaussian_scores
 from dbern.combination.kernel_scores import _kernel_log_scores, _kernel_scores
-from dbern.combination.responses import Quotient
+from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.erm.objective import Separate, Softmax
 from dbern.erm.perturbed import _row_weight, lists_share
@@ -194,6 +195,28 @@ def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():
         assert replace(ratio, noise=unit).even(0.0, 0.0, unit, unit) is None
     assert Quotient(low=-1.0, high=3.0).settled([0.3, -0.5], [1.0, 1.0]).to_dict()["center"] == 0.0
     assert Quotient(low=-1.0, high=3.0).settled([3.0, 0.5], [1.0, 1.0]).to_dict()["center"] == 1.0
+
+
+def test_ratios_are_each_group_s_ratio_and_drawn_to_its_own_center():
+    groups = Quotients(low=-1.0, high=3.0, classes=("a", "b"))
+    parts = [
+        np.array([0.1, 9.0]),
+        np.array([0.3, 0.0]),
+        np.array([0.2, 1.0]),
+        np.array([0.6, -1.0]),
+    ]
+    pairs = [(parts[0], parts[2]), (parts[1], parts[3])]
+    for ratios in (groups, groups.settled([0.3, -0.2, 0.5, 0.4], [9.0, 9.0, 0.05, 0.1])):
+        values = ratios.values(parts)
+        assert ratios.quotients == combination_of(ratios.to_dict()).quotients
+        for column, (ratio, pair) in enumerate(zip(ratios.quotients, pairs, strict=True)):
+            np.testing.assert_array_equal(values[:, column], ratio.values(pair))
+    assert (ratios.centers, ratios.noises) == ((0.6, -0.5), (0.05, 0.1))
+    assert ratios.inconsistency() == ""
+    assert replace(ratios, centers=(0.0,)).inconsistency() == "centers and noises"
+    assert replace(ratios, noises=()).inconsistency() == "centers and noises"
+    assert replace(ratios, classes=("a", "a")).inconsistency() != ""
+    assert (ratios.meaning({"kind": "mine"}), ratios.error([0.1] * 4)) == ("response", 4.0)
 
 
 def test_what_evenly_spread_rows_promise_of_a_ratio_covers_its_center():

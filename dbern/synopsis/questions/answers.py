@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from dbern.data.domain import TimeUnit
 from dbern.errors import printable
+from dbern.percentages import PercentInterval, percent_number
 from dbern.system import format_number, html_table
 
 if TYPE_CHECKING:
@@ -21,13 +25,15 @@ Interval: TypeAlias = Literal["these-data", "population"]
 Law: TypeAlias = Literal["normal", "any"]
 """Of sampling errors: normal, about, or any."""
 
+Percent: TypeAlias = Literal["%", "percentage points"]
+"""Unit of shares, or of differences of shares, where people read them."""
 
 _SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """Answer to a question: print it, or take its numbers.
+    """Answer to a question: print it, or take its numbers. Shares are printed as percentages.
 
     With probability at least ``1 - beta`` what was asked for lies from `low` to `high`: all
     entries of an array at once.
@@ -50,11 +56,13 @@ class Answer:
         values a cell err by (docs/questions.md).
     note : str
         Why an interval is wide, and what makes it narrower; empty where noise makes most of it.
+    percent : "%" or "percentage points", optional
+        What shares are printed in, or differences of shares; the numbers stay fractions.
 
     Examples
     --------
-    >>> Answer(0.25, 0.2, 0.3, "records", "these-data", 0.05, "share of x up to 3")
-    share of x up to 3: 0.25, from 0.2 to 0.3 with probability 0.95 (records, these data)
+    >>> Answer(0.25, 0.2, 0.3, "records", "these-data", 0.05, "share of x up to 3", percent="%")
+    share of x up to 3: 25.0 % (20.0 to 30.0) with probability 0.95 (records, these data)
     """
 
     value: Any
@@ -68,49 +76,78 @@ class Answer:
     law: Law | None = None
     likely_error: Any = None
     note: str = ""
-
-    def _written(self, number: float) -> str:
-        if self.unit:
-            return self.unit.text(number)
-        text = f"{number:.6g}"
-        return format_number(number, 6) if "e" in text else text
+    percent: Percent | None = None
 
     def __repr__(self) -> str:
         return str(self)
+
+    def __str__(self) -> str:
+        confidence = f"with probability {1 - self.beta:.6g} {self._about}"
+        if hasattr(self.value, "dims"):
+            table = self.to_dataset().to_dataframe().to_string(**self._table_formats)
+            text = f"{self._titled}, all at once {confidence}\n{table}"
+        else:
+            value, low, high = self._texts
+            interval = f"({low} to {high})" if self.percent else f"from {low} to {high}"
+            unit = f" {self.percent}" if self.percent else ","
+            text = f"{self.question}: {value}{unit} {interval} {confidence}"
+        return printable(text + ("\n" + self._note if self.note else ""), keep="\n")
+
+    def _repr_html_(self) -> str:
+        rows = {"question": self._titled, "with probability": f"{1 - self.beta:.6g} {self._about}"}
+        rows |= {"note": self._note} if self.note else {}
+        if not hasattr(self.value, "dims"):
+            return html_table(rows | dict(zip(("value", "from", "to"), self._texts, strict=True)))
+        table = self.to_dataset().to_dataframe().to_html(**self._table_formats)
+        return html_table(rows) + str(table)
+
+    @property
+    def _titled(self) -> str:
+        """The question, and the unit of numbers that stand alone in a table."""
+        return self.question + (f", in {self.percent}" if self.percent else "")
 
     @property
     def _about(self) -> str:
         law = {"normal": ", errors about normal", "any": ", of any law", None: ""}[self.law]
         return f"({self.target}, {self.interval.replace('-', ' ')}{law})"
 
-    def __str__(self) -> str:
-        confidence = f"with probability {1 - self.beta:.6g} {self._about}"
-        if not hasattr(self.value, "dims"):
-            value, low, high = map(self._written, (self.value, self.low, self.high))
-            text = f"{self.question}: {value}, from {low} to {high} {confidence}"
-        else:
-            table = self.to_dataset().to_dataframe().to_string(**self._how)
-            text = f"{self.question}, all at once {confidence}\n{table}"
-        return printable(text + ("\n" + self._note if self.note else ""), keep="\n")
-
     @property
     def _note(self) -> str:
-        error = "" if hasattr(self.value, "dims") else f" {self._length(self.likely_error)}"
+        error = ""
+        if not hasattr(self.value, "dims"):
+            unit = f" {self.percent}" if self.percent else ""
+            error = f" {self._write_length(self.likely_error)}{unit}"
         return f"likely error{error}, not guaranteed; {self.note}"
 
-    def _length(self, number: float) -> str:
-        """Write a difference of two values: of dates in days, of times in seconds."""
-        return f"{number:.3g}" + (f" {self.unit.name.lower()}" if self.unit else "")
+    @property
+    def _texts(self) -> list[str]:
+        """Value, low and high of one answer."""
+        write = self._writers
+        return [write[name](getattr(self, name)) for name in ("value", "low", "high")]
 
-    def _repr_html_(self) -> str:
-        confidence = f"{1 - self.beta:.6g} {self._about}"
-        rows = {"question": self.question, "with probability": confidence}
-        rows |= {"note": self._note} if self.note else {}
-        if not hasattr(self.value, "dims"):
-            ends = {"value": self.value, "from": self.low, "to": self.high}
-            return html_table(rows | {name: self._written(end) for name, end in ends.items()})
-        table = self.to_dataset().to_dataframe().to_html(**self._how)
-        return html_table(rows) + str(table)
+    @property
+    def _writers(self) -> dict[str, Callable[[float], str]]:
+        if not self.percent:
+            return dict.fromkeys(("value", "low", "high"), self._write)
+        shares = PercentInterval.of(np.ravel(self.low), np.ravel(self.high))
+        return {"value": shares.value, "low": shares.low, "high": shares.high}
+
+    @property
+    def _table_formats(self) -> dict[str, Any]:
+        writers = self._writers | {"likely_error": self._write_length}
+        return {"max_rows": _SHOWN, "float_format": self._write, "formatters": writers}
+
+    def _write(self, number: float) -> str:
+        if self.unit:
+            return self.unit.text(number)
+        text = f"{number:.6g}"
+        return format_number(number, 6) if "e" in text else text
+
+    def _write_length(self, number: float) -> str:
+        """Write a difference of two values: of dates in days, of times in seconds."""
+        if self.percent:
+            return percent_number(number, 2)
+        return f"{number:.3g}" + (f" {self.unit.name.lower()}" if self.unit else "")
 
     def to_dataset(self) -> xarray.Dataset:
         """Return value, low and high, and the likely error where it is known, as one dataset."""
@@ -122,8 +159,3 @@ class Answer:
         attributes = {"question": self.question, "target": self.target, "interval": self.interval}
         law = {"law": self.law} if self.law else {}
         return xarray.Dataset(numbers, attrs={**attributes, **law, "beta": self.beta})
-
-    @property
-    def _how(self) -> dict[str, Any]:
-        lengths = {"likely_error": self._length}
-        return {"max_rows": _SHOWN, "float_format": self._written, "formatters": lengths}

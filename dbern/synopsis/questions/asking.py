@@ -16,7 +16,7 @@ from dbern.data.domain import Axis, Domain, rounded_text
 from dbern.errors import SpecError, printable
 from dbern.failure import POPULATION, Account
 from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
-from dbern.synopsis.questions.answers import Answer, Interval, Law, Target
+from dbern.synopsis.questions.answers import Answer, Interval, Law, Percent, Target
 from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Band, Line
 from dbern.synopsis.questions.measure import Measure
@@ -32,10 +32,11 @@ _BETA = Fraction(1, 20)
 class Response:
     """Released responses of a regression, which are from `low` to `high`.
 
-    `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
+    `measures` have the bins of the rows, each weighted by its response as a number in [-1, 1]: one
+    array for each of the groups.
     """
 
-    measure: Measure
+    measures: tuple[Measure, ...]
     low: float
     high: float
 
@@ -183,6 +184,11 @@ class Question(ABC):
         """Bins that are asked, one array a group."""
         return self.bins.measures
 
+    @property
+    def percent(self) -> Percent | None:
+        """Unit that the numbers are printed in, where they are shares."""
+        return None
+
     def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
         """Ask all measures, each at `beta`; a population by `_drawn_band` where rows are few."""
         if not population:
@@ -225,6 +231,7 @@ class Question(ABC):
         interval: Interval = "these-data" if law is None else "population"
         target = self.target or "records"
         answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
+        answer = replace(answer, percent=self.percent)
         if self.target == "smoothed" or np.isnan(band.error).all():
             return answer
         error = labelled(band.error, labels, {"long_name": "likely error"}, domain)

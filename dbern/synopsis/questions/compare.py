@@ -31,4 +31,5 @@ def compare_shares(
         f"{bins.of_rounded_rows}",
         likely_error=np.hypot(here.likely_error, there.likely_error),
         note=cells_note(None) if here.note or there.note else "",
+        percent="percentage points",
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dbern.combination.base import Combination
-from dbern.combination.responses import Quotient
+from dbern.combination.responses import Ratio
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.failure import Account
@@ -71,10 +71,12 @@ def distribution_of(
         )
     measures = [_measure(array, domain, stream) for stream, array in enumerate(whole)]
     response = None
-    if isinstance(combination, Quotient):
-        numerator = next(array for array in functions if array is not whole[0])
-        weighed = _measure(numerator, domain, 1)
-        if weighed.splines == measures[0].splines:
+    if isinstance(combination, Ratio):
+        numerators = [array for array in functions if array.counted_in != array.name]
+        weighed = tuple(
+            _measure(array, domain, stream) for stream, array in enumerate(numerators, len(whole))
+        )
+        if weighed[0].splines == measures[0].splines:
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)

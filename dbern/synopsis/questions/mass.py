@@ -14,7 +14,7 @@ import numpy as np
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
-from dbern.synopsis.questions.answers import Answer, Target
+from dbern.synopsis.questions.answers import Answer, Percent, Target
 from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one, one_box
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import (
@@ -126,6 +126,11 @@ class Mass(_Shares):
         whole = "smoothed density" if target == "smoothed" else "rows"
         within = condition_text(condition, target)
         return replace(shares, text=f"share of the {whole}{within} in {region_text(region)}")
+
+    @property
+    def percent(self) -> Percent:
+        """Return that they are shares."""
+        return "%"
 
     def _band(self, measure: Measure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=True)

@@ -22,7 +22,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.answers import Target
+from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.asking import Question, ReleasedBins
 from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
@@ -144,6 +144,11 @@ class _Means(Question):
         return self.parts
 
     @property
+    def percent(self) -> Percent | None:
+        """Unit of the shares of groups; responses have their own."""
+        return None if self.bins.response else "%"
+
+    @property
     def _bounds(self) -> tuple[float, float]:
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
@@ -214,6 +219,11 @@ class Difference(_Means):
             sides=Envelope.joined(weights.part(slice(None)) for weights in sides),
         )  # fmt: skip
 
+    @property
+    def percent(self) -> Percent | None:
+        """Unit of differences of the shares of groups."""
+        return None if self.bins.response else "percentage points"
+
     def _band(self, measure: Measure, beta: Fraction) -> Band:
         means = _mean_of_parts(measure, self.sides, 2 * self.count, beta)
         low, high = self._bounds
@@ -223,12 +233,15 @@ class Difference(_Means):
 
 
 def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
-    """Return the rows of each group and all others, or for and against the response; or nothing."""
+    """Return rows for and against each group's response, or of it and all others; or nothing."""
+    if bins.response is not None:
+        pairs = zip(bins.response.measures, bins.measures, strict=True)
+        alone = (
+            [replace(measure, values=measure.values[None]) for measure in pair] for pair in pairs
+        )
+        return tuple(Parted.of(pair, _HALVES) for pair in alone)
     values = np.stack([measure.values for measure in bins.measures])
     rows = replace(bins.measures[0], values=values)
-    if bins.response is not None:
-        response = replace(bins.response.measure, values=bins.response.measure.values[None])
-        return (Parted.of((response, rows), _HALVES),)
     if len(bins.groups) < 2:
         return ()
     groups = np.eye(len(bins.groups))

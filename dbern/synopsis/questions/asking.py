@@ -229,7 +229,7 @@ class Question(ABC):
             return answer
         error = labelled(band.error, labels, {"long_name": "likely error"}, domain)
         mostly_cells = (2 * band.cells > band.high - band.low).any()
-        note = cells_note(self.target) if mostly_cells else ""
+        note = _cells_note(self.target) if mostly_cells else ""
         return replace(answer, likely_error=error, note=note)
 
 
@@ -291,7 +291,7 @@ def labelled(
     return conventional(array)
 
 
-def cells_note(target: Target | None) -> str:
+def _cells_note(target: Target | None) -> str:
     """Return why cells make an interval wide, and what makes it narrower."""
     smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
     return (

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbern.errors import SpecError
 from dbern.synopsis.questions.answers import Target
+
+if TYPE_CHECKING:
+    from dbern.synopsis.questions.asking import ReleasedBins
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Settings:
-    """Condition and target that a command line states for all of its questions."""
+    """Condition, target and other release that a command line states for all of its questions."""
 
     condition: dict[str, tuple[Any, Any]] | None
     target: Target
+    other: ReleasedBins | None = None
 
     def free(self, names: Sequence[str]) -> list[str]:
         """Return the axes without a condition."""
@@ -69,3 +73,12 @@ def read_numbers(
     if not values or None in values:
         raise SpecError(f'--{option.name}: "{text}" is none. Write {option.metavar}, such as x=.5')
     return name, values
+
+
+def read_point(text: str, option: str) -> dict[str, list[Any]]:
+    """Read ``x=3,y=5``: one point, whose coordinates may be dates."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    point = {name.strip(): [read_end(value)] for name, _, value in pairs}
+    if [None] in point.values():
+        raise SpecError(f'--{option}: "{text}" is no point. Write one such as x=3,y=5')
+    return point

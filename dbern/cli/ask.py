@@ -87,7 +87,8 @@ def ask(
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.options import Settings, read_box
+    from dbern.synopsis.questions.asking import Settings
+    from dbern.synopsis.questions.options import read_box
     from dbern.synopsis.questions.registry import QUESTIONS
     from dbern.synopsis.reader import open_synopsis
 

@@ -20,7 +20,7 @@ from dbern.synopsis.questions.answers import Answer, Interval, Law, Target
 from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Band, Line
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, Settings
+from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.population import drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, boxes_of
 from dbern.types import FloatArray
@@ -146,6 +146,19 @@ class ReleasedBins:
         inside = products(Weights().axes(measure, box)).layered()
         line = Line.through(measure.whole(), inside.lower)
         return self.rows * float(line.at(0.0, -1, measure, beta)[0])
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Condition, target and other release that a command line states for all of its questions."""
+
+    condition: dict[str, tuple[Any, Any]] | None
+    target: Target
+    other: ReleasedBins | None = None
+
+    def free(self, names: Sequence[str]) -> list[str]:
+        """Return the axes without a condition."""
+        return [name for name in names if name not in (self.condition or {})]
 
 
 Asked: TypeAlias = Callable[[ReleasedBins, Fraction], Iterator[Answer]]

@@ -9,10 +9,10 @@ from fractions import Fraction
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.questions.answers import Law, Target
-from dbern.synopsis.questions.asking import Asked, ReleasedBins
+from dbern.synopsis.questions.asking import Asked, ReleasedBins, Settings
 from dbern.synopsis.questions.interval import Band
 from dbern.synopsis.questions.mass import Mass
-from dbern.synopsis.questions.options import Option, Settings
+from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import Region
 

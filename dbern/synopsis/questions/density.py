@@ -17,13 +17,20 @@ from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
 from dbern.synopsis.questions.along import mean_weights
 from dbern.synopsis.questions.answers import Answer, Law
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, Promised, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import (
+    Asked,
+    OptionQuestion,
+    Promised,
+    ReleasedBins,
+    Settings,
+    ask_one,
+)
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, product_intervals
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, Settings, read_numbers, read_point
+from dbern.synopsis.questions.options import Option, read_numbers, read_point
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
 

@@ -14,7 +14,7 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answers import Answer, Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, one_box
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, one_box
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import (
     Band,
@@ -24,7 +24,7 @@ from dbern.synopsis.questions.interval import (
     product_intervals,
 )
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, Settings, read_numbers
+from dbern.synopsis.questions.options import Option, read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import (

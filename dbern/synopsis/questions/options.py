@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dbern.errors import SpecError
-from dbern.synopsis.questions.answers import Target
-
-if TYPE_CHECKING:
-    from dbern.synopsis.questions.asking import ReleasedBins
 
 
 @dataclass(frozen=True)
@@ -23,19 +19,6 @@ class Option:
     name: str
     metavar: str | None
     help: str
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Condition, target and other release that a command line states for all of its questions."""
-
-    condition: dict[str, tuple[Any, Any]] | None
-    target: Target
-    other: ReleasedBins | None = None
-
-    def free(self, names: Sequence[str]) -> list[str]:
-        """Return the axes without a condition."""
-        return [name for name in names if name not in (self.condition or {})]
 
 
 def read_end(text: str) -> float | str | None:

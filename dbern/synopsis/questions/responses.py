@@ -24,7 +24,14 @@ from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
 from dbern.synopsis.questions.answers import Answer, Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, Question, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import (
+    Asked,
+    OptionQuestion,
+    Question,
+    ReleasedBins,
+    Settings,
+    ask_one,
+)
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
@@ -33,7 +40,6 @@ from dbern.synopsis.questions.interval import Band, Divisor, in_parts, interval
 from dbern.synopsis.questions.measure import Measure, View, normal
 from dbern.synopsis.questions.options import (
     Option,
-    Settings,
     read_box,
     read_numbers,
     read_point,

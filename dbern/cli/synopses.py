@@ -343,8 +343,9 @@ def write_report(
 def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any, str]:
     """Draw where two releases surely differ.
 
-    A map of two axes, or a curve of one: NEW less OLD, in colour where the bands of both prove that there is more or less, all at once,
-    and pale elsewhere. Both are densities, or regressions, of the same axes, bounds and bandwidth.
+    A map of two axes, or a curve of one: NEW less OLD, in colour where the bands of both prove that
+    there is more or less, all at once, and pale elsewhere. Both are densities, or regressions, of
+    the same axes, bounds and bandwidth.
     """
     from dbern.reporting.changes import ProvenShares, change_picture
     from dbern.reporting.pictures import value_name

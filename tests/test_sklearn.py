@@ -629,6 +629,50 @@ def test_a_density_chooses_its_bandwidth():
     assert able.score([[13.0]]) > able.score([[3.0]])
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_density_without_a_bandwidth_is_that_of_auto():
+    able = estimators.KernelDensity(bounds=(0, 24), epsilon=1).fit(HOURS)
+    assert able.bandwidth == "auto"
+    assert len(able.synopsis_.metadata["target"]["chosen_of"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("estimator", "columns", "said"),
+    [
+        (
+            estimators.KernelDensity(bounds=(0, 24), epsilon=1),
+            4,
+            r'^bandwidth: "auto" is for one to 3 axes, not 4\. '
+            r"Write bandwidth=\[1\.2, 1\.2, 1\.2, 1\.2\]",
+        ),
+        (
+            estimators.KernelRegressor(bounds=(0, 24), epsilon=1, y_bounds=(0, 1)),
+            2,
+            r'^bandwidth: "auto" is for densities, not for KernelRegressor: released bins tell '
+            r"which bandwidth fits the rows, not which fits their responses\. "
+            r"Write bandwidth=\[1\.2, 1\.2\], in the units of each column of X$",
+        ),
+        (
+            estimators.KernelNB(bounds=(0, 24), epsilon=1, classes=[0, 1]),
+            2,
+            r'^bandwidth: "auto" is for densities, not for KernelNB: a release chooses one '
+            r"bandwidth, and here each axis has a density of its own\. "
+            r"Write bandwidth=\[1\.2, 1\.2\], in the units of each column of X$",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_bandwidth_is_auto_and_says_why_where_it_cannot_be(
+    estimator, columns, said, tmp_path
+):
+    assert estimator.bandwidth == "auto"
+    able = clone(estimator).set_params(output=tmp_path)
+    with pytest.raises(SpecError, match=said):
+        able.fit(np.repeat(HOURS, columns, axis=1), LATE * 1)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_label_does_not_change_the_type_that_is_checked():
     """By numpy a null made objects of integers and booleans, which were not refused any more."""
     column = Column("y", "classes", ("no", "yes"))

@@ -46,12 +46,20 @@ class _AskCommand(click.Command):
     "--given", "condition", metavar="BOX", help="Only of the rows in a box, of other axes."
 )
 @click.option(
+    "--with",
+    "other_path",
+    metavar="OTHER",
+    type=click.Path(),
+    help="The release to --compare with.",
+)
+@click.option(
     "--target",
     type=click.Choice(["records", "smoothed"]),
     default="records",
     show_default=True,
-    help="What shares, counts and quantiles are about: the rows themselves, or the released "
-    "density, in which each row is a kernel: narrower at sharp edges, but no share of rows.",
+    help="What shares, counts, quantiles and means of responses are about: the rows themselves, or "
+    "the released density, in which each row is a kernel: narrower at sharp edges, but no share of "
+    "rows.",
 )
 @click.option(
     "--beta",
@@ -64,6 +72,7 @@ class _AskCommand(click.Command):
 def ask(
     synopsis_path: str,
     condition: str | None,
+    other_path: str | None,
     target: Target,
     beta: str,
     as_csv: bool,
@@ -78,12 +87,15 @@ def ask(
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.options import Settings, read_box
+    from dbern.synopsis.questions.asking import Settings
+    from dbern.synopsis.questions.options import read_box
     from dbern.synopsis.questions.registry import QUESTIONS
     from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
-    settings = Settings(None if condition is None else read_box(condition, "given"), target)
+    other = None if other_path is None else open_synopsis(other_path).distribution()
+    box = None if condition is None else read_box(condition, "given")
+    settings = Settings(box, target, other)
     asked = [
         answers
         for question in QUESTIONS
@@ -93,6 +105,8 @@ def ask(
     if not asked:
         *names, last = [f"--{question.option.name}" for question in QUESTIONS]
         raise click.UsageError(f"write at least one of {', '.join(names)} and {last}")
+    if other and not texts["compare"]:
+        raise click.UsageError("--with: is the other release of --compare. Write both, or neither")
     level = confidence(beta)
     with distribution.confidence(beta) as together:
         answers = itertools.chain.from_iterable(

@@ -19,7 +19,7 @@ from dbern.cli.output import JsonLines, let_go, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.scheduled import catch_up
 from dbern.cli.starting import init
-from dbern.cli.synopses import export, query, show, sign, verify, write_report
+from dbern.cli.synopses import draw_change, export, query, show, sign, verify, write_report
 from dbern.cli.targets import target
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
@@ -42,7 +42,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, plan, release, catch_up, query, ask, show, write_report, export, verify),
+    *(init, plan, release, catch_up, query, ask, show, write_report, draw_change, export, verify),
     *(sign, ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)

@@ -1,4 +1,4 @@
-"""``dbern show``, ``verify``, ``query``, ``sign``, ``report`` and ``export``: of a synopsis."""
+"""``dbern show``, ``verify``, ``query``, ``sign``, ``report``, ``change`` and ``export``."""
 
 from __future__ import annotations
 
@@ -324,6 +324,47 @@ def write_report(
     return {"report": str(target)}, f"wrote {target}"
 
 
+@click.command("change")
+@click.argument("new_path", metavar="NEW", type=click.Path())
+@click.argument("old_path", metavar="OLD", type=click.Path())
+@click.option(
+    "--out",
+    default="change.png",
+    show_default=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Picture to write, .png, .svg or .pdf; one that exists is replaced.",
+)
+@click.option(
+    "--beta",
+    default="0.05",
+    show_default=True,
+    help="One minus the confidence that all is true that is in colour.",
+)
+@common
+def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any, str]:
+    """Draw where two releases surely differ.
+
+    A map of two axes, or a curve of one: NEW less OLD, in colour where the bands of both prove that
+    there is more or less, all at once, and pale elsewhere. Both are densities, or regressions, of
+    the same axes, bounds and bandwidth.
+    """
+    from dbern.reporting.changes import ProvenShares, change_picture
+    from dbern.reporting.pictures import value_name
+    from dbern.synopsis.changes import change_between
+    from dbern.synopsis.reader import open_synopsis
+
+    kind = out.suffix[1:]
+    if kind not in ("png", "svg", "pdf"):
+        raise click.UsageError(f"--out: {out.name} is no picture. Write one such as change.png")
+    new = open_synopsis(new_path)
+    change = change_between(new, open_synopsis(old_path), beta)
+    write_whole(out, change_picture(change, kind, value_name(new)), "--out")
+    shares = ProvenShares.of(change)
+    content = {"picture": str(out), "beta": beta, "more": shares.more, "less": shares.less}
+    return content, f"wrote {out}: {', '.join(shares.labels.values())}"
+
+
 @click.command()
 @SYNOPSIS
 @click.option(
@@ -349,13 +390,13 @@ def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]
     return content, as_yaml(content).rstrip() if out is None else f"wrote {out}"
 
 
-def write_whole(target: Path, text: str, option: str, mode: int | None = None) -> None:
+def write_whole(target: Path, content: str | bytes, option: str, mode: int | None = None) -> None:
     """Write the whole file or none of it; its permissions are `mode`, or those of the umask."""
     try:
         with draft_of(target) as draft:
             if mode is not None:
                 draft.chmod(mode)
-            draft.write_text(text, encoding="utf-8")
+            draft.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise EnvironmentRefusedError(

@@ -56,13 +56,14 @@ CLASSES = ("#b9ad94", "#0f9a96", "#7d80cc", "#d59a3a", "#c96f86", "#7d93a3")
 _SURE, _DOUBTFUL = 0.5, 0.18
 
 
-def _channels(colour: str) -> FloatArray:
+def channels(colour: str) -> FloatArray:
+    """Return red, green and blue of ``#rrggbb``, from 0 to 1."""
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
 def shade(values: FloatArray, scheme: str) -> FloatArray:
     """Return the colours (.., 3) of shares (..) of the way from the least value to the largest."""
-    stops = np.array([_channels(colour) for colour in MAP[scheme]])
+    stops = np.array([channels(colour) for colour in MAP[scheme]])
     places = np.linspace(0.0, 1.0, len(stops))
     return np.stack([np.interp(values, places, stop) for stop in stops.T], axis=-1)
 
@@ -70,8 +71,8 @@ def shade(values: FloatArray, scheme: str) -> FloatArray:
 def class_colour(index: int, scheme: str, *, sure: bool = True) -> FloatArray:
     """Return a class's tint on the scheme's paper: text in ink can be read on it."""
     share = _SURE if sure else _DOUBTFUL
-    paper = _channels(INK[scheme]["paper"])
-    return share * _channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
+    paper = channels(INK[scheme]["paper"])
+    return share * channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
 
 
 def text(colour: FloatArray) -> str:

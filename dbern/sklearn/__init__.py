@@ -315,8 +315,9 @@ class KernelDensity(DensityMixin, Released):
 
     Parameters
     ----------
-    bandwidth : float, sequence of float or "auto"
-        Of all columns or of each, in their units; "auto" is chosen by the released bins.
+    bandwidth : "auto", float or sequence of float
+        Of all columns or of each, in their units. "auto", the default: chosen by the released bins,
+        of up to three columns.
     outside : str
         "drop": a row outside the bounds is counted in n alone.
 
@@ -324,12 +325,14 @@ class KernelDensity(DensityMixin, Released):
     --------
     >>> KernelDensity(bounds=(0, 24), epsilon=1, bandwidth=1.0)
     KernelDensity(bandwidth=1.0, bounds=(0, 24), epsilon=1)
+    >>> KernelDensity(bounds=(0, 24), epsilon=1).bandwidth
+    'auto'
     """
 
     learner: ClassVar[type[Learner]] = targets.KernelDensity
     per_axis: ClassVar[str] = "bandwidth"
 
-    bandwidth: PerAxis | Literal["auto"] | None = None
+    bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
     outside: str = "drop"
 
@@ -431,7 +434,8 @@ class KernelRegressor(_Regressor):
     Parameters
     ----------
     bandwidth : float or sequence of float
-        Of all columns or of each, in their units.
+        Of all columns or of each, in their units. The default, "auto", is refused before anything
+        is charged, with numbers to write: released bins do not tell which fits the responses.
 
     Examples
     --------
@@ -441,7 +445,7 @@ class KernelRegressor(_Regressor):
     learner: ClassVar[type[Learner]] = targets.NadarayaWatson
     per_axis: ClassVar[str] = "bandwidth"
 
-    bandwidth: PerAxis | None = None
+    bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
 
 
@@ -649,7 +653,8 @@ class KernelNB(_Probable):
     Parameters
     ----------
     bandwidth : float or sequence of float
-        Of all columns or of each, in their units.
+        Of all columns or of each, in their units. The default, "auto", is refused before anything
+        is charged, with numbers to write: a release chooses one bandwidth, and each column has one.
 
     Examples
     --------
@@ -660,5 +665,5 @@ class KernelNB(_Probable):
     learner: ClassVar[type[Learner]] = targets.NaiveBayes
     per_axis: ClassVar[str] = "bandwidth"
 
-    bandwidth: PerAxis | None = None
+    bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None

@@ -83,7 +83,7 @@ def plotted(
         reach = FAR * (most - least)
         figure_axes.set_ylim(max(bottom, least - reach), min(top, most + reach), auto=None)
     figure_axes.set_title(title)
-    _write_plainly(figure_axes)
+    write_plainly(figure_axes)
     return drawn
 
 
@@ -98,20 +98,20 @@ def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any
         column = grid["class"].attrs["long_name"].replace("{", "{{").replace("}", "}}")
         drawn.set_titles(f"{column} = {{value}}")
         if title:
-            _write_plainly(drawn.fig.suptitle(title, y=1.05))
+            write_plainly(drawn.fig.suptitle(title, y=1.05))
     else:
         panels[0].set_title(title)
     bar = drawn.cbar if groups else drawn.colorbar
-    _write_plainly(*panels, *([bar.ax] if bar else []))
+    write_plainly(*panels, *([bar.ax] if bar else []))
     width, height = (np.ptp(grid[name].to_numpy()) for name in (first, second))
-    degree = _eastward_degree(grid)
+    degree = eastward_degree(grid)
     if degree or (alike and 1 / _LONGEST <= height / width <= _LONGEST):
         for panel in panels:
             panel.set_aspect(1 / (degree or 1.0))
     return drawn
 
 
-def _eastward_degree(grid: xarray.DataArray) -> float | None:
+def eastward_degree(grid: xarray.DataArray) -> float | None:
     """Length of a degree to the east in the middle of a map; None where it has none.
 
     In degrees to the north: the cosine of the latitude, on a sphere.
@@ -122,7 +122,7 @@ def _eastward_degree(grid: xarray.DataArray) -> float | None:
     return max(math.cos(math.radians(float(north.mean()))), 1e-3)
 
 
-def _write_plainly(*artists: Any) -> None:
+def write_plainly(*artists: Any) -> None:
     """Take formulas and control characters out of texts that may be a stranger's."""
     for artist in artists:
         texts = [artist]

@@ -181,7 +181,8 @@ class Smoother(Learner):
         """
         if self.bandwidth == "auto":
             raise SpecError(
-                f'target.bandwidth: "auto" is for densities, not for "{self.kind}". Write '
+                f'target.bandwidth: "auto" is for densities, not for "{self.kind}": released bins '
+                "tell which bandwidth fits the rows, not which fits their responses. Write "
                 "bandwidth = [0.5], one number for each axis"
             )
         if not self.covariance:

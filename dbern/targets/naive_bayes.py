@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
@@ -77,6 +77,17 @@ class NaiveBayes(Learner):
         "factored", description='release = "factored" or "joint"'
     )
     floor: float = Field(0.0, ge=0, le=1, description="floor = 0.01, from 0 to 1")
+
+    @field_validator("bandwidth", mode="before")
+    @classmethod
+    def _numbers(cls, bandwidth: Any) -> Any:
+        if isinstance(bandwidth, str) and bandwidth == "auto":
+            raise SpecError(
+                f'target.bandwidth: "auto" is for densities, not for "{cls.kind}": a release '
+                "chooses one bandwidth, and here each axis has a density of its own. Write "
+                "bandwidth = [0.5, 0.5], one number for each axis"
+            )
+        return bandwidth
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One an axis and the counts; or F."""

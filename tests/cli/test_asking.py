@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from projects import records
 
 import dbern
 from dbern.errors import SpecError
@@ -329,3 +330,102 @@ def test_what_cannot_be_asked_is_refused(released, refusal, project, arguments, 
     lines = "x_low,x_high,y_low,y_high\n3,4,,\n3,4000,,\n"
     (project.folder / "wide.csv").write_text(lines)
     assert said in refusal(*arguments)
+
+
+@pytest.fixture
+def regression(project, run):
+    rows = records(2000)
+    rows["fare"] = [10.0 + i % 3 for i in range(2000)]
+    project.write(rows)
+    project.spec(
+        target={"kind": "nadaraya-watson"},
+        data__response={"column": "fare", "bounds": [0.0, 20.0]},
+        mechanism={"k": None, "h": None, "noise": "binned-laplace"},
+    )
+    assert run("release", "release.toml").code == 0
+    return dbern.open(project.output).distribution()
+
+
+def test_a_regression_is_asked_as_in_python(regression, run, rows):
+    words = ("--average", "x=2..5", "--curve", "x=2,5", "--curve", "y", "--difference",
+             "x=5.. less x=..5", "--difference", "x=2,y=0 less x=5,y=0",
+             "--given", "y=0..")  # fmt: skip
+    assert run("ask", "out.zarr", *words).code == 2  # but for curves there is no condition
+    answers = rows(*words[:-2])
+    with regression.confidence(0.05, questions=5) as asked:
+        found = [numbers(asked.average({"x": (2.0, 5.0)}))]
+        for curve in (
+            asked.curve_along([2.0, 5.0], "x"),
+            asked.curve_along(np.linspace(-1, 1, 21), "y"),
+        ):
+            found += np.stack([curve.value, curve.low, curve.high], axis=-1).tolist()
+        found.append(numbers(asked.difference({"x": (5.0, None)}, {"x": (None, 5.0)})))
+        found.append(numbers(asked.difference([[2.0, 0.0]], [[5.0, 0.0]])))
+    assert [[float(row[end]) for end in ("value", "low", "high")] for row in answers] == found
+    assert answers[-1]["question"].endswith(", at x=2,y=0 less x=5,y=0")
+    for target in ("records", "smoothed"):
+        given = rows("--curve", "x=2,5", "--given", "y=0..", "--target", target)
+        with regression.confidence(0.05, questions=1) as asked:
+            curve = asked.curve_along([2.0, 5.0], "x", given={"y": (0.0, None)}, target=target)
+        assert [float(row["low"]) for row in given] == curve.low.values.tolist()
+
+
+def test_averages_of_the_regions_of_a_file_have_their_names(regression, rows, project):
+    (project.folder / "regions.csv").write_text("name,x_low,x_high,y_low,y_high\na,,5,,\nb,5,,,\n")
+    answers = rows("--average", "regions.csv")
+    assert [row["region"] for row in answers] == ["a", "b"]
+    with regression.confidence(0.05, questions=1) as asked:
+        known = asked.average([{"x": (None, 5.0)}, {"x": (5.0, None)}])
+    assert [float(row["low"]) for row in answers] == known.low.values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--difference", "x=1..2"], '"x=1..2" is no difference. Write two boxes, as'),
+        (["--difference", "here less there"], "is no difference. Write two boxes, as"),
+        (["--difference", "x=1..2 less x=3..4 less x=5..6"], "is no difference"),
+        (["--difference", "x=1..2 less x=3,y=0"], "write two points, or two regions"),
+        (["--difference", "x=1..2 between a and b"], "groups: this release has none"),
+        (["--curve", "z"], "axis: 'z' is none. Write one of x, y"),
+        (["--curve", "x=2,"], '"x=2," is none. Write AXIS[=PLACES], such as x=.5'),
+        (["--curve", "x=20"], "all within the bounds of x"),
+        (["--curve", "x=2", "--given", "x=3.."], "x is what is asked about"),
+        (["--average", "x=1..2", "--given", "y=0.."], "Write it into the box of --average"),
+        (["--compare", "x=1..2"], "Write --with OTHER.zarr too"),
+        (["--mean", "--with", "out.zarr"], "is the other release of --compare"),
+        (["--compare", "x=1..2", "--with", "out.zarr", "--given", "y=0.."], "has no condition"),
+    ],
+)
+def test_what_a_regression_cannot_be_asked_is_refused(regression, refusal, words, said):
+    assert regression.response is not None
+    assert said in " ".join(refusal(*words).split())
+
+
+def test_groups_are_asked_what_they_differ_by(project, run, rows):
+    group = {"column": "note", "values": ["private-1", "private-2"]}
+    project.spec(data__group=group, mechanism={"k": None, "h": None, "noise": "binned-laplace"})
+    assert run("release", "release.toml").code == 0
+    d = dbern.open(project.output).distribution()
+    first, second = group["values"]
+    words = [f"x=2..5 between {second} and {first}", f"x=2,y=0 between {second} and {first}"]
+    region, point = rows("--difference", words[0], "--difference", words[1])
+    with d.confidence(0.05, questions=2) as asked:
+        for row, where in ((region, {"x": (2.0, 5.0)}), (point, [[2.0, 0.0]])):
+            answer = asked.difference(where, groups=(second, first))
+            assert [float(row[end]) for end in ("value", "low", "high")] == numbers(answer)
+
+
+def test_two_releases_are_compared_as_in_python(released, project, run, rows):
+    project.spec(
+        release={"name": "other", "output": "other.zarr"},
+        mechanism={"k": None, "h": None, "noise": "binned-laplace"},
+    )
+    assert run("release", "release.toml").code == 0
+    other = dbern.open(project.folder / "other.zarr").distribution()
+    for target in ("records", "smoothed"):
+        (row,) = rows("--compare", "x=2..5", "--with", "other.zarr", "--target", target)
+        with released.confidence(0.05, questions=1) as asked:
+            answer = asked.compare(other, {"x": (2.0, 5.0)}, target=target)
+        assert [float(row[end]) for end in ("value", "low", "high")] == numbers(answer)
+        assert row["question"].endswith("less that of other")

@@ -33,7 +33,8 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "export", "verify",
+COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "change", "export",
+            "verify",
             "sign", "ledger", "ledger init", "ledger grant", "ledger status",
             "ledger abandon", "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 

@@ -13,8 +13,10 @@ from questioned import (
     QUESTIONS,
     SMOOTHED,
     asked,
+    counted,
     covered,
     databases,
+    grouped,
     smoothed_median,
     too_few,
 )
@@ -473,6 +475,78 @@ def test_two_releases_are_compared():
     answer = one.compare(two, region)
     assert answer.value == pytest.approx(one.mass(region).value - two.mass(region).value, abs=0.02)
     assert answer.low > 0
+
+
+def smoothed_difference(x, y, kernel, low=0.2, high=0.6):
+    """What a smoothed density of x has in an interval, less that of y."""
+    shares = [kernel.cumulative(high - one) - kernel.cumulative(low - one) for one in (x, y)]
+    return shares[0].mean() - shares[1].mean()
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_smoothed_differences_of_releases_cover_at_least_as_often_as_they_say(draws):
+    """By the same kernels, and where one release is smoothed more widely, by these."""
+    one, two = (databases(1, n)[name] for name, n in (("clustered", 5000), ("smooth", 4000)))
+    exact, found = [counted(rows) for rows in (one, two)], {}
+    for draw in range(draws):
+        here = asked(one, 1 + draw, exact=exact[0])
+        there = replace(asked(two, 10_000 + draw, exact=exact[1]), name="other")
+        for width in (0.1, 0.15):
+            there = replace(there, kernels=(Gaussian(width),))
+            answer = here.compare(there, {"x": (0.2, 0.6)}, target="smoothed")
+            known = smoothed_difference(one, two, Gaussian(width))
+            covers = answer.low <= known <= answer.high
+            found[(width,)] = found.get((width,), 0) + int(covers)
+    assert too_few(found, draws) == {}
+    assert answer.question == (
+        "share of the smoothed density in x from 0.2 to 0.6, less that of other"
+    )
+    assert answer.high - answer.low < 0.1 * (
+        (rows := here.compare(there, {"x": (0.2, 0.6)})).high - rows.low
+    )
+
+
+def test_kernels_that_were_chosen_share_beta_on_the_side_that_chose():
+    """Each side's interval holds for whichever kernel it may have chosen."""
+    one, two = (
+        asked(databases(1, 5000)[name], key) for key, name in ((1, "smooth"), (2, "uniform"))
+    )
+    region = {"x": (0.2, 0.6)}
+    for here, there in ((8, 1), (1, 8), (4, 4)):
+        sides = replace(one, choices=here), replace(two, choices=there)
+        found = sides[0].compare(sides[1], region, target="smoothed")
+        first, second = (side.mass(region, target="smoothed", beta="0.025") for side in sides)
+        assert found.low == pytest.approx(first.low - second.high, abs=1e-12)
+        assert found.high == pytest.approx(first.high - second.low, abs=1e-12)
+
+
+def test_releases_by_group_are_compared_group_by_group():
+    rows = databases(1, 5000)["uniform"]
+    codes = (rows[:, 0] > 0.3) * 1 + (rows[:, 0] > 0.7)
+    three, region = grouped(rows, codes), {"x": (None, 0.5)}
+    two = replace(three, groups=(1, 2), measures=three.measures[1:])
+    found = three.compare(two, region)
+    assert found.value.group.values.tolist() == [1, 2]
+    np.testing.assert_allclose(found.value, 0, atol=1e-12)
+    whole = asked(rows)
+    beside, turned = three.compare(whole, region), whole.compare(three, region)
+    assert beside.value.group.values.tolist() == turned.value.group.values.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(beside.value, -turned.value, atol=1e-12)
+    with pytest.raises(SpecError, match="no group is in both"):
+        three.compare(replace(two, groups=("a", "b")), region)
+
+
+def test_smoothed_densities_of_other_bounds_or_kernels_are_not_compared():
+    d = asked(databases(1, 500)["smooth"])
+    wide = replace(d, domain=Domain((Axis("x", 0.0, 2.0),)))
+    with pytest.raises(SpecError, match=r"same axes and bounds.*Compare the rows"):
+        d.compare(wide, {"x": (0.2, 0.6)}, target="smoothed")
+    rough = replace(d, kernels=(kernel_of("biweight", 0.2),))
+    with pytest.raises(SpecError, match="by gaussian kernels, the other by biweight ones"):
+        d.compare(rough, {"x": (0.2, 0.6)}, target="smoothed")
+    with pytest.raises(SpecError, match='write "records" or "smoothed"'):
+        d.compare(d, {"x": (0.2, 0.6)}, target="rows")
+    assert d.compare(wide, {"x": (0.2, 0.6)}).target == "records"
 
 
 # --- Answers and confidence

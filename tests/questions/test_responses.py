@@ -183,6 +183,126 @@ def test_groups_share_a_place():
     assert ((inside.low <= known) & (known <= inside.high)).all()
 
 
+ALONG = np.array([0.15, 0.4321, 0.8])
+
+
+def near_given(rows, v, low, *, smoothed=False):
+    """Mean of v by a kernel along x, of rows whose y is above `low`, or as their kernel is."""
+    weights = Gaussian(0.1)(ALONG[:, None] - rows[:, 0])
+    if smoothed:
+        weights = weights * questioned.kernel_share(rows[:, 1], low, 1.0)
+    else:
+        weights = weights * (rows[:, 1] > low)
+    return weights @ v / weights.sum(axis=1)
+
+
+def half_by_half(draws):
+    """How many releases cover curves along one of two axes, whole and under a condition."""
+    rows = databases(2, 5000)["clustered"]
+    v = ((rows[:, 0] + rows[:, 1]) % 0.3 < 0.15) * 1.0
+    exact, found = (questioned.counted(rows), questioned.counted(rows, weights=2 * v - 1)), {}
+    asked = {
+        "whole": (lambda d: d.curve_along(ALONG, "x"), near_given(rows, v, 0.0)),
+        "given": (
+            lambda d: d.curve_along(ALONG, "x", given={"y": (0.4, None)}),
+            near_given(rows, v, 0.4),
+        ),
+        "smoothed": (
+            lambda d: d.curve_along(ALONG, "x", given={"y": (0.4, None)}, target="smoothed"),
+            near_given(rows, v, 0.4, smoothed=True),
+        ),
+    }
+    for draw in range(draws):
+        d = responding(rows, v, 1 + draw, exact=exact)
+        for name, (ask, known) in asked.items():
+            answer = ask(d)
+            inside = np.all((answer.low.values <= known) & (known <= answer.high.values))
+            found[name] = found.get(name, 0) + int(inside)
+    return {(name,): count for name, count in found.items()}
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_curves_along_an_axis_cover_at_least_as_often_as_they_say(draws):
+    assert too_few(half_by_half(draws), draws) == {}
+
+
+def test_a_curve_along_the_only_axis_is_that_at_its_points():
+    rows = databases(1, 5000)["smooth"]
+    d = responding(rows, 0.5 + 0.4 * np.sin(7 * rows[:, 0]))
+    points, along = d.curve(ALONG[:, None]), d.curve_along(ALONG, "x")
+    assert along.value.dims == ("x",)
+    for end in ("value", "low", "high"):
+        np.testing.assert_array_equal(getattr(points, end), getattr(along, end))
+    with pytest.raises(SpecError, match="x is what is asked about"):
+        d.curve_along(ALONG, "x", given={"x": (0, 1)})
+    with pytest.raises(SpecError, match="all within the bounds of x"):
+        d.curve_along([2.0], "x")
+
+
+def between_groups(draws):
+    """How many releases cover what two of three groups differ by: in a region, and at points."""
+    rows = databases(1, 5000)["clustered"]
+    phase = np.floor(36 * rows[:, 0]).astype(int) % 3  # differs within a cell
+    exact = [questioned.counted(rows, weights=(phase == one) * 1.0) for one in range(3)]
+    sign, at = (phase == 2) * 1.0 - (phase == 0), np.array([[0.2], [0.7]])
+    x, weights = rows[:, 0], Gaussian(0.1)(at - rows[:, 0])
+    known = {
+        "region": sign[(x > 0.2) & (x < 0.5)].mean(),
+        "points": weights @ sign / weights.sum(axis=1),
+    }
+    found = dict.fromkeys(known, 0)
+    for draw in range(draws):
+        d = grouped(rows, phase, 1 + draw, exact=exact)
+        for name, where in (("region", {"x": (0.2, 0.5)}), ("points", at)):
+            answer = d.difference(where, groups=(2, 0))
+            inside = (answer.low <= known[name]) & (known[name] <= answer.high)
+            found[name] += int(np.all(inside))
+    return {(name,): count for name, count in found.items()}
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_groups_differ_by_what_covers_at_least_as_often_as_it_says(draws):
+    assert too_few(between_groups(draws), draws) == {}
+
+
+@pytest.mark.slow
+def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatch):
+    rows = np.random.default_rng(1).uniform(size=(5000, 1))
+    codes = np.random.default_rng(2).integers(0, 3, size=5000)
+    exact = [questioned.counted(rows, weights=(codes == one) * 1.0) for one in range(3)]
+    known = np.mean(codes == 2) - np.mean(codes == 0)
+
+    def found(draws=100):
+        answers = (
+            grouped(rows, codes, 1 + draw, exact=exact).difference({}, groups=(2, 0))
+            for draw in range(draws)
+        )
+        return sum(answer.low <= known <= answer.high for answer in answers)
+
+    assert found() >= 88
+    view = module.Parted.whole
+    halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
+    monkeypatch.setattr(module.Parted, "whole", halved)
+    assert found() < 88
+
+
+def test_two_groups_of_a_release_are_named():
+    rows = databases(1, 500)["uniform"]
+    d = grouped(rows, (rows[:, 0] > 0.5) * 1)
+    answer = d.difference({"x": (0.6, None)}, groups=(1, 0))
+    assert answer.question == "share of 1 less that of 0 in x from 0.6 to its upper bound"
+    assert answer.low > 0
+    np.testing.assert_allclose(answer.value, -d.difference({"x": (0.6, None)}, groups=(0, 1)).value)
+    for groups in ((0,), (0, 0), (0, 7), (0, 1, 0)):
+        with pytest.raises(SpecError, match="write two groups, the first less the second, of 0, 1"):
+            d.difference({}, groups=groups)
+    with pytest.raises(SpecError, match="this release has none"):
+        responding(rows, rows[:, 0]).difference({}, groups=(0, 1))
+    for other, groups in ((None, None), ({}, (0, 1))):
+        with pytest.raises(SpecError, match="or one and its two groups"):
+            d.difference({}, other, groups=groups)
+
+
 def test_the_population_has_the_wider_interval():
     rows = databases(1, 5000)["smooth"]
     d = responding(rows, np.random.default_rng(3).integers(0, 2, size=5000).astype(float))

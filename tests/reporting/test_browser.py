@@ -18,7 +18,7 @@ import dbern
 from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
-from dbern.reporting.pictures import INK, _channels
+from dbern.reporting.pictures import INK, channels
 from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.step import intervals
@@ -74,7 +74,7 @@ def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
             assert seen.overflow <= 0, f"{kind} at {width}: {seen.overflow} too wide"
             assert seen.visible == 1
             assert seen.focusable >= 4
-            paper = 255 * _channels(INK[scheme]["paper"])
+            paper = 255 * channels(INK[scheme]["paper"])
             pixels = np.asarray(Image.open(io.BytesIO(seen.picture)).convert("RGB"), dtype=float)
             assert pixels.shape[1] == width
             np.testing.assert_allclose(pixels[0, 0], paper, atol=1)

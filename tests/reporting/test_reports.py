@@ -32,7 +32,7 @@ from dbern.reporting.pictures import (
     CLASSES,
     INK,
     SCHEMES,
-    _channels,
+    channels,
     class_colour,
     picture_of,
 )
@@ -282,7 +282,7 @@ def contrast(first, second):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_text_can_be_read_on_what_is_behind_it(scheme):
-    ink = {name: _channels(colour) for name, colour in INK[scheme].items()}
+    ink = {name: channels(colour) for name, colour in INK[scheme].items()}
     for text, behind in itertools.product(("ink", "muted", "accent"), ("paper", "card")):
         assert contrast(ink[text], ink[behind]) >= 4.5, (text, behind)
     for index, sure in itertools.product(range(len(CLASSES)), (True, False)):

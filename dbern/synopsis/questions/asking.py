@@ -20,7 +20,7 @@ from dbern.synopsis.questions.answers import Answer, Interval, Law, Percent, Tar
 from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Band, Line
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, Settings
+from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.population import drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, boxes_of
 from dbern.types import FloatArray
@@ -149,6 +149,19 @@ class ReleasedBins:
         return self.rows * float(line.at(0.0, -1, measure, beta)[0])
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Condition, target and other release that a command line states for all of its questions."""
+
+    condition: dict[str, tuple[Any, Any]] | None
+    target: Target
+    other: ReleasedBins | None = None
+
+    def free(self, names: Sequence[str]) -> list[str]:
+        """Return the axes without a condition."""
+        return [name for name in names if name not in (self.condition or {})]
+
+
 Asked: TypeAlias = Callable[[ReleasedBins, Fraction], Iterator[Answer]]
 """From what is asked and its part of beta to answers."""
 
@@ -236,7 +249,7 @@ class Question(ABC):
             return answer
         error = labelled(band.error, labels, {"long_name": "likely error"}, domain)
         mostly_cells = (2 * band.cells > band.high - band.low).any()
-        note = cells_note(self.target) if mostly_cells else ""
+        note = _cells_note(self.target) if mostly_cells else ""
         return replace(answer, likely_error=error, note=note)
 
 
@@ -298,7 +311,7 @@ def labelled(
     return conventional(array)
 
 
-def cells_note(target: Target | None) -> str:
+def _cells_note(target: Target | None) -> str:
     """Return why cells make an interval wide, and what makes it narrower."""
     smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
     return (

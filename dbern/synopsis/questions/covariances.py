@@ -17,11 +17,11 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.noise_quantile import quantile_rank
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, Line
 from dbern.synopsis.questions.measure import Measure, View
-from dbern.synopsis.questions.options import Option, Settings
+from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
 

@@ -17,13 +17,20 @@ from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
 from dbern.synopsis.questions.along import mean_weights
 from dbern.synopsis.questions.answers import Answer, Law
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, Promised, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import (
+    Asked,
+    OptionQuestion,
+    Promised,
+    ReleasedBins,
+    Settings,
+    ask_one,
+)
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, product_intervals
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, Settings, read_end, read_numbers
+from dbern.synopsis.questions.options import Option, read_numbers, read_point
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
 
@@ -139,10 +146,7 @@ class Density(OptionQuestion):
         """Read a point."""
         if settings.condition is not None:
             raise SpecError("--given: the density at points has no condition. Ask for --marginal")
-        pairs = [part.partition("=") for part in text.split(",")]
-        point = {name.strip(): [read_end(value)] for name, _, value in pairs}
-        if [None] in point.values():
-            raise SpecError(f'--density: "{text}" is no point. Write one such as x=3,y=5')
+        point = read_point(text, cls.option.name)
 
         def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
             answer = together.ask(cls.read(bins, point), str(beta))
@@ -170,15 +174,12 @@ class Marginal(OptionQuestion):
     ) -> Marginal:
         """Read points of an axis, and a condition."""
         index = bins.index(name)
-        axis, domain = bins.domain.axes[index], bins.domain.axis(index)
-        locations = as_points(np.ravel(points), domain)
-        if not len(locations) or not domain.inside(locations).all():
-            raise SpecError(f"places: write one or more, all within the bounds of {axis.name}")
-        box, unit = bins.condition(condition, index), (locations[:, 0] - axis.low) / axis.width
+        axis, locations = bins.domain.axes[index], read_coordinates(bins, points, index)
         return cls(
             bins=bins, text=f"density of {axis.name}{condition_text(condition)}",
-            labels={axis.name: locations[:, 0].tolist()}, target="smoothed",
-            index=index, unit=unit, condition=box,
+            labels={axis.name: locations.tolist()}, target="smoothed",
+            index=index, unit=(locations - axis.low) / axis.width,
+            condition=bins.condition(condition, index),
         )  # fmt: skip
 
     @property
@@ -204,6 +205,15 @@ class Marginal(OptionQuestion):
         """Read an axis and points of it."""
         name, points = read_numbers(text, cls.option)
         return [ask_one(lambda: cls.read(bins, points, name, settings.condition))]
+
+
+def read_coordinates(bins: ReleasedBins, points: Any, index: int) -> FloatArray:
+    """Read points (m,) of an axis, in data units."""
+    axis, domain = bins.domain.axes[index], bins.domain.axis(index)
+    locations = as_points(np.ravel(points), domain)
+    if not len(locations) or not domain.inside(locations).all():
+        raise SpecError(f"places: write one or more, all within the bounds of {axis.name}")
+    return locations[:, 0]
 
 
 def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:

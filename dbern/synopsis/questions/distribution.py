@@ -19,7 +19,7 @@ from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
 from dbern.synopsis.questions.asking import Promised, ReleasedBins, Response
-from dbern.synopsis.questions.compare import compare_shares
+from dbern.synopsis.questions.compare import Comparison
 from dbern.synopsis.questions.covariances import Correlation, Covariance, Deviation, Variance
 from dbern.synopsis.questions.density import Density, Marginal
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
@@ -28,7 +28,7 @@ from dbern.synopsis.questions.mean import Mean
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.quantile import Quantile
 from dbern.synopsis.questions.regions import Region
-from dbern.synopsis.questions.responses import Average, Curve, Difference
+from dbern.synopsis.questions.responses import Average, Curve, Difference, GroupDifference
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
 from dbern.types import FloatArray
 
@@ -440,6 +440,44 @@ class Distribution(ReleasedBins):
         question = Curve.read(self, points, bandwidth, kernel)
         return self.ask(question, beta, population=population)
 
+    def curve_along(
+        self,
+        points: Sequence[float],
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the regression along an axis, or the shares of groups; all at once.
+
+        The mean response of the rows around a point of the axis, whatever they are on the others,
+        or of those in a box of others. Smoothed along this axis as the release is, and along no
+        other.
+
+        Parameters
+        ----------
+        points : sequence of float
+            Of the axis, in data units.
+        axis : str, optional
+            By name; the only one where there is one.
+        given : mapping, optional
+            A box of other axes.
+        target : "records" or "smoothed"
+            Of `given`, as for `mass`.
+        population, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            Where neither responses nor groups were released, for points outside the bounds, an
+            axis, a box or a confidence that cannot be.
+        """
+        question = Curve.along(self, points, axis, given, target)
+        return self.ask(question, beta, population=population)
+
     def average(
         self,
         region: Region,
@@ -464,9 +502,10 @@ class Distribution(ReleasedBins):
 
     def difference(
         self,
-        one: Any,
-        other: Any,
+        first: Any,
+        second: Any = None,
         *,
+        groups: Sequence[Any] | None = None,
         target: Target = "records",
         population: bool = False,
         beta: float | str | None = None,
@@ -475,8 +514,11 @@ class Distribution(ReleasedBins):
 
         Parameters
         ----------
-        one, other
+        first, second
             Arrays of points for `curve`, or regions for `average`; as many of either.
+        groups : sequence of two groups, optional
+            Of a density by group, in place of `second`: the share of one of the groups less that of
+            the other.
         target : "records" or "smoothed"
             As for `mass`; of points "smoothed".
         population, beta
@@ -485,13 +527,24 @@ class Distribution(ReleasedBins):
         Raises
         ------
         SpecError
-            As of `curve` and `average`, and for two of different kinds or numbers.
+            As of `curve` and `average`, for two of different kinds or numbers, and for groups that
+            were not released.
         """
-        question = Difference.read(self, one, other, target)
+        if (second is None) == (groups is None):
+            raise SpecError("difference: write two points or regions, or one and its two groups")
+        if groups is not None:
+            between = GroupDifference.read(self, first, groups, target)
+            return self.ask(between, beta, population=population)
+        question = Difference.read(self, first, second, target)
         return self.ask(question, beta, population=population)
 
     def compare(
-        self, other: Distribution, region: Region, *, beta: float | str | None = None
+        self,
+        other: Distribution,
+        region: Region,
+        *,
+        target: Target = "records",
+        beta: float | str | None = None,
     ) -> Answer:
         """Return the share of rows in a region here less that there, each at half of beta.
 
@@ -499,17 +552,18 @@ class Distribution(ReleasedBins):
         ----------
         other : Distribution
             Of another release.
-        region, beta
-            As for `mass`.
+        region, target, beta
+            As for `mass`. "smoothed": of the two densities, both by the wider of their kernels.
 
         Raises
         ------
         SpecError
-            For a region that is none of both.
+            For a region that is none of both, releases without a common group, and smoothed ones
+            over other bounds or of other kinds of kernels.
         """
         if not hasattr(other, "mass"):
             raise SpecError("compare: write what distribution() of another release returns")
-        return compare_shares(self, other, region, beta)
+        return self.ask(Comparison.of(self, other, region, target), beta)
 
     def confidence(
         self, beta: float | str = 0.05, questions: int | None = None

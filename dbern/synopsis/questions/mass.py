@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,7 +14,7 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answers import Answer, Percent, Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one, one_box
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, one_box
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import (
     Band,
@@ -25,9 +24,9 @@ from dbern.synopsis.questions.interval import (
     product_intervals,
 )
 from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, Settings, read_box, read_numbers
+from dbern.synopsis.questions.options import Option, read_numbers
 from dbern.synopsis.questions.polygons import Polygons
-from dbern.synopsis.questions.region_files import RegionFile, first_refused, region_file
+from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
     Region,
@@ -91,15 +90,6 @@ class _Shares(OptionQuestion):
 
         return in_parts(len(boxes), _LAID_OUT // measure.values.size, beta, band)
 
-    @classmethod
-    def _from_text(cls, text: str, read: Callable[[Region], Self]) -> Sequence[Asked]:
-        """Read a box, or a file of regions, which have equal parts of beta."""
-        file = region_file(text)
-        if file is None:
-            box = read_box(text, cls.option.name)
-            return [ask_one(lambda: read(box))]
-        return [lambda together, beta: _ask_file(together, beta, file, read)]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mass(_Shares):
@@ -145,9 +135,11 @@ class Mass(_Shares):
     @classmethod
     def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
         """Read a box, or a file of regions."""
-        return cls._from_text(
-            text, lambda region: cls.read(bins, region, settings.condition, settings.target)
-        )
+
+        def read(region: Region) -> Mass:
+            return cls.read(bins, region, settings.condition, settings.target)
+
+        return ask_regions(text, cls.option, read)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -177,7 +169,11 @@ class Count(_Shares):
         """Read a box, or a file of regions; counts have no condition."""
         if settings.condition is not None:
             raise SpecError("--given: counts have no condition. Write it into the box of --count")
-        return cls._from_text(text, lambda region: cls.read(bins, region, settings.target))
+
+        def read(region: Region) -> Count:
+            return cls.read(bins, region, settings.target)
+
+        return ask_regions(text, cls.option, read)
 
 
 class Cdf(Mass):
@@ -217,36 +213,3 @@ class Cdf(Mass):
                 yield together.ask(question, str(beta / len(points)))
 
         return [answers]
-
-
-def _ask_file(
-    bins: ReleasedBins, beta: Fraction, file: RegionFile, read: Callable[[Region], _Shares]
-) -> Iterator[Answer]:
-    total, done = sum(1 for _ in file.rows()), 0
-    if not total:
-        raise SpecError(f"{file.path}: there is no {file.row} in it. Write one at least")
-    regions, at_once = file.rows(), file.at_once(bins.measures[0].values.size)
-    while rows := list(itertools.islice(regions, at_once)):
-        try:
-            region = file.region(rows, bins.domain)
-            question = read(region)
-            named = region is not rows[0]
-            if named:
-                question = replace(question, labels={"region": range(len(rows))})
-            answer = bins.ask(question, str(beta * len(rows) / total))
-        except SpecError as error:
-            raise SpecError(f"{first_refused(file, rows, bins.domain, done)}: {error}") from None
-        names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
-        yield _with_names(answer, names) if named else answer
-        done += len(rows)
-
-
-def _with_names(answer: Answer, names: Sequence[str | int]) -> Answer:
-    """Return the answer with names of regions, or their numbers, as coordinates."""
-    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
-    arrays = {
-        key: array.assign_coords(region=list(names))
-        for key, array in numbers.items()
-        if array is not None
-    }
-    return replace(answer, **arrays)

@@ -12,11 +12,11 @@ import numpy as np
 from dbern.data.domain import Axis
 from dbern.failure import QUOTIENT
 from dbern.synopsis.questions.along import HIGH, LOW, NEAR, POINTS, layer_weights, undenied
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.interval import Band, Line, likely_error, over, quotients
 from dbern.synopsis.questions.measure import Measure, View
-from dbern.synopsis.questions.options import Option, Settings
+from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 
 

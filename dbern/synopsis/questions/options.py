@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dbern.errors import SpecError
-from dbern.synopsis.questions.answers import Target
 
 
 @dataclass(frozen=True)
@@ -20,18 +19,6 @@ class Option:
     name: str
     metavar: str | None
     help: str
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Condition and target that a command line states for all of its questions."""
-
-    condition: dict[str, tuple[Any, Any]] | None
-    target: Target
-
-    def free(self, names: Sequence[str]) -> list[str]:
-        """Return the axes without a condition."""
-        return [name for name in names if name not in (self.condition or {})]
 
 
 def read_end(text: str) -> float | str | None:
@@ -69,3 +56,12 @@ def read_numbers(
     if not values or None in values:
         raise SpecError(f'--{option.name}: "{text}" is none. Write {option.metavar}, such as x=.5')
     return name, values
+
+
+def read_point(text: str, option: str) -> dict[str, list[Any]]:
+    """Read ``x=3,y=5``: one point, whose coordinates may be dates."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    point = {name.strip(): [read_end(value)] for name, _, value in pairs}
+    if [None] in point.values():
+        raise SpecError(f'--{option}: "{text}" is no point. Write one such as x=3,y=5')
+    return point

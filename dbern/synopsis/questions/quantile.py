@@ -19,12 +19,12 @@ from dbern.errors import SpecError
 from dbern.failure import POPULATION, QUOTIENT
 from dbern.synopsis.questions.along import POINTS, crossings, undenied, under_condition
 from dbern.synopsis.questions.answers import Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, ask_one
+from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
 from dbern.synopsis.questions.interval import Band, Line, likely_error, noise_deviation, over
 from dbern.synopsis.questions.measure import Measure, View
-from dbern.synopsis.questions.options import Option, Settings, read_numbers
+from dbern.synopsis.questions.options import Option, read_numbers
 from dbern.synopsis.questions.population import few, levels_of_rows
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray, Int64Array

@@ -10,8 +10,9 @@ response", has the proof.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -22,18 +23,40 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.answers import Percent, Target
-from dbern.synopsis.questions.asking import Question, ReleasedBins
-from dbern.synopsis.questions.density import read_kernels
+from dbern.synopsis.questions.answers import Answer, Percent, Target
+from dbern.synopsis.questions.asking import (
+    Asked,
+    OptionQuestion,
+    Question,
+    ReleasedBins,
+    Settings,
+    ask_one,
+)
+from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import Band, Divisor, in_parts, interval
 from dbern.synopsis.questions.measure import Measure, View, normal
+from dbern.synopsis.questions.options import (
+    Option,
+    read_box,
+    read_numbers,
+    read_point,
+)
 from dbern.synopsis.questions.polygons import Polygons
-from dbern.synopsis.questions.regions import Boxes, Region, Weights, read_region, region_text
+from dbern.synopsis.questions.region_answers import ask_regions
+from dbern.synopsis.questions.regions import (
+    Boxes,
+    Region,
+    Weights,
+    condition_text,
+    read_region,
+    region_text,
+)
 from dbern.types import FloatArray
 
+_POINTS = 21  # of a curve whose points are not written: they divide an axis into twenty parts
 _FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
 _BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
 _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
@@ -103,6 +126,24 @@ class _KernelsAt:
 
 
 @dataclass(frozen=True, eq=False)
+class _KernelsAlong:
+    """Kernels at points (m,) of one axis of the unit cube, times weights of a box of the others."""
+
+    measure: Measure
+    kernel: Kernel
+    index: int
+    unit: FloatArray
+    weights: Weights
+    condition: Boxes
+
+    def part(self, which: slice) -> Envelope:
+        axis = density_envelope(self.measure.splines[self.index], self.kernel, self.unit[which])
+        others = self.weights.axes(self.measure, self.condition)
+        repeated = [envelope.part(np.zeros(len(axis.estimate), np.intp)) for envelope in others]
+        return products([*repeated[: self.index], axis, *repeated[self.index + 1 :]])
+
+
+@dataclass(frozen=True, eq=False)
 class _InBoxes:
     """Weights of the rows in boxes."""
 
@@ -159,8 +200,15 @@ class _Means(Question):
         return means.scaled(low, high - low)
 
 
-class Curve(_Means):
+class Curve(_Means, OptionQuestion):
     """Regression at points, of any bandwidth and kernel, or the shares of groups there."""
+
+    option = Option(
+        "curve",
+        "AXIS[=PLACES]",
+        'The mean response along an axis, or each group\'s share: at places, as "x=2,5", or at '
+        f"{_POINTS} between the bounds, as x; of the rows in the box --given of other axes.",
+    )
 
     @classmethod
     def read(cls, bins: ReleasedBins, points: Points, bandwidth: Any, kernel: str | None) -> Curve:
@@ -172,9 +220,44 @@ class Curve(_Means):
             target="smoothed", parts=parts, sides=sides, count=count,
         )  # fmt: skip
 
+    @classmethod
+    def along(
+        cls,
+        bins: ReleasedBins,
+        points: Sequence[float],
+        name: str | None,
+        condition: Region | None = None,
+        target: Target = "records",
+    ) -> Curve:
+        """Read points of an axis, and a condition on the others with its target."""
+        parts, index = _parts_for("curve", bins), bins.index(name)
+        axis, box = bins.domain.axes[index], bins.condition(condition, index)
+        kernel, locations = bins.kernels[index], read_coordinates(bins, points, index)
+        unit, weights = (locations - axis.low) / axis.width, bins.weights(target)
+        text = f"{_mean_text(bins)} along {axis.name}{condition_text(condition, target)}"
+        sides = _KernelsAlong(bins.measures[0], kernel, index, unit, weights, box)
+        return cls(
+            bins=bins, text=text, labels={axis.name: locations.tolist()}, target="smoothed",
+            parts=parts, sides=sides, count=len(unit),
+        )  # fmt: skip
 
-class Average(_Means):
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read an axis, and points of it if any."""
+        if "=" in text:
+            name, points = read_numbers(text, cls.option)
+        else:
+            name, axis = text, bins.domain.axes[bins.index(text)]
+            points = np.linspace(axis.low, axis.high, _POINTS).tolist()
+        return [ask_one(lambda: cls.along(bins, points, name, settings.condition, settings.target))]
+
+
+class Average(_Means, OptionQuestion):
     """Mean response of the rows in each of some regions, or the shares of groups there."""
+
+    option = Option(
+        "average", "REGION", "Mean response of the rows in a region, or groups' shares."
+    )
 
     @classmethod
     def read(cls, bins: ReleasedBins, region: Region, target: Target) -> Average:
@@ -187,9 +270,23 @@ class Average(_Means):
             target=None if isinstance(shape, Polygons) else target, count=len(shape),
         )  # fmt: skip
 
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read a box, or a file of regions."""
+        _refuse_condition(cls.option, settings)
+        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, settings.target))
 
-class Difference(_Means):
+
+class Difference(_Means, OptionQuestion):
     """Difference of means between the first half of the weights and the second."""
+
+    option = Option(
+        "difference",
+        "A less B",
+        'Mean response in one box less that in another, as "x=0..3 less x=3..6", or near points, '
+        'as "x=2 less x=5"; of densities by group the share of a group less that of another, as '
+        '"x=0..3 between north and south".',
+    )
 
     @classmethod
     def read(cls, bins: ReleasedBins, first: Any, second: Any, target: Target) -> Difference:
@@ -231,6 +328,80 @@ class Difference(_Means):
         first, second = (Band(*(numbers[half] for numbers in means)) for half in halves)
         return first.minus(second).scaled(0.0, high - low)
 
+    @classmethod
+    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+        """Read two boxes or points, or one of either and two groups."""
+        _refuse_condition(cls.option, settings)
+        regions, between, names = text.partition(" between ")
+        pair = [_read_side(side, cls.option, bins) for side in regions.split(" less ")]
+        if len(pair) != (1 if between else 2):
+            raise SpecError(_no_difference(text))
+
+        def read() -> Question:
+            if between:
+                groups = _read_groups(names, bins)
+                return GroupDifference.read(bins, pair[0], groups, settings.target)
+            return cls.read(bins, pair[0], pair[1], settings.target)
+
+        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+            answer = together.ask(read(), str(beta))
+            yield replace(answer, question=f"{answer.question}, at {text}")
+
+        of_points = not _is_region(pair[0])  # which the question does not name
+        return [answers if of_points else ask_one(read)]
+
+
+class GroupDifference(_Means):
+    """Share of a group less that of another, in regions or near points.
+
+    It is the mean of 1 in the first group, -1 in the second and 0 in all others, from -1 to 1.
+    """
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return -1.0, 1.0
+
+    @property
+    def percent(self) -> Percent:
+        """Differences of shares."""
+        return "percentage points"
+
+    @classmethod
+    def read(
+        cls, bins: ReleasedBins, region: Any, groups: Sequence[Any], target: Target
+    ) -> GroupDifference:
+        """Read regions, or an array of points, and two groups."""
+        _parts_for("difference", bins)
+        known = [*bins.groups]
+        if len(known) < 2:
+            raise SpecError("groups: this release has none. Write two points or regions")
+        if bins.response is not None:
+            raise SpecError(
+                "groups: shares of groups are compared, and this release has their responses. Ask "
+                "for average(region), which has each group's"
+            )
+        if len(groups) != 2 or groups[0] == groups[1] or not {*groups} <= {*known}:
+            raise SpecError(
+                "groups: write two groups, the first less the second, of "
+                f"{', '.join(map(str, known))}"
+            )
+        first, second = (np.array([group == label for label in known]) for group in groups)
+        sign = first.astype(np.float64) - second
+        mixing = np.stack([(1 + sign) / 2, (1 - sign) / 2])
+        question: _Means = (
+            Average.read(bins, region, target)
+            if _is_region(region)
+            else Curve.read(bins, region, None, None)
+        )
+        named = " less that of ".join(map(str, groups))
+        where = question.text.partition("share of the group")[2]
+        return cls(
+            bins=replace(bins, groups=(None,)), text=f"share of {named}{where}",
+            labels=question.labels if question.count > 1 else {},
+            target=question.target, count=question.count,
+            parts=(Parted.of((_all_rows(bins),), mixing),), sides=question.sides,
+        )  # fmt: skip
+
 
 def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
     """Return rows for and against each group's response, or of it and all others; or nothing."""
@@ -240,12 +411,17 @@ def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
             [replace(measure, values=measure.values[None]) for measure in pair] for pair in pairs
         )
         return tuple(Parted.of(pair, _HALVES) for pair in alone)
-    values = np.stack([measure.values for measure in bins.measures])
-    rows = replace(bins.measures[0], values=values)
+    rows = _all_rows(bins)
     if len(bins.groups) < 2:
         return ()
     groups = np.eye(len(bins.groups))
     return tuple(Parted.of((rows,), np.stack([group, 1 - group])) for group in groups)
+
+
+def _all_rows(bins: ReleasedBins) -> Measure:
+    """Return the bins of all groups as one measure, (groups, b_1, ..)."""
+    values = np.stack([measure.values for measure in bins.measures])
+    return replace(bins.measures[0], values=values)
 
 
 def _parts_for(question: str, bins: ReleasedBins) -> tuple[Parted, ...]:
@@ -286,3 +462,33 @@ def _inside(bins: ReleasedBins, region: Region, target: Target) -> tuple[Sides, 
 def _is_region(value: Any) -> bool:
     first = value[0] if type(value) in (list, tuple) and len(value) else value
     return hasattr(first, "keys") or hasattr(first, "__geo_interface__")
+
+
+def _refuse_condition(option: Option, settings: Settings) -> None:
+    if settings.condition is not None:
+        raise SpecError(
+            f"--given: --{option.name} has no condition. Write it into the box of --{option.name}"
+        )
+
+
+def _read_side(text: str, option: Option, bins: ReleasedBins) -> Any:
+    """Read a box, or a point as an array of one."""
+    coordinates = text.split(",")
+    if all("=" in part and ".." in part for part in coordinates):
+        return read_box(text, option.name)
+    if all("=" in part and ".." not in part for part in coordinates):
+        return as_points(read_point(text, option.name), bins.domain)
+    raise SpecError(_no_difference(text))
+
+
+def _no_difference(text: str) -> str:
+    return (
+        f'--difference: "{text}" is no difference. Write two boxes, as "x=0..3 less x=3..6", two '
+        'points, as "x=2 less x=5", or a box and two groups, as "x=0..3 between north and south"'
+    )
+
+
+def _read_groups(text: str, bins: ReleasedBins) -> tuple[Any, ...]:
+    """Read ``A and B``, of the groups' labels as they print."""
+    pairs = itertools.permutations(bins.groups, 2)
+    return next((pair for pair in pairs if f"{pair[0]} and {pair[1]}" == text.strip()), ())

@@ -1,0 +1,193 @@
+"""Picture of where two releases differ: in colour where the band proves it, pale elsewhere."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbern.data.domain import named_with
+from dbern.errors import needed, printable
+from dbern.reporting.pictures import INK, MOST_PANELS, channels
+from dbern.synopsis.maps import FAR, eastward_degree, write_plainly
+from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MORE, _LESS = "#0a6b6b", "#b4531a"
+_PALE = "#f0f0ee"  # where nothing is proven: the sign of noise would look like a pattern
+_FAINTEST = 0.4  # strength of a proven difference's colour, at least
+
+_HINT = "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
+_LINE = 40  # letters of a scale's label: it is no longer than the map is high
+_INK, _MUTED, _RULE = (INK["light"][name] for name in ("ink", "muted", "rule"))
+
+
+@dataclass(frozen=True)
+class ProvenShares:
+    """Shares of the axis, or of the map's area, where a change is proven to be more, and less."""
+
+    more: float
+    less: float
+
+    @classmethod
+    def of(cls, change: xarray.Dataset) -> ProvenShares:
+        """Return the shares of a change on cells of equal size."""
+        return cls(float((change["low"] > 0).mean()), float((change["high"] < 0).mean()))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of a legend by colour: more, less, and without a proof."""
+        shares = {"surely more": self.more, "surely less": self.less}
+        shares["no proof"] = 1 - self.more - self.less
+        return {name: f"{name}: {_percent(share)}" for name, share in shares.items()}
+
+
+def change_picture(change: xarray.Dataset, kind: str, value: str) -> bytes:
+    """Draw a change, of one axis or two, as the content of a file: "png", "svg" or "pdf".
+
+    `value` is what the values of both releases are called.
+    """
+    content = io.BytesIO()
+    _figure(change, value).savefig(content, format=kind)
+    return content.getvalue()
+
+
+def _figure(change: xarray.Dataset, value: str) -> Figure:
+    with needed(_HINT):
+        from matplotlib.figure import Figure
+    panels = _panels(change)
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    two = change["value"].ndim - ("class" in change.dims) == 2
+    size = (7.6, 6.4) if len(panels) == 1 and two else (8.4, 5.0)
+    if len(panels) > 1:
+        size = (4.2 * columns + 1.2, 3.9 * rows + 0.8)
+    figure = Figure(figsize=size, layout="constrained", dpi=150, facecolor="white")
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    largest, label = float(np.abs(change["value"]).max()) or 1.0, f"difference in {value}"
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (title, panel) in zip(grid, panels, strict=False):
+        (_draw_map if two else _draw_curve)(axes, panel, largest)
+        if not two:
+            axes.set_ylabel(label)
+        axes.label_outer()
+        axes.set_title(title, fontsize=10, color=_INK, loc="left")
+        axes.legend(
+            handles=_handles(panel), loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3,
+            frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.2,
+        )  # fmt: skip
+    if two:
+        _draw_scale(figure, list(grid[: len(panels)]), label, largest)
+    heading = (
+        f"{change.attrs['new']} less {change.attrs['old']}: in colour where the difference is "
+        f"proven,\neverywhere at once with probability {1 - change.attrs['beta']:g}"
+    )
+    figure.suptitle(printable(heading, keep="\n"), fontsize=11, color=_INK, parse_math=False)
+    write_plainly(*grid[: len(panels)])
+    return figure
+
+
+def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
+    """Return what is drawn, with its title: each group by itself."""
+    if "class" not in change.dims:
+        return [("", change)]
+    groups = change["class"].to_numpy()[:MOST_PANELS]
+    return [(printable(str(group)), change.sel({"class": group})) for group in groups]
+
+
+def _draw_map(axes: Axes, change: xarray.Dataset, largest: float) -> None:
+    second, first = (change[name] for name in change["value"].dims)
+    values, low, high = (change[name].to_numpy() for name in ("value", "low", "high"))
+    colours = _blend(values, _FAINTEST + (1 - _FAINTEST) * np.abs(values) / largest)
+    colours[(low <= 0) & (high >= 0)] = channels(_PALE)
+    axes.pcolormesh(first, second, colours, shading="nearest", rasterized=True)
+    for end in (low, high):
+        if end.min() < 0 < end.max():
+            axes.contour(first, second, end, [0.0], colors=_INK, linewidths=0.7)
+    axes.set(xlabel=_label(first), ylabel=_label(second), xlim=_edges(first), ylim=_edges(second))
+    axes.tick_params(colors=_MUTED, labelsize=8.5)
+    axes.spines[:].set_color(_RULE)
+    lengths = [np.ptp(axis.to_numpy()) for axis in (first, second)]
+    degree = eastward_degree(change["value"])
+    alike = first.attrs.get("units") == second.attrs.get("units") and first.dtype == second.dtype
+    if degree or (alike and 1 / FAR <= lengths[1] / lengths[0] <= FAR):
+        axes.set_aspect(1 / (degree or 1.0))
+
+
+def _draw_curve(axes: Axes, change: xarray.Dataset, largest: float) -> None:
+    (name,) = change["value"].dims
+    points, values = change[name], change["value"].to_numpy()
+    low, high = change["low"].to_numpy(), change["high"].to_numpy()
+    axes.axhline(0.0, color=_MUTED, lw=0.8)
+    everywhere = np.ones(len(values), np.bool_)
+    for shown, colour, alpha in (
+        (everywhere, _MUTED, 0.2), (low > 0, _MORE, 0.45), (high < 0, _LESS, 0.45),
+    ):  # fmt: skip
+        axes.fill_between(points, low, high, where=shown, color=colour, alpha=alpha, lw=0)
+        axes.plot(points, np.where(shown, values, np.nan), color=colour, lw=2.2)
+    bottom, top = axes.get_ylim()  # a band far wider than the curve would make it flat
+    reach = FAR * largest
+    axes.set_ylim(max(bottom, values.min() - reach), min(top, values.max() + reach))
+    axes.set_xlabel(_label(points))
+    axes.set_xlim(*_edges(points))
+    axes.tick_params(colors=_MUTED, labelsize=8.5)
+    axes.spines[:].set_color(_RULE)
+
+
+def _draw_scale(figure: Figure, panels: list[Axes], label: str, largest: float) -> None:
+    """Draw the colours of proven differences, from the least to the largest."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    size = np.linspace(-1.0, 1.0, 256)
+    colours = ListedColormap(_blend(np.sign(size), _FAINTEST + (1 - _FAINTEST) * np.abs(size)))
+    scale = ScalarMappable(Normalize(-largest, largest), colours)
+    bar = figure.colorbar(scale, ax=panels, shrink=0.8, aspect=28, pad=0.02)
+    bar.set_label(fill(label, _LINE), fontsize=9, color=_INK)
+    bar.ax.tick_params(colors=_MUTED, labelsize=8.5)
+    bar.outline.set_edgecolor(_RULE)
+    write_plainly(bar.ax)
+
+
+def _handles(change: xarray.Dataset) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    colours = [tuple(_blend(np.array(sign), np.array(0.75))) for sign in (1.0, -1.0)]
+    colours.append(tuple(channels(_PALE)))
+    labels = ProvenShares.of(change).labels.values()
+    return [
+        Patch(facecolor=colour, edgecolor=_RULE, label=label)
+        for colour, label in zip(colours, labels, strict=True)
+    ]
+
+
+def _blend(sign: FloatArray, strength: FloatArray) -> FloatArray:
+    """Return colours (.., 3) on white, of a strength from 0 to 1."""
+    hue = np.where((sign > 0)[..., None], channels(_MORE), channels(_LESS))
+    return np.asarray(1 - strength[..., None] * (1 - hue))
+
+
+def _edges(axis: xarray.DataArray) -> tuple[Any, Any]:
+    """Return the bounds of an axis, from the middles of its cells."""
+    points = axis.to_numpy()
+    half = (points[1] - points[0]) / 2
+    return points[0] - half, points[-1] + half
+
+
+def _label(axis: xarray.DataArray) -> str:
+    name = str(axis.attrs.get("long_name", axis.name))
+    return printable(named_with(name, str(axis.attrs.get("units", ""))))
+
+
+def _percent(share: float) -> str:
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"

@@ -1,0 +1,138 @@
+"""Where two releases differ: the band covers the difference everywhere, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from banding import centers, synopsis_of
+from questioned import databases, too_few
+from released_bins import columns, planned
+
+from dbern.bernstein.kernels import Gaussian
+from dbern.errors import SpecError
+from dbern.synopsis import changes as module
+from dbern.synopsis.changes import SHAPES, change_between
+
+MIDDLES = {axes: (np.arange(count) + 0.5) / count for axes, count in SHAPES.items()}
+
+
+def drawn_changes(axes, draws, beta):
+    """Changes of pairs of releases of two databases, and the change without noise."""
+    case, rows = planned(axes), [databases(axes, 5000)[name] for name in ("clustered", "smooth")]
+    exact = [centers(*case, columns(one)) for one in rows]
+    at = MIDDLES[axes]
+    densities = []
+    for one in rows:
+        kernels = [Gaussian(0.1)(at[:, None] - column) for column in one.T]
+        letters = "yx"[-axes:]
+        terms = ",".join(f"{letter}n" for letter in "xy"[:axes])
+        densities.append(np.einsum(f"{terms}->{letters}", *kernels) / len(one))
+    for draw in range(draws):
+        new, old = (
+            synopsis_of(*case, one, (2 * draw + side + 1).to_bytes(32, "big"))
+            for side, one in enumerate(exact)
+        )
+        yield change_between(new, old, beta), densities[0] - densities[1]
+
+
+@pytest.mark.parametrize(
+    ("axes", "draws"),
+    [
+        (1, 5),
+        (2, 1),
+        pytest.param(1, 200, marks=pytest.mark.slow),
+        pytest.param(2, 10, marks=pytest.mark.slow),
+    ],
+)
+def test_the_band_covers_the_difference_everywhere_at_least_as_often_as_it_says(axes, draws):
+    found = 0
+    for change, known in drawn_changes(axes, draws, "0.2"):
+        inside = (change["low"].values <= known) & (known <= change["high"].values)
+        found += int(inside.all())
+        assert (change["low"] <= change["value"]).all()
+        assert (change["value"] <= change["high"]).all()
+        assert change["value"].dims == ("y", "x")[-axes:]
+        np.testing.assert_allclose(change["x"], MIDDLES[axes])
+        proven = (change["low"].values > 0) | (change["high"].values < 0)
+        assert 0 < proven.mean() < 1
+    assert too_few({("all",): found}, draws, 0.8) == {}
+
+
+def test_each_side_has_half_of_beta():
+    case, rows = planned(1), databases(1, 5000)
+    new, old = (synopsis_of(*case, centers(*case, columns(rows[name])), bytes(31) + key)
+                for name, key in (("clustered", b"1"), ("smooth", b"2")))  # fmt: skip
+    change = change_between(new, old, "0.1")
+    points = MIDDLES[1][:, None]
+    ends = [side.interval(points, "0.05") for side in (new, old)]
+    np.testing.assert_allclose(change["low"], ends[0][0] - ends[1][1], atol=1e-12)
+    np.testing.assert_allclose(change["high"], ends[0][1] - ends[1][0], atol=1e-12)
+    np.testing.assert_allclose(change["value"], new(points) - old(points), atol=1e-9)
+    assert change.attrs == {"new": "case", "old": "case", "beta": 0.1}
+
+
+def test_groups_are_compared_one_by_one():
+    roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
+    case, rng = planned(1, roles=roles), np.random.default_rng(1)
+    x = rng.uniform(size=5000)
+    pairs = ((x > 0.5) * 1.0, (x < 0.5) * 1.0)
+    new, old = (
+        synopsis_of(*case, centers(*case, {"x": x, "g": g}), bytes(31) + b"1") for g in pairs
+    )
+    change = change_between(new, old)
+    assert change["class"].values.tolist() == ["a", "b"]
+    first = change["low"].sel({"class": "a"}).values, change["high"].sel({"class": "b"}).values
+    assert first[0][100] > 0 > first[1][100]
+
+
+def regression(name="r"):
+    roles = f'{{"response": {{"column": "{name}", "bounds": [0.0, 1.0]}}}}'
+    case, x = planned(1, roles=roles, kind="nadaraya-watson"), databases(1, 5000)["uniform"][:, 0]
+    return synopsis_of(*case, centers(*case, {"x": x, name: x}), bytes(31) + b"1")
+
+
+def test_regressions_are_compared():
+    change = change_between(regression(), regression())
+    np.testing.assert_allclose(change["value"], 0, atol=1e-12)
+    assert change["value"].attrs["long_name"] == "r"
+    assert ((change["low"] < 0) & (change["high"] > 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        (lambda: planned(1, bandwidth=0.2), "bandwidth is .* here and .* there.*by it alone"),
+        (lambda: planned(2), "over other axes or bounds"),
+        (lambda: planned(1, roles='{"bounds": {"x": [0.0, 2.0]}}'), "over other axes or bounds"),
+    ],
+)
+def test_releases_that_are_not_alike_are_refused(case, said):
+    rows = columns(databases(2, 5000)["uniform"])
+    new, old = (
+        synopsis_of(*made, centers(*made, rows), bytes(31) + b"1") for made in (planned(1), case())
+    )
+    with pytest.raises(SpecError, match=said):
+        change_between(new, old)
+
+
+@pytest.mark.slow
+def test_what_has_no_map_of_change_is_refused():
+    case, three = planned(1), planned(3)
+    density = synopsis_of(*case, centers(*case, columns(databases(1, 50)["smooth"])))
+    solid = synopsis_of(*three, centers(*three, columns(databases(3, 50)["smooth"])))
+    with pytest.raises(SpecError, match="two densities, or of two regressions"):
+        change_between(density, regression())
+    with pytest.raises(SpecError, match="one or two axes of numbers"):
+        change_between(solid, solid)
+
+
+def test_one_side_of_a_band_in_place_of_the_other_is_caught(monkeypatch):
+    exact = module._numbers
+
+    def planted(*arguments):
+        value, low, high = exact(*arguments)
+        return value, high, low
+
+    monkeypatch.setattr(module, "_numbers", planted)
+    ((change, known),) = drawn_changes(1, 1, "0.2")
+    assert not ((change["low"].values <= known) & (known <= change["high"].values)).all()

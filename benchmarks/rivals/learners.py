@@ -103,6 +103,7 @@ def panels() -> dict[str, tuple[Callable[[], Iterator[Table]], list[Learner]]]:
         once("scikit-learn, not private", bayes.without_privacy),
         *the_library("bayes", [each(instead, bayes.split)]),
         best_of("posterior updates, best cells", [*map(bayes.posterior, bayes.CELLS)]),
+        each("noisy histograms, 20 lines", bayes.histograms),
         ours("dbern, Gaussian", released.bayes),
         ours("dbern, kernels of .05", released.kernel_bayes),
     ]

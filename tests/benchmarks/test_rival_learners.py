@@ -86,7 +86,8 @@ def test_features_are_no_longer_than_the_public_norm():
 @pytest.mark.parametrize(
     "values",
     [logistic.objective, logistic.of_classes(logistic.output_perturbed(1e-3)), logistic.split,
-     bayes.split, bayes.posterior(8)],
+     bayes.split, bayes.posterior(8),
+     bayes.histograms],
 )  # fmt: skip
 def test_rivals_without_noise_rank_as_scikit_learn_does(values):
     learn, test = made_up(4000, np.random.default_rng(9)).parts
@@ -284,3 +285,23 @@ def test_naive_bayes_beats_its_rival_where_noise_matters():
         for one in (released.bayes, bayes.split, bayes.without_privacy)
     )
     assert split < ours < exact
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ours", [released.bayes, released.kernel_bayes])
+def test_many_lists_leave_naive_bayes_ahead_of_histograms(ours):
+    """The noise of a class's share is not counted once for each list."""
+    rng, rows = np.random.default_rng(12), 20_000
+    label = rng.random(rows) < 0.25
+    x = np.clip(rng.normal(0.5 + 0.05 * label, 0.1), 0, 1)
+    lists = {name: [*"pqrstuvw"] for name in ("k1", "k2", "k3", "k4", "k5", "k6")}
+    columns = {
+        name: np.array(values)[np.minimum(rng.geometric(0.45 - 0.1 * label), 8) - 1]
+        for name, values in lists.items()
+    }
+    table = Table("made up", columns | {"x": x}, {"x": (0.0, 1.0)}, label, lists)
+    accuracy = [
+        learners.measure("bayes", table, learners.each("one", values), (0.1,), 20)[1].mean
+        for values in (ours, bayes.histograms, bayes.without_privacy)
+    ]
+    assert accuracy[1] < accuracy[0] < accuracy[2]

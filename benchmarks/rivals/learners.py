@@ -125,9 +125,16 @@ def panels() -> dict[str, tuple[Callable[[], Iterator[Table]], list[Learner]]]:
         ours("dbern, support vector machine", released.machine("support-vector-machine")),
         ours("dbern, kernel logistic", released.machine("kernel-erm, logistic")),
     ]  # fmt: skip
+    several = [
+        once("the most frequent class", logistic.most_frequent, RIVAL),
+        once("scikit-learn, not private", logistic.without_privacy),
+        ours("dbern, support vector machine", released.machine("support-vector-machine")),
+        ours("dbern, kernel logistic", released.machine("kernel-erm, logistic")),
+    ]
     return {
         "linear": (records.regressions, linears), "bayes": (records.classifications, bayesian),
         "logistic": (records.logistics, logistics), "machines": (records.planes, kernels),
+        "several": (records.several_classes, several),
     }  # fmt: skip
 
 

@@ -207,3 +207,26 @@ def planes(most: int = 50_000) -> Iterator[Table]:
         every = read(f"flights, late, {most} of them", FLIGHTS, axes, _late, widths=(3.0, 800.0))
         order = np.random.default_rng(11).permutation(len(every.truth))
         yield every.where(order < most)
+
+
+def several_classes() -> Iterator[Table]:
+    """More than two classes, of which none may have half, or three axes, for kernels."""
+    if not ADULT.exists():
+        return
+    two: Bounds = {"age": (16, 100), "hours_per_week": (0, 100)}
+    three: Bounds = two | {"education_num": (0, 17)}
+
+    def schooling(limits: Sequence[int]) -> Callable[[Any], Int64Array]:
+        return lambda found: np.searchsorted(
+            limits, found["education_num"].to_numpy(), side="right"
+        )
+
+    def married(found: Any) -> Int64Array:
+        status = np.array(found["marital_status"].to_pylist())
+        return np.select([status == "Married-civ-spouse", status == "Never-married"], [0, 1], 2)
+
+    flat, deep = (20.0, 20.0), (20.0, 20.0, 4.0)
+    yield read("adult, five groups, 2 axes", ADULT, two, schooling([9, 10, 11, 13]), widths=flat)
+    yield read("adult, three groups, 2 axes", ADULT, two, schooling([10, 13]), widths=flat)
+    yield read("adult, marriage, 3 axes", ADULT, three, married, widths=deep)
+    yield read("adult, rich, 3 axes", ADULT, three, _rich, widths=deep)

@@ -155,10 +155,16 @@ def evaluated(one: Any, unit: FloatArray) -> FloatArray:
 
 
 def machine(target: str) -> Any:
-    """The decision function of a kernel learner on two axes."""
+    """The decision function of a kernel learner, or of each of several classes."""
 
     def values(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-        _, plan, (found,) = released(learn, target, epsilon, seed)
-        return np.asarray(evaluated(plan.components[0], test.unit) @ found)
+        spec, plan, found = released(learn, target, epsilon, seed)
+        left = iter(found)
+        parts = [
+            one.unit * evaluated(one, test.unit) @ next(left)
+            for one in plan.components
+            for _ in one.arrays
+        ]
+        return np.asarray(spec.combination.values(parts, test.unit))
 
     return values

@@ -110,9 +110,7 @@ class ClassScores(Combination):
         (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
         logs = self._log_scores(moments, self._evidence(parts, u), noise)
         if self.lists:
-            logs = logs + _listed_log_scores(
-                cells, moments[:, 0], listed, noise[-1], self.lists
-            )
+            logs = logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1], self.lists)
         if not self.multi_output:
             return np.asarray(logs[1] - logs[0])
         logs = logs - logs.max(axis=0)

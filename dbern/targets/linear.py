@@ -216,11 +216,16 @@ def chosen_cost(
 
     The bias of regularization falls with C, and the noise grows: in proportion to ``r / epsilon``,
     r the move of the weights by one of n records (`dbern.erm.models`). That is at most a fortieth
-    of what is predicted, 1 for classes and half the range of a response; and the loss with its
-    weights is at most a thousand times as curved as the penalty, which bounds the solver's steps.
+    of what is predicted, 1 for two classes and half the range of a response. Of q > 2 classes it is
+    q^2 times less: a record is in the model of each, so the noise is q times as large, and scores
+    of classes whose shares sum to one are a q-th as far from each other. The loss with its weights
+    is at most a thousand times as curved as the penalty, which bounds the solver's steps.
     Where none is, it is 1.
     """
+    classes = len(schema.label.categories) if schema.label else 0
     predicted = schema.response.radius if schema.response else 1.0
+    if classes > 2:
+        predicted /= classes**2
     most, shards = _MOVED * predicted * float(epsilon), 1 + n // LEAST_ROWS
     first = Risk(loss, space.kernel, 1.0, n, space.radius, schema.domain.dimensions)
     risks = [replace(first, cost=cost) for cost in _COSTS]

@@ -305,3 +305,26 @@ def test_many_lists_leave_naive_bayes_ahead_of_histograms(ours):
         for values in (ours, bayes.histograms, bayes.without_privacy)
     ]
     assert accuracy[1] < accuracy[0] < accuracy[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["support-vector-machine", "kernel-erm, logistic"])
+def test_kernels_of_several_classes_do_as_well_as_the_most_frequent(target):
+    """None has half of the records anywhere: "the rest" is no answer, and little noise is much.
+
+    Or the plan names what does better.
+    """
+    rng, rows = np.random.default_rng(13), 32_000
+    x, y = rng.uniform(0, 1, (2, rows))
+    odds = np.column_stack([0.8 + 0.4 * x, 0.3 + 0.9 * y, 0.2 + 0 * x, 0.8 - 0.8 * x, 0.2 * y])
+    label = np.argmax(odds + rng.gumbel(size=odds.shape), axis=1)
+    table = Table("made up", {"x": x, "y": y}, dict.fromkeys("xy", (0.0, 1.0)), label,
+                  widths=(0.25, 0.25))  # fmt: skip
+    ours, constant = (
+        learners.measure("several", table, learners.each("one", values), (0.1,), 20)[0].mean
+        for values in (released.machine(target), logistic.most_frequent)
+    )
+    assert ours > constant - 0.025
+    _, plan, _ = released.planned(table.parts[0], target, 0.1)
+    better = any("support-vector-machine" in note for note in plan.notes)
+    assert better or ours > constant - 0.001

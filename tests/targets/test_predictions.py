@@ -110,6 +110,20 @@ def test_a_plan_warns_where_a_constant_is_as_good(case):
     assert told(good)[0] < 0.9 * told(good)[1]
 
 
+@pytest.mark.parametrize(("n", "said"), [(500, True), (100_000, False)])
+def test_a_plan_says_which_class_alone_is_as_good(n, said):
+    """It is as good where it has more than what the release tells right."""
+    plan = plan_files(spec_of({**ERM, "loss": "logistic"}, THREE, n, "1/5"), ())
+    right = 1 - told(plan)[0]
+    line = f"where one class has more than {right:.0%} of the rows: that class for all is as good"
+    assert (line in plan.notes) is said
+    less = 'of several classes kind = "support-vector-machine" has less noise: plan it'
+    assert (less in plan.notes) is said
+    if said:
+        machine = plan_files(spec_of(MACHINE, THREE, n, "1/5"), ())
+        assert told(machine)[0] < told(plan)[0]
+
+
 @pytest.mark.slow
 def test_many_classes_stay_within_the_bounds():
     label = {"label": {"column": "label", "classes": list(range(100))}}

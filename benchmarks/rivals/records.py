@@ -138,6 +138,17 @@ def collinear(rows: int = 50_000) -> Table:
     return Table("made up, collinear", columns, bounds)
 
 
+def clusters(rows: int, classes: int, axes: int, spread: float) -> Table:
+    """Normal clusters of unequal size that few rows tell apart without privacy."""
+    rng = np.random.default_rng(5)
+    middles, sizes = rng.uniform(0.2, 0.8, (classes, axes)), np.arange(classes, 0.0, -1.0)
+    label = rng.choice(classes, rows, p=sizes / sizes.sum())
+    unit = np.clip(middles[label] + spread * rng.normal(size=(rows, axes)), 0, 1)
+    columns = {f"x{i}": column for i, column in enumerate(unit.T)}
+    name = f"made up, {classes} clusters on {axes} axes"
+    return Table(name, columns, dict.fromkeys(columns, (0.0, 1.0)), label)
+
+
 def two_classes() -> Table:
     """The records of Figure 2, and a third as many."""
     task = figure_two(4000)
@@ -194,6 +205,8 @@ def logistics() -> Iterator[Table]:
             return np.searchsorted([9, 10, 11, 13], years, side="right")
 
         yield read("adult, education in five groups", ADULT, axes, groups)
+    yield clusters(8000, 3, 4, 0.12)
+    yield clusters(8000, 7, 6, 0.08)
 
 
 def planes(most: int = 50_000) -> Iterator[Table]:

@@ -328,3 +328,15 @@ def test_kernels_of_several_classes_do_as_well_as_the_most_frequent(target):
     _, plan, _ = released.planned(table.parts[0], target, 0.1)
     better = any("support-vector-machine" in note for note in plan.notes)
     assert better or ours > constant - 0.001
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("classes", "axes", "least"), [(3, 4, 0.83), (7, 6, 0.33)])
+def test_several_classes_are_told_better_than_by_rivals(classes, axes, least):
+    """The method and the penalty follow from how many classes are predicted to be wrong."""
+    table = records.clusters(8000, classes, axes, 0.12 if classes == 3 else 0.08)
+    ours, rival = (
+        learners.measure("logistic", table, learners.each("one", values), (0.1,), seeds)[0].mean
+        for values, seeds in ((released.logistic, 20), (logistic.objective, 10))
+    )
+    assert ours > max(rival, least)

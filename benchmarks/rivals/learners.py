@@ -131,10 +131,17 @@ def panels() -> dict[str, tuple[Callable[[], Iterator[Table]], list[Learner]]]:
         ours("dbern, support vector machine", released.machine("support-vector-machine")),
         ours("dbern, kernel logistic", released.machine("kernel-erm, logistic")),
     ]
+    smooth = [
+        once("a constant", linear.constant, RIVAL),
+        ours("dbern, Nadaraya-Watson", released.smoothed),
+        ours("dbern, Priestley-Chao, gaps of ten widths over n", released.by_gaps(0.0)),
+        ours("dbern, Priestley-Chao, gaps of the step", released.by_gaps(1.0)),
+    ]
     return {
         "linear": (records.regressions, linears), "bayes": (records.classifications, bayesian),
         "logistic": (records.logistics, logistics), "machines": (records.planes, kernels),
         "several": (records.several_classes, several),
+        "rounded": (records.rounded, smooth),
     }  # fmt: skip
 
 

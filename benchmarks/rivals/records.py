@@ -36,7 +36,8 @@ class Table:
     """Columns and their bounds; last a response, or with `label` classes.
 
     Records out of bounds are not there; the response is moved to its bounds. `lists` are the values
-    of columns of categories; `widths` those of a Gaussian kernel, in data units.
+    of columns of categories; `widths` those of a Gaussian kernel, in data units; `step` what the
+    first column is rounded to.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Table:
     label: Labels | None = None
     lists: dict[str, list[str]] = field(default_factory=dict)
     widths: tuple[float, ...] = ()
+    step: float = 0.0
 
     @property
     def axes(self) -> list[str]:
@@ -147,6 +149,17 @@ def clusters(rows: int, classes: int, axes: int, spread: float) -> Table:
     columns = {f"x{i}": column for i, column in enumerate(unit.T)}
     name = f"made up, {classes} clusters on {axes} axes"
     return Table(name, columns, dict.fromkeys(columns, (0.0, 1.0)), label)
+
+
+def rounded() -> Iterator[Table]:
+    """A price by a size in hundredths, hours by ages in years."""
+    made = collinear()
+    columns = {"size": made.columns["size"].round(2), "price": made.columns["price"]}
+    sizes: Bounds = {"size": (0, 5.5), "price": (0, 20_000)}
+    yield Table("made up, sizes in hundredths", columns, sizes, step=0.01)
+    if ADULT.exists():
+        ages: Bounds = {"age": (16, 100), "hours_per_week": (0, 100)}
+        yield replace(read("adult, hours by age", ADULT, ages), step=1.0)
 
 
 def two_classes() -> Table:

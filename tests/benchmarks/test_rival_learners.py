@@ -340,3 +340,15 @@ def test_several_classes_are_told_better_than_by_rivals(classes, axes, least):
         for values, seeds in ((released.logistic, 20), (logistic.objective, 10))
     )
     assert ours > max(rival, least)
+
+
+@pytest.mark.slow
+def test_what_plans_advise_of_rounded_values_beats_a_constant():
+    """Gaps of what they are rounded to, where a plan does not warn; else Nadaraya-Watson."""
+    table = next(records.rounded())
+    found = {
+        values: learners.measure("rounded", table, learners.each("one", values), (1.0,), 20)[0].mean
+        for values in (linear.constant, released.by_gaps(1.0), released.smoothed)
+    }
+    constant, gaps, smoothed = found.values()
+    assert smoothed < gaps < 0.9 * constant

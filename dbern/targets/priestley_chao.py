@@ -100,20 +100,21 @@ class PriestleyChao(Learner):
         Of the integral that each gap stands for a part is missing where gaps are cut.
         """
         typical, axis = TypicalResponses(1, (), response_of(schema).radius), schema.domain.axes[0]
-        places = (np.arange(typical.count) + 0.5) / typical.count
+        positions = (np.arange(typical.count) + 0.5) / typical.count
         step = (axis.resolution or 0.0) / axis.width
-        kept = _kept(n * typical.density(places), self.max_gap / axis.width, step)
-        weights = typical.at(places[:, None]) * kept
-        sums = predicted_sums(typical, ways, weights[:, None] / typical.radius, places[:, None])
+        fraction = _kept_fraction(n * typical.density(positions), self.max_gap / axis.width, step)
+        weights = typical.at(positions[:, None]) * fraction
+        sums = predicted_sums(typical, ways, weights[:, None] / typical.radius, positions[:, None])
         released, variance, plain = sums
         notes = typical.noted(released, variance[:, 0] / typical.radius**2, plain)
         if axis.resolution is None:
             return (*notes, _UNROUNDED.format(axis.name))
-        cut = self.max_gap < axis.resolution * (1 - NEAR)
-        return (*notes, _CUT.format(axis.resolution)) if cut else (*notes, *_remedy(notes))
+        if self.max_gap < axis.resolution * (1 - NEAR):
+            return (*notes, _CUT.format(axis.resolution))
+        return (*notes, _INSTEAD) if WARNING in notes else notes
 
 
-def _kept(rows: FloatArray, largest: float, step: float) -> FloatArray:
+def _kept_fraction(rows: FloatArray, largest: float, step: float) -> FloatArray:
     """Fraction of a typical axis that gaps cut at `largest` add up to, for a density of rows.
 
     Gaps are exponential, of mean 1 / rows: ``1 - exp(-G rows)`` of that on average. Of rounded rows
@@ -128,7 +129,3 @@ def _kept(rows: FloatArray, largest: float, step: float) -> FloatArray:
     empty = np.exp(-whole * step * rows)
     part = max(steps - whole, 0.0)
     return np.asarray(1 - empty - part * np.expm1(-step * rows) * empty)
-
-
-def _remedy(notes: Sequence[str]) -> list[str]:
-    return [_INSTEAD] if WARNING in notes else []

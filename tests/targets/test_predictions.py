@@ -145,7 +145,7 @@ def test_a_plan_says_what_a_gap_below_the_resolution_leaves():
     assert warned(whole)  # the noise is a hundred times that
     assert 'kind = "nadaraya-watson" has less noise: plan it' in whole.notes
     better = plan_files(spec_of({**NADARAYA, "bandwidth": [1.0]}, wide, 20_000, "1", 1, KNOTS), ())
-    assert told(better)[0] < 0.1 * told(better)[1]
+    assert told(better)[0] < 0.5 * told(better)[1]
 
 
 @pytest.mark.slow

@@ -1,9 +1,10 @@
 """Others beside dbern, in one run: ``make rivals RIVALS='--part bayes --seeds 5 --json all.json'``.
 
 Parts: `functions` are densities and the machine of the paper's figures, by the error of what is
-released; `linear`, `bayes`, `logistic` and `machines` are learners on records that they have not
-seen; `curves` are mean curves. After the table stand the cells in which a rival is ahead, and those
-that are further from scikit-learn without privacy than wanted.
+released; `linear`, `bayes`, `logistic`, `machines` and `several` (kernels, of several classes or
+three axes) are learners on records that they have not seen, and so are regressions on `rounded`
+values; `curves` are mean curves. After the table stand the cells in which a rival is ahead, and
+those that are further from scikit-learn without privacy than wanted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rivals.records import ADULT
 from rivals.tasks import FLIGHTS, every_task
 
 _REPEATS = 10  # releases of a function a seed: they cost little
-_LEARNERS = ("linear", "bayes", "logistic", "machines")
+_LEARNERS = ("linear", "bayes", "logistic", "machines", "several", "rounded")
 PARTS = ("functions", *_LEARNERS, "curves")
 
 

@@ -103,6 +103,7 @@ def panels() -> dict[str, tuple[Callable[[], Iterator[Table]], list[Learner]]]:
         once("scikit-learn, not private", bayes.without_privacy),
         *the_library("bayes", [each(instead, bayes.split)]),
         best_of("posterior updates, best cells", [*map(bayes.posterior, bayes.CELLS)]),
+        each("noisy histograms, 20 lines", bayes.histograms),
         ours("dbern, Gaussian", released.bayes),
         ours("dbern, kernels of .05", released.kernel_bayes),
     ]
@@ -124,9 +125,23 @@ def panels() -> dict[str, tuple[Callable[[], Iterator[Table]], list[Learner]]]:
         ours("dbern, support vector machine", released.machine("support-vector-machine")),
         ours("dbern, kernel logistic", released.machine("kernel-erm, logistic")),
     ]  # fmt: skip
+    several = [
+        once("the most frequent class", logistic.most_frequent, RIVAL),
+        once("scikit-learn, not private", logistic.without_privacy),
+        ours("dbern, support vector machine", released.machine("support-vector-machine")),
+        ours("dbern, kernel logistic", released.machine("kernel-erm, logistic")),
+    ]
+    smooth = [
+        once("a constant", linear.constant, RIVAL),
+        ours("dbern, Nadaraya-Watson", released.smoothed),
+        ours("dbern, Priestley-Chao, gaps of ten widths over n", released.by_gaps(0.0)),
+        ours("dbern, Priestley-Chao, gaps of the step", released.by_gaps(1.0)),
+    ]
     return {
         "linear": (records.regressions, linears), "bayes": (records.classifications, bayesian),
         "logistic": (records.logistics, logistics), "machines": (records.planes, kernels),
+        "several": (records.several_classes, several),
+        "rounded": (records.rounded, smooth),
     }  # fmt: skip
 
 

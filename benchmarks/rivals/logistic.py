@@ -108,3 +108,11 @@ def without_privacy(learn: Table, test: Table, epsilon: float, seed: int) -> Flo
     found = LogisticRegression(C=1e6, max_iter=5000, tol=1e-8)
     found.fit(learn.features, learn.truth)
     return np.asarray(found.decision_function(test.features))
+
+
+def most_frequent(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
+    """The class of most records to learn from, for every other."""
+    del epsilon, seed
+    shares = np.bincount(np.asarray(learn.truth, dtype=np.int64)) / len(learn.truth)
+    scores = np.tile(np.log(shares), (len(test.truth), 1))
+    return scores if len(shares) > 2 else np.asarray(scores[:, 1] - scores[:, 0])

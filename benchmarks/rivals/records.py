@@ -36,7 +36,8 @@ class Table:
     """Columns and their bounds; last a response, or with `label` classes.
 
     Records out of bounds are not there; the response is moved to its bounds. `lists` are the values
-    of columns of categories; `widths` those of a Gaussian kernel, in data units.
+    of columns of categories; `widths` those of a Gaussian kernel, in data units; `step` what the
+    first column is rounded to.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Table:
     label: Labels | None = None
     lists: dict[str, list[str]] = field(default_factory=dict)
     widths: tuple[float, ...] = ()
+    step: float = 0.0
 
     @property
     def axes(self) -> list[str]:
@@ -138,6 +140,28 @@ def collinear(rows: int = 50_000) -> Table:
     return Table("made up, collinear", columns, bounds)
 
 
+def clusters(rows: int, classes: int, axes: int, spread: float) -> Table:
+    """Normal clusters of unequal size that few rows tell apart without privacy."""
+    rng = np.random.default_rng(5)
+    middles, sizes = rng.uniform(0.2, 0.8, (classes, axes)), np.arange(classes, 0.0, -1.0)
+    label = rng.choice(classes, rows, p=sizes / sizes.sum())
+    unit = np.clip(middles[label] + spread * rng.normal(size=(rows, axes)), 0, 1)
+    columns = {f"x{i}": column for i, column in enumerate(unit.T)}
+    name = f"made up, {classes} clusters on {axes} axes"
+    return Table(name, columns, dict.fromkeys(columns, (0.0, 1.0)), label)
+
+
+def rounded() -> Iterator[Table]:
+    """A price by a size in hundredths, hours by ages in years."""
+    made = collinear()
+    columns = {"size": made.columns["size"].round(2), "price": made.columns["price"]}
+    sizes: Bounds = {"size": (0, 5.5), "price": (0, 20_000)}
+    yield Table("made up, sizes in hundredths", columns, sizes, step=0.01)
+    if ADULT.exists():
+        ages: Bounds = {"age": (16, 100), "hours_per_week": (0, 100)}
+        yield replace(read("adult, hours by age", ADULT, ages), step=1.0)
+
+
 def two_classes() -> Table:
     """The records of Figure 2, and a third as many."""
     task = figure_two(4000)
@@ -194,6 +218,8 @@ def logistics() -> Iterator[Table]:
             return np.searchsorted([9, 10, 11, 13], years, side="right")
 
         yield read("adult, education in five groups", ADULT, axes, groups)
+    yield clusters(8000, 3, 4, 0.12)
+    yield clusters(8000, 7, 6, 0.08)
 
 
 def planes(most: int = 50_000) -> Iterator[Table]:
@@ -207,3 +233,26 @@ def planes(most: int = 50_000) -> Iterator[Table]:
         every = read(f"flights, late, {most} of them", FLIGHTS, axes, _late, widths=(3.0, 800.0))
         order = np.random.default_rng(11).permutation(len(every.truth))
         yield every.where(order < most)
+
+
+def several_classes() -> Iterator[Table]:
+    """More than two classes, of which none may have half, or three axes, for kernels."""
+    if not ADULT.exists():
+        return
+    two: Bounds = {"age": (16, 100), "hours_per_week": (0, 100)}
+    three: Bounds = two | {"education_num": (0, 17)}
+
+    def schooling(limits: Sequence[int]) -> Callable[[Any], Int64Array]:
+        return lambda found: np.searchsorted(
+            limits, found["education_num"].to_numpy(), side="right"
+        )
+
+    def married(found: Any) -> Int64Array:
+        status = np.array(found["marital_status"].to_pylist())
+        return np.select([status == "Married-civ-spouse", status == "Never-married"], [0, 1], 2)
+
+    flat, deep = (20.0, 20.0), (20.0, 20.0, 4.0)
+    yield read("adult, five groups, 2 axes", ADULT, two, schooling([9, 10, 11, 13]), widths=flat)
+    yield read("adult, three groups, 2 axes", ADULT, two, schooling([10, 13]), widths=flat)
+    yield read("adult, marriage, 3 axes", ADULT, three, married, widths=deep)
+    yield read("adult, rich, 3 axes", ADULT, three, _rich, widths=deep)

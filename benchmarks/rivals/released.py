@@ -15,6 +15,7 @@ from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
 from dbern.data.parquet import discover, read_footers, write_records
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
+from dbern.strategies.mean_squares import typical_noise
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.targets.predictions import deviation_of
 from dbern.types import FloatArray, Int64Array
@@ -25,6 +26,7 @@ _SALT = bytes(KEY_BYTES)
 SHARE = 0.05  # of an axis: a kernel's width for naive Bayes, stated and not looked for
 _KEYED = ("logistic-regression", "ridge-regression")
 """Whose integers may depend on the key."""
+_CURVES = ("nadaraya-watson", "priestley-chao")
 
 
 def spec_of(table: Table, target: str, epsilon: float, source: Path) -> tuple[Any, dict[str, Any]]:
@@ -43,11 +45,13 @@ def spec_of(table: Table, target: str, epsilon: float, source: Path) -> tuple[An
     else:
         response = [*table.bounds][-1]
         data["response"] = {"column": response, "bounds": list(map(float, table.bounds[response]))}
-    if kind == "naive-bayes":
+    if kind in ("naive-bayes", *_CURVES):
         given["bandwidth"] = [SHARE * (high - low) for low, high in axes.values()]
     if table.widths:
         given["length_scale"] = list(table.widths)
-    if kind == "kernel-erm":
+    if kind == "priestley-chao":
+        given["max_gap"] = float(method)
+    elif kind == "kernel-erm":
         given["loss"] = method
     elif method:
         given["method"] = method
@@ -155,10 +159,51 @@ def evaluated(one: Any, unit: FloatArray) -> FloatArray:
 
 
 def machine(target: str) -> Any:
-    """The decision function of a kernel learner on two axes."""
+    """The decision function of a kernel learner, or of each of several classes."""
 
     def values(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-        _, plan, (found,) = released(learn, target, epsilon, seed)
-        return np.asarray(evaluated(plan.components[0], test.unit) @ found)
+        spec, plan, found = released(learn, target, epsilon, seed)
+        left = iter(found)
+        parts = [
+            one.unit * evaluated(one, test.unit) @ next(left)
+            for one in plan.components
+            for _ in one.arrays
+        ]
+        return np.asarray(spec.combination.values(parts, test.unit))
+
+    return values
+
+
+def curve(test: Table, target: str, *, learn: Table, epsilon: float, seed: int) -> FloatArray:
+    """A regression on one axis, in units of half the response's range from its middle."""
+    spec, plan, found = released(learn, target, epsilon, seed)
+    parts = [
+        one.unit * evaluated(one, test.unit) @ own
+        for one, own in zip(plan.components, found, strict=True)
+    ]
+    totals = [
+        one.unit * own.sum() if one.strategy.kind == "binned" else 0.0
+        for one, own in zip(plan.components, found, strict=True)
+    ]
+    noise = [typical_noise(one.strategy, one.h, one.noise.covariance) for one in plan.components]
+    combination = spec.combination
+    if combination.looks_at_totals:
+        combination = combination.settled(totals, noise)
+    values = combination.values(parts, test.unit)
+    return np.asarray((values - combination.middle) / combination.radius)
+
+
+def smoothed(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
+    """By Nadaraya-Watson."""
+    return curve(test, "nadaraya-watson", learn=learn, epsilon=epsilon, seed=seed)
+
+
+def by_gaps(times: float) -> Any:
+    """By Priestley-Chao: gaps are cut at so many times what values are rounded to, or 10 w / n."""
+
+    def values(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
+        low, high = learn.bounds[learn.axes[0]]
+        gap = times * learn.step if times else 10 * (high - low) / len(learn.truth)
+        return curve(test, f"priestley-chao, {gap!r}", learn=learn, epsilon=epsilon, seed=seed)
 
     return values

@@ -46,11 +46,23 @@ def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) ->
 
 
 def _listed_log_scores(
-    cells: FloatArray, shares: FloatArray, listed: FloatArray, noise: float
+    cells: FloatArray,
+    shares: FloatArray,
+    listed: FloatArray,
+    noise: float,
+    lists: Sequence[int],
 ) -> FloatArray:
-    """``sum_b ln((q_b + t) / (g_b + t))``, as in `kernel_scores._kernel_log_scores`."""
+    """``sum_b ln((q_b + t) / (g_b + t))``, as in `kernel_scores._kernel_log_scores`.
+
+    A class's q_b are its cells of one list, cut below at zero, over their sum: they sum to one on
+    every list, whatever the noise. Were they over the class's share, the noise of that one number
+    would count once for each list, and that of a list's cells would not cancel.
+    """
     share = share_of(np.maximum(shares, min(noise, 1.0)), 2)
-    likely, unsure = np.clip(cells / share, 0.0, 1.0), noise / share
+    positive, unsure = np.maximum(cells, 0.0), noise / share
+    starts = np.cumsum([0, *lists[:-1]])
+    sums = np.repeat(np.add.reduceat(positive, starts, axis=1), lists, axis=1)
+    likely = positive / np.maximum(sums, min(noise, 1.0))
     together = (share * likely).sum(axis=0) / share.sum()
     logs = np.log((likely + unsure) / (together + unsure))
     return np.asarray(np.moveaxis(listed @ logs.T, -1, 0))
@@ -98,7 +110,7 @@ class ClassScores(Combination):
         (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
         logs = self._log_scores(moments, self._evidence(parts, u), noise)
         if self.lists:
-            logs = logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1])
+            logs = logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1], self.lists)
         if not self.multi_output:
             return np.asarray(logs[1] - logs[0])
         logs = logs - logs.max(axis=0)

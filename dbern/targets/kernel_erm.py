@@ -61,7 +61,7 @@ from dbern.targets.linear import (
 )
 from dbern.targets.predicted_functions import minimizer_notes, predicted_sums
 from dbern.targets.predictions import deviation_of, predicted_weights
-from dbern.targets.typical import Typical, TypicalClasses, TypicalResponses
+from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
@@ -70,6 +70,7 @@ _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
 _SHARE = 0.1  # of the range: the default of a tube and of a rounding
+_LESS_NOISE = 'of several classes kind = "support-vector-machine" has less noise: plan it'
 _NARROWEST, _WIDEST = 1e-3, 1e3  # of what is predicted
 
 
@@ -101,8 +102,9 @@ class KernelERM(Learner):
         Of kernel "linear" with loss "logistic", "hinge" or "huber": as of `LogisticRegression`;
         everything else is released as the paper does, by weights.
     C : "auto" or float
-        The paper's, scikit-learn's times n. "auto" follows from the rows, epsilon, kernel and loss:
-        of what is released by weights the largest whose noise is small beside what is predicted.
+        The paper's, scikit-learn's times n. "auto" follows from the rows, epsilon, classes, kernel
+        and loss: of what is released by weights the largest whose noise is small beside what is
+        predicted.
     shards : "auto" or int
         The function is the mean of models of as many disjoint shards. "auto": of up to a million
         records, fewer where the kernel needs many features, 2048 where it has none.
@@ -246,7 +248,10 @@ class KernelERM(Learner):
         if isinstance(space, LinearFeatures):
             noise = deviation_of(ways[0].law)
             return typical.note(*predicted_weights(typical, space, loss, cost_of(self.C), noise))
-        return minimizer_notes(typical, ways[0], space, loss, cost_of(self.C))
+        notes = minimizer_notes(typical, ways[0], space, loss, cost_of(self.C))
+        several = self.kernel == "gaussian" and not response and typical.models > 1
+        poor = any(note.startswith(LARGE_CLASS) for note in notes)
+        return (*notes, *[_LESS_NOISE] * (several and poor))
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
@@ -392,7 +397,10 @@ class SupportVectorMachine(Learner):
         s per axis, in data units.
     C : "auto" or float
         Up to 1 the machine has a closed form; beyond, it is solved for. "auto" is
-        chosen as that of `KernelERM`, for a width of .1 at most 100; below 10 it is 1.
+        chosen as that of `KernelERM`, for a width of .1 at most 100; below 10 it is 1. Of more than
+        two classes it is 1: a class's sum of kernels is as large as the class is likely, whereas a
+        machine that is solved for says "the rest" wherever no class has more than half, and noise
+        decides between them.
     width : float
         Over which the kink of the hinge is rounded for the solver, of a margin.
     shards : "auto" or int
@@ -443,8 +451,10 @@ class SupportVectorMachine(Learner):
         """Return it with its C."""
         if self.C != "auto":
             return self
-        space = gaussian_space(schema, self.length_scale)
-        cost = chosen_cost(schema, Hinge(self.width), space, n, charge.epsilon)
+        cost = 1.0
+        if len(schema.classes.categories) == 2:
+            space = gaussian_space(schema, self.length_scale)
+            cost = chosen_cost(schema, Hinge(self.width), space, n, charge.epsilon)
         return SupportVectorMachine(**self.get_params() | {"C": cost if cost >= _SOLVED else 1.0})
 
     def notes(self, n: int) -> tuple[str, ...]:

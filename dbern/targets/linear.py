@@ -68,6 +68,7 @@ MOST_ROWS = 1 << 22
 """Rows that "auto" has the releasing process hold at most."""
 
 _GRID = tuple(4.0**power for power in range(11))
+_DETERMINANT_SHARES = tuple(Fraction(1, 1 << power) for power in range(1, 7))
 _MOST_PREDICTED = 64  # numbers: above, a prediction takes seconds
 _MOST_LISTED = 256  # with lists, where weights are no choice
 _WHERE = (
@@ -105,7 +106,11 @@ class Classifier(LinearFunctions):
         return self.model.restore(strategy, n, params)
 
     def bind(self, n: int, charge: Budget) -> Measurement:
-        """The method and C that predict the smaller risk, with the prediction's text."""
+        """The method and C that predict the smaller risk, with the prediction's text.
+
+        The risk of more than two classes is the share of wrong ones, as noise costs the log loss
+        long before it costs the largest score.
+        """
         lists, epsilon = self.domain.lists, charge.epsilon
         stated = self.release_method == "objective"
         if (stated or lists) and charge.delta:
@@ -117,7 +122,7 @@ class Classifier(LinearFunctions):
         candidates: list[LinearFunctions | PerturbedFunctions] = []
         with suppress(SpecError) if free else nullcontext():  # too few rows for an objective
             if stated or lists or (free and usual and not charge.delta and n <= MOST_ROWS):
-                candidates.append(self._perturbed(n, epsilon))
+                candidates += self._perturbed(n, epsilon, self._shares(n, epsilon, small=small))
         if not candidates or (free and small):
             costs = _GRID if self.chosen and small else (self.cost,)
             candidates += [replace(self.model, cost=cost).for_rows(n) for cost in costs]
@@ -137,18 +142,29 @@ class Classifier(LinearFunctions):
         facts = functions.space, functions.loss, functions.cost, noise
         return predicted_weights(self.typical, *facts)[0]
 
-    def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
+    def _shares(self, n: int, epsilon: Fraction, *, small: bool) -> Sequence[Fraction]:
+        """Fractions of epsilon that the Jacobian may have: by formula, or to be predicted with.
+
+        No formula says how many of several classes are told wrong: there a penalty costs little
+        that shrinks all scores alike, but draws to the most frequent class.
+        """
+        if self.typical.models > 1 and small:
+            return _DETERMINANT_SHARES
+        a_row = epsilon / self.protection.unit.max_contributions
+        return (determinant_share(n, a_row, loss_of(self.model), self.typical),)
+
+    def _perturbed(
+        self, n: int, epsilon: Fraction, shares: Sequence[Fraction]
+    ) -> list[PerturbedFunctions]:
         model = self.model
         if self.chosen:
-            a_row = epsilon / model.protection.unit.max_contributions
-            share = determinant_share(n, a_row, loss_of(model), self.typical)
-            return PerturbedFunctions.for_budget(model, n, epsilon, share)
+            return [PerturbedFunctions.for_budget(model, n, epsilon, share) for share in shares]
         # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
         weight = self.cost / (4 * n)
         for k in range(1, 125):
             functions = PerturbedFunctions.for_budget(model, n, epsilon, Fraction(k, 128))
             if functions.risk.weight >= weight:
-                return replace(functions, risk=replace(functions.risk, weight=weight))
+                return [replace(functions, risk=replace(functions.risk, weight=weight))]
         raise SpecError(
             f"target.C: too large for {n} rows and epsilon {float(epsilon):g} by objective. Write "
             f'C = {0.99 * self.cost * functions.risk.weight / weight:.2g} or less, or C = "auto"'
@@ -216,11 +232,16 @@ def chosen_cost(
 
     The bias of regularization falls with C, and the noise grows: in proportion to ``r / epsilon``,
     r the move of the weights by one of n records (`dbern.erm.models`). That is at most a fortieth
-    of what is predicted, 1 for classes and half the range of a response; and the loss with its
-    weights is at most a thousand times as curved as the penalty, which bounds the solver's steps.
+    of what is predicted, 1 for two classes and half the range of a response. Of q > 2 classes it is
+    q^2 times less: a record is in the model of each, so the noise is q times as large, and scores
+    of classes whose shares sum to one are a q-th as far from each other. The loss with its weights
+    is at most a thousand times as curved as the penalty, which bounds the solver's steps.
     Where none is, it is 1.
     """
+    classes = len(schema.label.categories) if schema.label else 0
     predicted = schema.response.radius if schema.response else 1.0
+    if classes > 2:
+        predicted /= classes**2
     most, shards = _MOVED * predicted * float(epsilon), 1 + n // LEAST_ROWS
     first = Risk(loss, space.kernel, 1.0, n, space.radius, schema.domain.dimensions)
     risks = [replace(first, cost=cost) for cost in _COSTS]
@@ -250,11 +271,12 @@ def linear_functions(
         )
     numbers, weights = len(domain.numbers), _weighing(schema)
     space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
-    radius, logistic = response.radius if response else 1.0, loss == Logistic()
+    radius, classes = response.radius if response else 1.0, max(2, weights.outputs)
+    by_log_loss = loss == Logistic() and classes == 2
     typical: Typical = (
         TypicalResponses(numbers, domain.blocks, radius)
         if response
-        else TypicalClasses(numbers, domain.blocks, max(2, weights.outputs), logistic)
+        else TypicalClasses(numbers, domain.blocks, classes, by_log_loss)
     )
     return Classifier(
         domain, loss, space, weights, cost_of(cost), radius, _count(shards),

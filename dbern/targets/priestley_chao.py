@@ -12,14 +12,26 @@ from pydantic import Field
 from dbern.combination.base import Combination
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
+from dbern.data.resolution import NEAR
 from dbern.errors import SpecError
 from dbern.targets.base import KernelName, Learner, Lengths, Positive, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.gaps import POSITION_BITS, GapSum
 from dbern.targets.linear import of_responses
 from dbern.targets.predicted_functions import predicted_sums
-from dbern.targets.typical import TypicalResponses
+from dbern.targets.typical import WARNING, TypicalResponses
+from dbern.types import FloatArray
 
+_INSTEAD = 'kind = "nadaraya-watson" has less noise: plan it'
+_UNROUNDED = (
+    "predicted for values of {0} that are not rounded. Of rounded ones a max_gap below what they "
+    "are rounded to leaves little but the middle of the response's range: state "
+    f"data.resolution.{{0}}, and the plan counts it in; or {_INSTEAD}"
+)
+_CUT = (
+    "max_gap is below the resolution: every gap is cut, and the function is drawn to the middle of "
+    f"the response's range. Write max_gap = {{:g}}; or {_INSTEAD}"
+)
 _NARROWEST = 1e-7  # of the axis: hundreds of steps of a position
 
 
@@ -35,7 +47,10 @@ class PriestleyChao(Learner):
         In data units, as of `dbern.targets.KernelDensity`.
     max_gap : float
         Where gaps are cut, in data units, from 1e-7 of the axis's width to all of it. Noise is in
-        proportion to it. Ten times width over n cuts few gaps of records that are spread evenly.
+        proportion to it. Ten times width over n cuts few gaps of records that are spread evenly and
+        not rounded. Of rounded ones it is what they are rounded to, at least, whatever n is: below
+        it every gap is cut. State that as the axis's resolution, so that a plan predicts what comes
+        of it; where it warns, take `NadarayaWatson`.
     kernel : str
         One of `dbern.bernstein.kernels.KERNELS`.
 
@@ -82,13 +97,35 @@ class PriestleyChao(Learner):
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's.
 
-        A gap at x is exponential, of mean ``1 / (n p(x))``: cut at G it is ``1 - exp(-G n p(x))``
-        of that on average.
+        Of the integral that each gap stands for a part is missing where gaps are cut.
         """
-        typical = TypicalResponses(1, (), response_of(schema).radius)
-        places = (np.arange(typical.count) + 0.5) / typical.count
-        share = self.max_gap / schema.domain.axes[0].width
-        weights = -typical.at(places[:, None]) * np.expm1(-share * n * typical.density(places))
-        sums = predicted_sums(typical, ways, weights[:, None] / typical.radius, places[:, None])
+        typical, axis = TypicalResponses(1, (), response_of(schema).radius), schema.domain.axes[0]
+        positions = (np.arange(typical.count) + 0.5) / typical.count
+        step = (axis.resolution or 0.0) / axis.width
+        fraction = _kept_fraction(n * typical.density(positions), self.max_gap / axis.width, step)
+        weights = typical.at(positions[:, None]) * fraction
+        sums = predicted_sums(typical, ways, weights[:, None] / typical.radius, positions[:, None])
         released, variance, plain = sums
-        return typical.noted(released, variance[:, 0] / typical.radius**2, plain)
+        notes = typical.noted(released, variance[:, 0] / typical.radius**2, plain)
+        if axis.resolution is None:
+            return (*notes, _UNROUNDED.format(axis.name))
+        if self.max_gap < axis.resolution * (1 - NEAR):
+            return (*notes, _CUT.format(axis.resolution))
+        return (*notes, _INSTEAD) if WARNING in notes else notes
+
+
+def _kept_fraction(rows: FloatArray, largest: float, step: float) -> FloatArray:
+    """Fraction of a typical axis that gaps cut at `largest` add up to, for a density of rows.
+
+    Gaps are exponential, of mean 1 / rows: ``1 - exp(-G rows)`` of that on average. Of rounded rows
+    a multiple of the step r has one with probability ``1 - o = 1 - exp(-r rows)``, and gaps are K
+    steps with probability ``o^(K - 1) (1 - o)``: ``1 - o^j + (1 - o) (g - j) o^j``, g = G / r and j
+    the whole number in it.
+    """
+    if not step:
+        return np.asarray(-np.expm1(-largest * rows))
+    steps = largest / step
+    whole = math.floor(steps * (1 + NEAR))
+    empty = np.exp(-whole * step * rows)
+    part = max(steps - whole, 0.0)
+    return np.asarray(1 - empty - part * np.expm1(-step * rows) * empty)

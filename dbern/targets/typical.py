@@ -37,8 +37,11 @@ WARNING = (
     "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
     "fewer axes, or bounds nearer to the records."
 )
+LARGE_CLASS = "where one class has more than"
 _WORTHLESS = 0.9
 """Of what a constant loses: from there on a plan warns."""
+_NOTABLE = 0.1
+"""Of the same: from there on a plan says how large a class has to be to do as well."""
 
 _ROWS, _MIN_ROWS = 1 << 10, 32
 _LOG_ODDS = 2.0
@@ -185,8 +188,10 @@ class TypicalResponses(Typical):
         return _warned(
             f"predicted excess risk {excess}; a constant predictor {of_constant}; {same} without "
             f"privacy {without}",
-            "predicted for records that spread over an eighth of their bounds, the axes explaining "
-            f"half of the response's variance{self._about_lists()}",
+            (
+                "predicted for records that spread over an eighth of their bounds, the axes "
+                f"explaining half of the response's variance{self._about_lists()}",
+            ),
             ours[0] / constant,
         )
 
@@ -247,20 +252,23 @@ class TypicalClasses(Typical):
         least = float(-(self.shares * np.log(np.maximum(self.shares, _LEAST))).sum(axis=1).mean())
         loss, wrong = plain or (least, float(1 - self.shares.max(axis=1).mean()))
         constant, worst = 1 - 1 / self.classes, math.log(self.classes) - least
+        lost = (ours[1] - wrong) / max(constant - wrong, _LEAST)
+        enough = [f"{LARGE_CLASS} {1 - ours[1]:.0%} of the rows: that class for all is as good"]
+        enough *= lost > _NOTABLE
         if self.logistic:
             excess = ours[0] - least
             return _warned(
                 f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
                 f"constant predictor {worst:.3g} ({constant:.3g}); without privacy "
                 f"{loss - least:.3g} ({wrong:.3g})",
-                self.about,
+                (self.about, *enough),
                 excess / worst,
             )
         return _warned(
             f"predicted share of wrong classes {ours[1]:.3g}; a constant predictor {constant:.3g}; "
             f"without privacy {wrong:.3g}",
-            self.about,
-            (ours[1] - wrong) / max(constant - wrong, _LEAST),
+            (self.about, *enough),
+            lost,
         )
 
     @property
@@ -313,9 +321,10 @@ class TypicalBayes(TypicalClasses):
         )
 
 
-def _warned(prediction: str, about: str, lost: float) -> tuple[str, ...]:
+def _warned(prediction: str, about: tuple[str, ...], lost: float) -> tuple[str, ...]:
     """Lines of a prediction that has lost so much of what a constant loses."""
-    return (prediction, about) if lost < _WORTHLESS else (prediction, about, WARNING)
+    lines = (prediction, *about)
+    return lines if lost < _WORTHLESS else (*lines, WARNING)
 
 
 def _directions(classes: int, axes: int) -> tuple[FloatArray, float]:

@@ -86,7 +86,8 @@ def test_features_are_no_longer_than_the_public_norm():
 @pytest.mark.parametrize(
     "values",
     [logistic.objective, logistic.of_classes(logistic.output_perturbed(1e-3)), logistic.split,
-     bayes.split, bayes.posterior(8)],
+     bayes.split, bayes.posterior(8),
+     bayes.histograms],
 )  # fmt: skip
 def test_rivals_without_noise_rank_as_scikit_learn_does(values):
     learn, test = made_up(4000, np.random.default_rng(9)).parts
@@ -284,3 +285,70 @@ def test_naive_bayes_beats_its_rival_where_noise_matters():
         for one in (released.bayes, bayes.split, bayes.without_privacy)
     )
     assert split < ours < exact
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ours", [released.bayes, released.kernel_bayes])
+def test_many_lists_leave_naive_bayes_ahead_of_histograms(ours):
+    """The noise of a class's share is not counted once for each list."""
+    rng, rows = np.random.default_rng(12), 20_000
+    label = rng.random(rows) < 0.25
+    x = np.clip(rng.normal(0.5 + 0.05 * label, 0.1), 0, 1)
+    lists = {name: [*"pqrstuvw"] for name in ("k1", "k2", "k3", "k4", "k5", "k6")}
+    columns = {
+        name: np.array(values)[np.minimum(rng.geometric(0.45 - 0.1 * label), 8) - 1]
+        for name, values in lists.items()
+    }
+    table = Table("made up", columns | {"x": x}, {"x": (0.0, 1.0)}, label, lists)
+    accuracy = [
+        learners.measure("bayes", table, learners.each("one", values), (0.1,), 20)[1].mean
+        for values in (ours, bayes.histograms, bayes.without_privacy)
+    ]
+    assert accuracy[1] < accuracy[0] < accuracy[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["support-vector-machine", "kernel-erm, logistic"])
+def test_kernels_of_several_classes_do_as_well_as_the_most_frequent(target):
+    """None has half of the records anywhere: "the rest" is no answer, and little noise is much.
+
+    Or the plan names what does better.
+    """
+    rng, rows = np.random.default_rng(13), 32_000
+    x, y = rng.uniform(0, 1, (2, rows))
+    odds = np.column_stack([0.8 + 0.4 * x, 0.3 + 0.9 * y, 0.2 + 0 * x, 0.8 - 0.8 * x, 0.2 * y])
+    label = np.argmax(odds + rng.gumbel(size=odds.shape), axis=1)
+    table = Table("made up", {"x": x, "y": y}, dict.fromkeys("xy", (0.0, 1.0)), label,
+                  widths=(0.25, 0.25))  # fmt: skip
+    ours, constant = (
+        learners.measure("several", table, learners.each("one", values), (0.1,), 20)[0].mean
+        for values in (released.machine(target), logistic.most_frequent)
+    )
+    assert ours > constant - 0.025
+    _, plan, _ = released.planned(table.parts[0], target, 0.1)
+    better = any("support-vector-machine" in note for note in plan.notes)
+    assert better or ours > constant - 0.001
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("classes", "axes", "least"), [(3, 4, 0.83), (7, 6, 0.33)])
+def test_several_classes_are_told_better_than_by_rivals(classes, axes, least):
+    """The method and the penalty follow from how many classes are predicted to be wrong."""
+    table = records.clusters(8000, classes, axes, 0.12 if classes == 3 else 0.08)
+    ours, rival = (
+        learners.measure("logistic", table, learners.each("one", values), (0.1,), seeds)[0].mean
+        for values, seeds in ((released.logistic, 20), (logistic.objective, 10))
+    )
+    assert ours > max(rival, least)
+
+
+@pytest.mark.slow
+def test_what_plans_advise_of_rounded_values_beats_a_constant():
+    """Gaps of what they are rounded to, where a plan does not warn; else Nadaraya-Watson."""
+    table = next(records.rounded())
+    found = {
+        values: learners.measure("rounded", table, learners.each("one", values), (1.0,), 20)[0].mean
+        for values in (linear.constant, released.by_gaps(1.0), released.smoothed)
+    }
+    constant, gaps, smoothed = found.values()
+    assert smoothed < gaps < 0.9 * constant

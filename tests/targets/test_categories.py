@@ -156,6 +156,28 @@ def test_cells_of_naive_bayes_are_counts(moments):
     assert found[sums.entries.index("count of no")] == (kept["label"] == 0).sum()
 
 
+def test_a_class_s_listed_values_sum_to_one_whatever_the_noise():
+    """A share that is off by a tenth moves log odds by one tenth, not by one for each list."""
+    lists, noise = (3, 2, 4), [1e-9]
+    cells = np.array([[0.3, 0.2, 0.2, 0.5, 0.2, 0.1, 0.2, 0.3, 0.1],
+                      [0.1, 0.1, 0.1, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05]])  # fmt: skip
+    scores = GaussianScores((0, 1), lists=lists, squares="centred")
+    points = np.zeros((1, 9))
+    points[0, [0, 3, 5]] = 1
+
+    def odds(first, second):
+        moments = np.hstack([[[first], [second]], cells]).ravel()
+        return scores.decisions([moments], points, noise).item()
+
+    exact = math.log(0.3 / 0.7) + math.log((0.1 * 0.2 * 0.1) / 0.3**3 / (0.3 * 0.5 * 0.1 / 0.7**3))
+    assert odds(0.7, 0.3) == pytest.approx(exact, abs=1e-6)
+    assert odds(0.7, 0.33) - odds(0.7, 0.3) == pytest.approx(math.log(1.1), abs=1e-6)
+    cells[1] *= 1.1  # and cells that are all off by as much say nothing
+    assert odds(0.7, 0.3) == pytest.approx(exact, abs=1e-6)
+    cells[1] = -0.01
+    assert np.isfinite(odds(0.7, 0.3))
+
+
 def test_errors_of_cells_move_scores_by_no_more_than_is_proved():
     rng, facts = np.random.default_rng(SEED), {"peaks": (3.0,), "floors": (0.1,)}
     scores = GaussianScores(("no", "yes"), **facts, lists=(2, 2))

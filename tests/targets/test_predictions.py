@@ -75,6 +75,10 @@ CASES = {
                    RESPONSE, 2, KNOTS),
     "gaps": ({"kind": "priestley-chao", "bandwidth": [1.0], "max_gap": 0.02}, RESPONSE, 1,
              {**KNOTS, "k": 20}),
+    "rounded gaps": ({"kind": "priestley-chao", "bandwidth": [1.0], "max_gap": 0.1},
+                     {**RESPONSE, "resolution": {"x": 0.1}}, 1, {**KNOTS, "k": 20}),
+    "rounded gaps, cut": ({"kind": "priestley-chao", "bandwidth": [1.0], "max_gap": 0.07},
+                          {**RESPONSE, "resolution": {"x": 0.1}}, 1, {**KNOTS, "k": 20}),
     "closed machine": ({**MACHINE, "C": 1.0}, TWO, 2, KNOTS),
     "three closed machines": ({**MACHINE, "C": 1.0}, THREE, 2, KNOTS),
     "machine": ({**MACHINE, "C": 10.0}, TWO, 2, KNOTS),
@@ -90,7 +94,9 @@ CASES = {
 }  # fmt: skip
 FEW = (60, "1/20")
 SIZES = {
-    "poor": {"bayes": FEW}, "good": {"huber": (3000, "300"), "squares": (3000, "150")}
+    "poor": {"bayes": FEW},
+    "good": {"huber": (3000, "300"), "squares": (3000, "150"), "rounded gaps": (3000, "40"),
+             "rounded gaps, cut": (3000, "40")},
 }  # fmt: skip
 USUAL = {"poor": (300, "1/20"), "good": (3000, "7")}
 
@@ -108,6 +114,38 @@ def test_a_plan_warns_where_a_constant_is_as_good(case):
     assert not warned(good)
     assert told(poor)[0] > 0.8 * told(poor)[1]
     assert told(good)[0] < 0.9 * told(good)[1]
+
+
+@pytest.mark.parametrize(("n", "said"), [(500, True), (100_000, False)])
+def test_a_plan_says_which_class_alone_is_as_good(n, said):
+    """It is as good where it has more than what the release tells right."""
+    plan = plan_files(spec_of({**ERM, "loss": "logistic"}, THREE, n, "1/5"), ())
+    right = 1 - told(plan)[0]
+    line = f"where one class has more than {right:.0%} of the rows: that class for all is as good"
+    assert (line in plan.notes) is said
+    less = 'of several classes kind = "support-vector-machine" has less noise: plan it'
+    assert (less in plan.notes) is said
+    if said:
+        machine = plan_files(spec_of(MACHINE, THREE, n, "1/5"), ())
+        assert told(machine)[0] < told(plan)[0]
+
+
+def test_a_plan_says_what_a_gap_below_the_resolution_leaves():
+    """Ten widths over n, of whole numbers: every gap is cut to a hundredth of itself."""
+    gaps, wide = CASES["gaps"][0], {**RESPONSE, "resolution": {"x": 0.5}}
+    silent, cut, whole = (
+        plan_files(spec_of({**gaps, "max_gap": gap}, roles, 20_000, "1", 1, KNOTS), ())
+        for gap, roles in ((0.005, RESPONSE), (0.005, wide), (0.5, wide))
+    )
+    assert not warned(silent)
+    assert any("state data.resolution.x" in note for note in silent.notes)
+    assert warned(cut)
+    assert told(cut)[0] > 0.9 * told(cut)[1]
+    assert any("Write max_gap = 0.5; or kind = " in note for note in cut.notes)
+    assert warned(whole)  # the noise is a hundred times that
+    assert 'kind = "nadaraya-watson" has less noise: plan it' in whole.notes
+    better = plan_files(spec_of({**NADARAYA, "bandwidth": [1.0]}, wide, 20_000, "1", 1, KNOTS), ())
+    assert told(better)[0] < 0.5 * told(better)[1]
 
 
 @pytest.mark.slow

@@ -462,6 +462,16 @@ def test_more_rows_and_a_larger_epsilon_never_choose_a_smaller_c(name):
     assert len(np.unique(found)) >= 4
 
 
+def test_of_several_classes_c_has_less_noise_and_a_machine_is_a_sum():
+    two, five = ({"label": {"column": "label", "classes": [*range(q)]}} for q in (2, 5))
+    logistic = CHOSEN["logistic"][0]
+    assert cost_of(logistic, five, 25 * 10**4, "1") == cost_of(logistic, two, 10**4, "1") > 1
+    assert cost_of(MACHINE, two, 10**6, "1") > 1 == cost_of(MACHINE, five, 10**6, "1")
+    plan = plan_files(Case(MACHINE, five).spec(1, 10**6, "auto"), ())
+    assert "C = 1 in the paper's form C/n" in plan.explain()
+    assert plan.components[0].strategy.kind == "binned"  # nothing is solved for
+
+
 def test_c_does_not_depend_on_a_responses_units():
     target, roles = CHOSEN["square"]
     wide = {"response": {"column": "response", "bounds": [-1000.0, 3000.0]}}

@@ -57,7 +57,7 @@ from dbern.synopsis.points import (
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.store import ReleasedStore
-from dbern.system import LRUCache, cpu_count
+from dbern.system import LRUCache, cpu_count, one_thread
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -468,7 +468,11 @@ class Synopsis:
         follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
         parts = [*zip(self.arrays, follows, smoothings, strict=True)]
         quotient = isinstance(self.combination, Quotient) and not selected
-        made = partial(bands_of, parts, beta, selected=selected, quotient=quotient)
+
+        def made() -> list[ArrayBand]:
+            with one_thread():  # as plans do: threads wait longer than small matrices take
+                return bands_of(parts, beta, selected=selected, quotient=quotient)
+
         return self._kept_bands((beta, smoothings, selected, about), made)
 
     @cached_property

@@ -21,7 +21,6 @@ from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.approximation import CUT, bent, released_series
 from dbern.strategies.base import Strategy
-from dbern.system import one_thread
 from dbern.types import FloatArray
 
 _MOST_DRAWS, _OVERSAMPLING = 4000, 8  # of nodes that enclose
@@ -297,18 +296,16 @@ def noise_sups(
     shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
     together, sups = max(1, min(draws, _FIELD_VALUES // largest)), np.empty(draws)
-    with one_thread():  # matrices are small: threads that wait for them take the cores
-        for start in range(0, draws, together):
-            count = min(together, draws - start)
-            fields = draw(math.prod(shape), count, public_stream(label, start))
-            for index in np.array_split(
-                np.arange(count), min(count, 1 + count * largest // _CACHED)
-            ):
-                # the draw goes to the front as axes rotate
-                values = fields[:, index].reshape(*shape, -1)
-                values = values if first is None else np.tensordot(first, values, axes=(-1, 0))
-                for basis in bases:
-                    values = np.tensordot(values, basis, axes=(0, 1))
-                values = values.reshape(len(index), -1)
-                sups[start + index] = np.maximum(values.max(axis=1), -values.min(axis=1))
+    for start in range(0, draws, together):
+        count = min(together, draws - start)
+        fields = draw(math.prod(shape), count, public_stream(label, start))
+        for index in np.array_split(np.arange(count), min(count, 1 + count * largest // _CACHED)):
+            values = fields[:, index].reshape(
+                *shape, -1
+            )  # the draw goes to the front as axes rotate
+            values = values if first is None else np.tensordot(first, values, axes=(-1, 0))
+            for basis in bases:
+                values = np.tensordot(values, basis, axes=(0, 1))
+            values = values.reshape(len(index), -1)
+            sups[start + index] = np.maximum(values.max(axis=1), -values.min(axis=1))
     return sups

@@ -58,7 +58,7 @@ from dbern.synopsis.points import (
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.store import ReleasedStore
-from dbern.system import LRUCache, cpu_count
+from dbern.system import LRUCache, cpu_count, one_thread
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -481,7 +481,8 @@ class Synopsis:
 
         def made() -> list[ArrayBand]:
             bands = partial(bands_of, selected=selected, quotient=quotient)
-            return [band for pair in pairs for band in bands(pair, beta / len(pairs))]
+            with one_thread():  # as plans do: threads wait longer than small matrices take
+                return [band for pair in pairs for band in bands(pair, beta / len(pairs))]
 
         return self._kept_bands((beta, smoothings, selected, about), made)
 

@@ -26,6 +26,7 @@ LIMITS = {  # elapsed seconds; times the processor's of `import numpy`
     "import dbern": (1.0, 1.5),
     OPENED: (0.3, 6.0),
     "a small release": (1.5, 30.0),
+    "dbern show": (1.0, 9.0),  # draws it and has a band, without xarray, on one thread
 }
 ROWS = 10_000
 OPEN = {"k": None, "h": None, "noise": None}
@@ -68,6 +69,7 @@ def ways(project: Project, executable: str) -> dict[str, Callable[[], object]]:
         "import dbern": lambda: ran(sys.executable, "-c", "import dbern"),
         OPENED: lambda: ran(sys.executable, "-c", ASK, "small-0.zarr"),
         "a small release": released,
+        "dbern show": lambda: ran(executable, "show", "small-0.zarr"),
     }
 
 

@@ -71,12 +71,14 @@ def _figure(change: xarray.Dataset, value: str) -> Figure:
         size = (4.2 * columns + 1.2, 3.9 * rows + 0.8)
     figure = Figure(figsize=size, layout="constrained", dpi=150, facecolor="white")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    largest, label = float(np.abs(change["value"]).max()) or 1.0, f"difference in {value}"
+    largest, label = _largest_proven(change), f"difference in {value}"
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, panel) in zip(grid, panels, strict=False):
-        (_draw_map if two else _draw_curve)(axes, panel, largest)
-        if not two:
+        if two:
+            _draw_map(axes, panel, largest)
+        else:
+            _draw_curve(axes, panel)
             axes.set_ylabel(label)
         axes.label_outer()
         axes.set_title(title, fontsize=10, color=_INK, loc="left")
@@ -93,6 +95,14 @@ def _figure(change: xarray.Dataset, value: str) -> Figure:
     figure.suptitle(printable(heading, keep="\n"), fontsize=11, color=_INK, parse_math=False)
     write_plainly(*grid[: len(panels)])
     return figure
+
+
+def _largest_proven(change: xarray.Dataset) -> float:
+    """Return the largest size of what is in colour, or of all where nothing is."""
+    values, low, high = (change[name].to_numpy() for name in ("value", "low", "high"))
+    proven = (low > 0) | (high < 0)
+    sizes = np.abs(values[proven] if proven.any() else values)
+    return float(sizes.max()) or 1.0
 
 
 def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
@@ -122,7 +132,7 @@ def _draw_map(axes: Axes, change: xarray.Dataset, largest: float) -> None:
         axes.set_aspect(1 / (degree or 1.0))
 
 
-def _draw_curve(axes: Axes, change: xarray.Dataset, largest: float) -> None:
+def _draw_curve(axes: Axes, change: xarray.Dataset) -> None:
     (name,) = change["value"].dims
     points, values = change[name], change["value"].to_numpy()
     low, high = change["low"].to_numpy(), change["high"].to_numpy()
@@ -134,7 +144,7 @@ def _draw_curve(axes: Axes, change: xarray.Dataset, largest: float) -> None:
         axes.fill_between(points, low, high, where=shown, color=colour, alpha=alpha, lw=0)
         axes.plot(points, np.where(shown, values, np.nan), color=colour, lw=2.2)
     bottom, top = axes.get_ylim()  # a band far wider than the curve would make it flat
-    reach = FAR * largest
+    reach = FAR * float(np.ptp(values)) or np.inf
     axes.set_ylim(max(bottom, values.min() - reach), min(top, values.max() + reach))
     axes.set_xlabel(_label(points))
     axes.set_xlim(*_edges(points))

@@ -74,14 +74,14 @@ class Account:
         return part
 
 
-SIMULATION = FailureBudget({"quantile": 90, "draws": 10})
+SIMULATION = FailureBudget({"quantile": 96, "draws": 4})
 """Of a simulated quantile: the quantile itself, and the draws that it is read off."""
 
 NODES = FailureBudget({"values at nodes": 90, "largest draw": 10})
 """Of a tail of values: those at nodes, and the largest draw, which bounds what was cut off."""
 
 FIELD = FailureBudget(
-    {"at nodes": 98, "between nodes": 2}, {"at nodes": SIMULATION, "between nodes": NODES}
+    {"at nodes": 99, "between nodes": 1}, {"at nodes": SIMULATION, "between nodes": NODES}
 )
 """Of a simulated sup over the domain: at the nodes of the draws, and in between."""
 
@@ -91,7 +91,7 @@ PROMISE = FailureBudget({"values": 95, "number": 5})
 CHOICE = FailureBudget({"bins": 80, "bins of a low number": 15, "lower numbers": 5})
 """Of bins that numbers chose: their noise, that where a number is low, and numbers lower still."""
 
-BAND = FailureBudget({"values": 98, "approximation": 2}, {"values": FIELD})
+BAND = FailureBudget({"values": 99, "approximation": 1}, {"values": FIELD})
 """Of a band about these data: noise of the values, and of the bound on what they miss."""
 
 QUOTIENT = FailureBudget({"draws": 98, "tail": 2}, {"draws": SIMULATION})

@@ -16,19 +16,22 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import grid_polynomials
 from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
+from dbern.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
 from dbern.privacy.accuracy import public_stream
-from dbern.privacy.families import Draw, family_of
+from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import CUT, bent, released_series
+from dbern.strategies.approximation import CUT, Series, bent, released_series
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
 
-_MOST_DRAWS, _OVERSAMPLING = 4000, 8  # of nodes that enclose
-_GRIDS = ((8, _MOST_DRAWS, _MOST_DRAWS), (4, 1000, 2000), (3, 200, 500), (2, 128, 500))
-"""Oversampling of the nodes of draws, and of these as many as must be affordable, and at most."""
 Beside: TypeAlias = tuple[Noise, float] | None
-_FIELD_VALUES, _CACHED = 1 << 22, 1 << 18  # numbers in memory, and in a processor's, at a time
-_WORK = 2e9  # multiplications that a simulated quantile may take: under a second
+_OVERSAMPLING = 8  # of nodes that enclose
+_FEWEST_DRAWS, _SOME_DRAWS = 128, 500
+_MOST_DRAWS = (8000, 8000, 700)  # on one axis and more: those on three may rise between more nodes
+_GRIDS = ((8, 500), (4, 500), (3, 200), (2, _FEWEST_DRAWS))
+"""Oversampling of the nodes of draws of whole lattices, and how many must be affordable."""
+_VECTORS, _VECTOR_VALUES = 4000, 1 << 22  # drawn at most, and numbers of all of them
+_LITTLE_WORK, _WORK = 5e8, 2e9  # multiplications that most draws, and some, may take
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _JOINTLY = 1 / 3  # of that, where all values are drawn together
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
@@ -43,7 +46,8 @@ def noise_bound(
 
     The smallest of three proved bounds: the union bound over coefficients times the operator's
     norm, the tail of its values at nodes, and a simulated quantile of the very law. The last is
-    above the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the others, with 0.9 beta.
+    above the quantile that `SIMULATION` says but for the rest of beta: so are the others, with the
+    same share of it.
     With `beside`, a law and a factor f, the bound is on the norm plus f times the positive part of
     a draw of that law.
     """
@@ -134,7 +138,7 @@ def _of_vectors(
     law: Noise, count: int, nodes: int, beta: Fraction, sups: Callable[[FloatArray], FloatArray]
 ) -> tuple[Fraction, float]:
     """The part of beta left for other bounds, and a simulated quantile as in `noise_bound`."""
-    draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
+    draws = min(_VECTORS, _VECTOR_VALUES // nodes)
     rank = quantile_rank(draws, float(beta))
     if rank is None:
         return beta, math.inf
@@ -168,38 +172,70 @@ def _simulated_quantile(
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
-    The r-th smallest of R draws exceeds the ``1 - 0.9 b`` quantile with probability at least ``1 -
-    0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``, b the share of beta at the nodes of
-    `FIELD`. None where that takes too many draws.
+    The r-th smallest of R draws exceeds the quantile of `SIMULATION` with probability at least one
+    less the share of its draws, b of beta, when ``P(Bin(R, level) >= r) <= b``; both are of the
+    share of beta at the nodes of `FIELD`. The sup of a draw is that of `sup_order_statistic`: what
+    lies between nodes is less than `excess` above them but for the other share. None where that
+    takes too many draws.
     """
-    maps = strategy.axis_maps if strategy.whole is None else ()
-    series = [released_series(*axis) for axis in zip(strategy.lattice.k, h, maps, strict=False)]
-    for oversampling, wanted, enough in _GRIDS:
-        bases = [axis.at_nodes(oversampling)[0] for axis in series]
-        if strategy.whole is not None:
-            whole = enclose(strategy, h, 2 * oversampling)
-            bases = [whole.factor * whole.bases[0], *whole.bases[1:]]
-        most = int(min(enough, _WORK / _work(strategy, bases, law)))
-        if most >= wanted:
-            break
+    whole = strategy.whole is not None
+    axes = zip(strategy.lattice.k, h, () if whole else strategy.axis_maps, strict=not whole)
+    series = [released_series(*axis) for axis in axes]
+    bases, most = _affordable(strategy, h, law, series)
     at_nodes = beta * float(FIELD["at nodes"])
     draws = _fewest_draws(most, at_nodes)
     rank = quantile_rank(draws, at_nodes)
-    if most < wanted or rank is None:
+    if most < _FEWEST_DRAWS or rank is None:
         return None
-    sups = noise_sups(bases, partial(family_of(law).drawn, law), draws, first=strategy.whole)
+    added, draw = np.zeros(draws), partial(family_of(law).drawn, law)
     if beside is not None:
         drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
         step = beside[0].granularity_exponent - law.granularity_exponent
-        sups += math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
-    reached, between = float(np.sort(sups)[rank]), Fraction(beta) * FIELD["between nodes"]
-    if series:
-        beta_i = float(between * NODES["values at nodes"]) / len(h)
-        parts = [size * _reached_at(rows, law, beta_i) for size, rows in bent(series, oversampling)]
-        largest = _largest_draw(law, strategy.layout.size, between * NODES["largest draw"])
-        largest = math.ldexp(largest, -law.granularity_exponent)
-        reached += sum(parts) + enclose(strategy, h, oversampling).loose * largest
+        added = math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
+    if whole:
+        sups = noise_sups(bases, draw, draws, first=strategy.whole) + added
+        return OUTWARD * math.ldexp(float(np.sort(sups)[rank]), law.granularity_exponent)
+    between = Fraction(beta) * FIELD["between nodes"]
+    beta_i = float(between * NODES["values at nodes"]) / len(h)
+    excess = sum(size * _reached_at(rows, law, beta_i) for size, rows in bent(series, COARSE))
+    largest = _largest_draw(law, strategy.layout.size, between * NODES["largest draw"])
+    largest = math.ldexp(largest, -law.granularity_exponent)
+    reached = sup_order_statistic(series, excess, draw, rank, added)
+    reached += excess / FINER**2 + _left_out(series) * largest
     return OUTWARD * math.ldexp(reached, law.granularity_exponent)
+
+
+def _left_out(series: Sequence[Series]) -> float:
+    """Bound what series, cut on each axis, leave out of a polynomial, for released values of 1.
+
+    With norms n_i, of which t_i are cut off, that is ``prod n_i - prod (n_i - t_i)``.
+    """
+    whole = math.prod(axis.norm for axis in series)
+    left = math.prod(max(axis.norm - axis.tail, 0.0) for axis in series)
+    return OUTWARD * (whole - left) + 2.0**-45 * whole
+
+
+def _affordable(
+    strategy: Strategy, h: Sequence[int], law: Noise, series: Sequence[Series]
+) -> tuple[list[FloatArray], int]:
+    """Return bases of the nodes of draws, and how many draws are within the work."""
+
+    most = _MOST_DRAWS[len(h) - 1]
+
+    def within(bases: Sequence[FloatArray]) -> int:
+        work = _work(strategy, bases, law)
+        return int(min(most, max(_LITTLE_WORK / work, min(_SOME_DRAWS, _WORK / work))))
+
+    if strategy.whole is None:
+        bases = [axis.at_nodes(COARSE)[0] for axis in series]
+        return bases, within(bases)
+    for oversampling, wanted in _GRIDS:
+        whole = enclose(strategy, h, 2 * oversampling)
+        bases = [whole.factor * whole.bases[0], *whole.bases[1:]]
+        affordable = within(bases)
+        if affordable >= wanted:
+            break
+    return bases, affordable
 
 
 def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
@@ -279,33 +315,3 @@ def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
         shape[axis] = basis.shape[0]
     numbers = _JOINTLY * law.values if law.values < math.inf else strategy.layout.size
     return work + _DRAWING * numbers
-
-
-def noise_sups(
-    bases: Sequence[FloatArray],
-    draw: Draw,
-    draws: int,
-    label: str = "certificate",
-    first: FloatArray | None = None,
-) -> FloatArray:
-    """Sup norms of `draws` noise fields, in units of the grid; from a public key.
-
-    `first` takes all values to those of the lattice at once. Another `label` gives independent
-    draws: what a choice was made on must not certify it.
-    """
-    shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
-    largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
-    together, sups = max(1, min(draws, _FIELD_VALUES // largest)), np.empty(draws)
-    for start in range(0, draws, together):
-        count = min(together, draws - start)
-        fields = draw(math.prod(shape), count, public_stream(label, start))
-        for index in np.array_split(np.arange(count), min(count, 1 + count * largest // _CACHED)):
-            values = fields[:, index].reshape(
-                *shape, -1
-            )  # the draw goes to the front as axes rotate
-            values = values if first is None else np.tensordot(first, values, axes=(-1, 0))
-            for basis in bases:
-                values = np.tensordot(values, basis, axes=(0, 1))
-            values = values.reshape(len(index), -1)
-            sups[start + index] = np.maximum(values.max(axis=1), -values.min(axis=1))
-    return sups

@@ -34,6 +34,7 @@ LAYERS = [
     {"components"},
     {"counting", "certificate"},
     {"noise_quantile"},
+    {"noise_sups"},
     {"combination"},
     {"strategies", "ledger"},
     {"bernstein", "privacy", "data", "failure", "promises"},

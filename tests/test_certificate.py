@@ -12,14 +12,15 @@ import pytest
 import reference
 from strategies import density_plan, density_spec, sections
 
-from dbern import noise_quantile
+from dbern import noise_quantile, noise_sups
 from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import Certificate, combined
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
-from dbern.failure import CHOICE
+from dbern.failure import CHOICE, SIMULATION
 from dbern.noise_quantile import enclose
+from dbern.noise_sups import COARSE, FINER
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
@@ -318,7 +319,7 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
     monkeypatch.setattr(laplace, "_samples", counted)
     monkeypatch.setattr(KeyStream, "words", read)
     monkeypatch.setattr(np, "tensordot", multiplied)
-    noise_quantile.noise_sups(bases, partial(family_of(law).drawn, law), draws)
+    noise_sups.noise_sups(bases, partial(family_of(law).drawn, law), draws)
     taken = noise_quantile._DRAWING * sum(numbers) + sum(products)
     accounted = draws * noise_quantile._work(strategy, bases, law)
     spare = noise_quantile._DRAWING * 2 * 8400  # of the last batch, and of chance
@@ -329,20 +330,75 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
 def test_draws_are_as_many_as_the_work_allows(monkeypatch):
     plan = bins_of(2, "binned-laplace")
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
-    seen = []
-    real = noise_quantile.noise_sups
-    monkeypatch.setattr(
-        noise_quantile, "noise_sups",
-        lambda bases, draw, draws, **how: seen.append(draws) or real(bases, draw, draws, **how),
-    )  # fmt: skip
-    work = noise_quantile._work(strategy, noise_quantile.enclose(strategy, h, 3).bases, law)
-    # as many of these are beyond the rank as of 4000 and 200; of a draw less, fewer
-    for allowed, drawn in ((1e12, 3994), (200.5 * work, 166), (work, None)):
+    seen, real = [], noise_quantile.sup_order_statistic
+
+    def counted(series, excess, draw, rank, added):
+        seen.append(len(added))
+        return real(series, excess, draw, rank, added)
+
+    monkeypatch.setattr(noise_quantile, "sup_order_statistic", counted)
+    axes = zip(strategy.lattice.k, h, strategy.axis_maps, strict=True)
+    bases = [released_series(*axis).at_nodes(COARSE)[0] for axis in axes]
+    work = noise_quantile._work(strategy, bases, law)
+    # as many of these are beyond the rank as of 8000, 500 and 200; of a draw less, fewer
+    for little, allowed, drawn in ((1e12, 1e12, 7979), (work, 1e12, 478), (work, 200.5 * work, 175),
+                                   (work, work, None)):  # fmt: skip
         seen.clear()
+        monkeypatch.setattr(noise_quantile, "_LITTLE_WORK", little)
         monkeypatch.setattr(noise_quantile, "_WORK", allowed)
         found = noise_quantile._simulated_quantile(strategy, h, law, 0.05)
         assert seen == ([] if drawn is None else [drawn])
         assert (found is None) == (drawn is None)
+
+
+# --- Sups between the nodes of draws
+
+
+def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
+    plan = bins_of(1, "binned-laplace")
+    series = released_series(*plan.k, *plan.h, *plan.strategy.axis_maps)
+    nodes, _ = series.at_nodes(3)
+    finer = series.at_finer_nodes(3, 4)
+    np.testing.assert_allclose(finer[4:-4:4], nodes, atol=1e-12)
+    np.testing.assert_allclose(finer[[0, -1]], nodes[[0, -1]], atol=1e-12)  # mirrored
+    angles = (np.arange(-4, len(finer) - 4) / 4 + 0.5) * np.pi / len(nodes)
+    terms = np.cos(np.outer(angles, np.arange(len(series.coefficients))))
+    np.testing.assert_allclose(finer, terms @ series.coefficients, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("k", "width", "count"), [((40,), 0.1, 801), ((30, 24), 0.3, 101), ((12,) * 3, 0.4, 31)]
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkeypatch):
+    """Whatever is not looked at again; those at nodes alone are less."""
+    plan, draws = density_plan((width,) * len(k), k, h=8, noise="binned-laplace"), 120
+    draw = partial(family_of(plan.noise.law).drawn, plan.noise.law)
+    axes = zip(k, plan.h, plan.strategy.axis_maps, strict=True)
+    series = [released_series(*axis) for axis in axes]
+    angles = np.linspace(0, np.pi, count)
+    dense = [np.cos(np.outer(angles, range(len(one.coefficients)))) @ one.coefficients
+             for one in series]  # fmt: skip
+    excess = sum(size * noise_sups.noise_sups(rows, draw, draws).max()
+                 for size, rows in bent(series, COARSE))  # fmt: skip
+    sups = noise_sups.noise_sups(dense, draw, draws)
+    added, ranks = 0.2 * sups[::-1] if beside else np.zeros(draws), range(60, 119, 4)
+
+    def found():
+        return np.array([noise_sups.sup_order_statistic(series, excess, draw, rank, added)
+                         for rank in ranks])  # fmt: skip
+
+    true, seen = np.sort(sups + added)[ranks], found()
+    np.testing.assert_allclose(seen, true, rtol=0, atol=excess / FINER**2)
+    # Of all draws and all nodes it is the same.
+    bases = [one.at_nodes(COARSE)[0] for one in series]
+    tables = [one.at_finer_nodes(COARSE, FINER) for one in series]
+    fields = draw(plan.strategy.layout.size, draws, public_stream("certificate", 0))
+    fields = fields.reshape(*plan.strategy.layout.shape, draws)
+    whole = noise_sups._between_nodes(fields, bases, tables, np.zeros(draws), excess)
+    np.testing.assert_allclose(seen, np.sort(whole + added)[ranks], rtol=1e-12)
+    monkeypatch.setattr(noise_sups, "_between_nodes", lambda *given: 0.0 * given[3])
+    assert (found() < true - excess / FINER**2).any()
 
 
 @pytest.mark.parametrize("work", [1e12, 1.0])
@@ -351,13 +407,14 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
     monkeypatch.setattr(noise_quantile, "_WORK", work)
+    monkeypatch.setattr(noise_quantile, "_LITTLE_WORK", work)
     alone = noise_quantile.noise_bound.__wrapped__(strategy, h, law, beta)
     factor = 0.3 * alone / (law.scale * math.ldexp(1, law.granularity_exponent))
     bound = noise_quantile.noise_bound.__wrapped__(strategy, h, law, beta, (law, factor))
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_quantile.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
+    sups = noise_sups.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
     beside = family_of(law).drawn(law, 1, draws, public_stream("test", 1))[0]
     found = math.ldexp(1, law.granularity_exponent) * (sups + factor * np.maximum(0, beside))
     allowed = 0.1 + 3 * math.sqrt(0.09 / draws)
@@ -379,7 +436,7 @@ def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(a
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_quantile.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
+    sups = noise_sups.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
     numbers = family_of(law).drawn(law, among, draws, public_stream("test", 1))
     below = factor * np.maximum(0, -numbers.min(axis=0))
     granule, allowed = math.ldexp(1, law.granularity_exponent), 0.1 + 3 * math.sqrt(0.09 / draws)
@@ -402,10 +459,11 @@ def test_each_number_that_chose_the_bins_may_fall_far(among):
     assert beta / 40 < 1 - (1 - each) ** among <= beta * CHOICE["lower numbers"]
 
 
-@pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
+@pytest.mark.parametrize(("work", "share"), [(1e12, SIMULATION["quantile"]), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
     plan, given, real = bins_of(1, "binned-laplace"), [], noise_quantile._largest_draw
     monkeypatch.setattr(noise_quantile, "_WORK", work)
+    monkeypatch.setattr(noise_quantile, "_LITTLE_WORK", work)
     monkeypatch.setattr(
         noise_quantile, "_tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
     )
@@ -416,4 +474,4 @@ def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share
     found = noise_quantile.noise_bound.__wrapped__(plan.strategy, plan.h, law, beta)
     assert 0 < found < math.inf
     assert given[-2:] == [share * beta] * 2  # before these, what is between the nodes of draws
-    assert [float(one) for one in given[:-2]] == [pytest.approx(0.002 * float(beta))] * (work > 1)
+    assert [float(one) for one in given[:-2]] == [pytest.approx(0.001 * float(beta))] * (work > 1)

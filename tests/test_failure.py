@@ -34,7 +34,7 @@ def test_a_budget_prints_its_shares_and_what_they_are_made_of():
     budget = FailureBudget({"values": 80, "rest": 20}, {"values": failure.SIMULATION})
     assert [*budget.lines(Fraction(1, 20))] == [
         "  0.04     values",
-        "    0.036    quantile",
-        "    0.004    draws",
+        "    0.0384   quantile",
+        "    0.0016   draws",
         "  0.01     rest",
     ]

@@ -23,7 +23,7 @@ import dbern.data.parquet
 from dbern.bernstein.basis import iterated_basis
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.noise_quantile import noise_sups
+from dbern.noise_sups import noise_sups
 from dbern.planning import planner
 from dbern.planning.choose import (
     _FINE_RESOLUTIONS,

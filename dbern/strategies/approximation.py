@@ -230,6 +230,17 @@ class Series:
         nodes, factor = enclosing_nodes(degree, oversampling)
         return _at_nodes(self.coefficients, len(nodes)), factor
 
+    def at_finer_nodes(self, oversampling: int, finer: int) -> FloatArray:
+        """Values (angles, columns), so many angles to a step between nodes of `at_nodes`.
+
+        From a step before the first node to a step after the last: mirrored at the ends.
+        """
+        degree = len(self.coefficients) - 1
+        steps = finer * oversampling * max(degree, 1)  # in half a turn
+        turns = 2 * np.arange(-finer, steps + 1) + finer
+        angles = turns[:, None] * np.arange(degree + 1) % (4 * steps)
+        return np.asarray(np.cos(angles * (np.pi / (2 * steps))) @ self.coefficients)
+
     def sup_norm(self, oversampling: int = 8) -> float:
         """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial."""
         values, factor = self.at_nodes(oversampling)

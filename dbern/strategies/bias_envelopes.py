@@ -46,6 +46,7 @@ MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""
 
 _MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
+_FEWEST_CELLS = 128  # of y on one axis, where wide bins miss more than noise
 _OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
 
 
@@ -93,14 +94,17 @@ def bias_envelopes(
     *,
     finest: bool = True,
 ) -> list[BiasEnvelope]:
-    """Return the envelopes of the axes, on public cells of about half a bin.
+    """Return the envelopes of the axes, on public cells of half a bin, or parts of it on one axis.
 
     They are for records in the `counted` bins. Not `finest`: no more cells than `_enough_cells`.
     """
     whole, envelopes = int(_MOST_CELLS ** (1 / len(kernels))), []
     for kernel, degree, order, axis, counting in zip(kernels, k, h, bins, counted, strict=True):
         most = whole if finest else min(whole, _enough_cells(kernel))
-        cells = min(most, _CELLS_A_BIN * max(axis.cells, counting.cells))
+        cells = _CELLS_A_BIN * max(axis.cells, counting.cells)
+        if finest and len(kernels) == 1:
+            cells *= max(1, -(-_FEWEST_CELLS // cells))
+        cells = min(most, cells)
         counts = counting.cells, counting.degree
         envelopes.append(_axis_envelope(kernel, degree, order, axis, counts, cells))
     return envelopes

@@ -59,7 +59,8 @@ from dbern.certificate import Certificate, told_error
 from dbern.combination.responses import Quotient
 from dbern.components.component import LatticeComponent, Promise, VectorComponent
 from dbern.failure import BAND, CHOICE
-from dbern.noise_quantile import Beside, chosen_noise, enclose, noise_sups, quantile_rank
+from dbern.noise_quantile import Beside, chosen_noise, enclose, quantile_rank
+from dbern.noise_sups import noise_sups
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream

@@ -789,7 +789,7 @@ def test_a_synopsis_explains_who_may_fail_with_which_share(noise):
     first, *lines = synopsis_of(spec, plan, centers(spec, plan, records)).explain("0.1").split("\n")
     follows = noise == "binned-laplace"
     assert first == "band and interval" + ", about these data" * follows
-    assert lines[0].split() == (["0.098", "values"] if follows else ["0.098", "at", "nodes"])
+    assert lines[0].split() == (["0.099", "values"] if follows else ["0.099", "at", "nodes"])
     assert ("a question of distribution()" in lines) == follows
     text = [line.split(maxsplit=1)[1] for line in lines[: 7 if follows else 6]]
     nodes = ["at nodes", "quantile", "draws", "between nodes", "values at nodes", "largest draw"]

@@ -102,7 +102,7 @@ def bias_envelopes(
         most = whole if finest else min(whole, _enough_cells(kernel))
         cells = min(most, _CELLS_A_BIN * max(axis.cells, counting.cells))
         counts = counting.cells, counting.degree
-        envelopes.append(_axis_envelope(kernel, degree, order, axis, counts, cells))
+        envelopes.append(_axis_envelope(kernel, degree, order, axis.narrow, counts, cells))
     return envelopes
 
 

@@ -74,7 +74,7 @@ def distribution_of(
     if isinstance(combination, Quotient):
         numerator = next(array for array in functions if array is not whole[0])
         weighed = _measure(numerator, domain, 1)
-        if weighed.splines == measures[0].splines:
+        if (weighed.splines, weighed.levels) == (measures[0].splines, measures[0].levels):
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
@@ -91,8 +91,9 @@ def distribution_of(
 def _measure(array: ReleasedArray, domain: Domain, stream: int) -> Measure:
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
-    released = array.released / array.value_unit
-    return Measure(released, splines, array.law, array.released_error, stream)
+    released, levels = array.released / array.value_unit, array.bins[0].levels
+    law, error = array.law, array.released_error
+    return Measure(released, splines, law, error, stream, levels=levels)
 
 
 class Distribution(ReleasedBins):

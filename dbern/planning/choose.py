@@ -116,6 +116,11 @@ class Candidate:
         return math.hypot(self.noise, self.approximation, crowded)
 
     @property
+    def figures(self) -> tuple[float, float, float]:
+        """Its noise, its error, and what it promises any database."""
+        return self.noise, self.error, self.noise + self.worst
+
+    @property
     def expected(self) -> float:
         """Predicted sup error of typical data."""
         return replace(self, share=min(self.share, _CROWDED_SHARE)).sup_error
@@ -388,9 +393,8 @@ BIN_RESOLUTIONS = {  # cells a deviation, by degree
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
 _LEVELS = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
-    *((2, 1.0, 4, 8), (2, 1.0, 8, 8), (2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12)),
-    *((2, 1.25, 16, 8), (2, 1.25, 16, 12)),
-    *((3, 1.25, 4, 20), (3, 1.25, 8, 20), (3, 1.25, 8, 12), (3, 1.25, 16, 20)),
+    *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
+    *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
 )
 _NEAR = 1.3  # times the least estimate without it: where a public density is looked at
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
@@ -398,7 +402,7 @@ _OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, th
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
 _ALIKE, _EXPECTED_ALIKE = 0.02, 0.05  # of the errors: so near bins differ by their promise
 _WIDER = 0.15  # of errors and of noise: what narrower shares and quantiles may cost
-_MOST_CELLS = 2000
+_MOST_CELLS, _MOST_NARROW = 2000, 512  # of one level, and of two
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
 
@@ -543,7 +547,7 @@ def _grids_of_levels(problem: Problem) -> Iterator[_Grid]:
     for degree, resolution, *levels in _LEVELS:
         times, parts = levels
         cells = times * math.ceil(resolution / kernel.deviation)
-        if cells <= _MOST_CELLS:
+        if cells <= _MOST_NARROW:
             yield _Grid(degree, resolution, (cells,), (times, parts))
 
 
@@ -702,18 +706,18 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Where nothing is asked, shares and quantiles are one more weight for bins of two levels: of
-    those that are no noisier and err no more than `_WIDER` above what is taken else, those with the
-    least mean of error and widths.
+    those whose noise, error and promise are at most `_WIDER` above those of what is taken else, the
+    one with the least mean of error and widths.
 
     Of bins whose errors are within `_ALIKE` of the least, and expected ones within
     `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
     released. Beside other numbers another promise is read: what these data make bins miss, or what
     a quotient or a product is at a point.
     """
-    if problem.levels and problem.questions is None:
+    if problem.levels and not problem.certified and problem.questions is None:
         usual = preferred([one for one in found if not one.levels], replace(problem, levels=False))
-        noise, error = ((1 + _WIDER) * each for each in (usual.noise, usual.error))
-        near = [one for one in found if one.levels and one.noise <= noise and one.error <= error]
+        most = [(1 + _WIDER) * figure for figure in usual.figures]
+        near = [one for one in found if one.levels and all(np.less_equal(one.figures, most))]
 
         def width(candidate: Candidate) -> float:
             return mean_width(problem.widths(candidate.strategy, USUAL)(candidate.error))

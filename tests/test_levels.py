@@ -155,6 +155,19 @@ def test_no_neighbor_moves_more_than_is_planned(noise):
     assert 0.9 < worst <= 1 + 1e-12
 
 
+def test_rounding_moves_numbers_by_no_more_than_is_planned():
+    """Integers of the bins that a record touches are off by at most rho, all at once."""
+    case = spec(len(ROWS))
+    plan = plan_files(case, ())
+    (counter,), axis = plan.counters(case).parts, plan.components[0].maps[0]
+    errors, rho = counter.errors, 2.0**-counter.bits
+    touched = np.arange(axis.cells)[:, None] + np.arange(axis.degree + 1)
+    moved = np.stack([axis.levels.matrix[:, bins].sum(axis=1) for bins in touched])
+    assert errors.kernel >= rho * moved.max()
+    assert errors.kernel_norms[0] >= 2 * rho * moved.sum(axis=1).max()
+    assert errors.kernel_norms[1] >= 2 * rho * np.linalg.norm(moved, axis=1).max()
+
+
 QUESTIONS = {
     "mass": (
         lambda d, beta: d.mass({"x": (0.2, 0.33)}, beta=beta),

@@ -322,6 +322,8 @@ class Cell:
         axis = strategy.bins[0]
         exact = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
         choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
+        if (levels := axis.levels) is not None:
+            exact, choice = levels.matrix @ exact, f"{choice}, two levels"
         matrices = [
             bernstein_basis(self.y, k) @ matrix
             for k, matrix in zip(plan.k, strategy.matrices(plan.h), strict=True)
@@ -339,7 +341,7 @@ class Cell:
             return silenced(noisy(seed), known, strategy, plan.h, most)[0] if most else noisy(seed)
 
         def quiet(seed: int) -> FloatArray:
-            return quieted(noisy(seed), known)
+            return quieted(noisy(seed), known, axis.levels)
 
         errors = self.mean_error(answered, matrices), self.mean_error(quiet, matrices)
         return *errors, plan.certificate.total, choice

@@ -102,7 +102,7 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None, 
     if family == "binned":
         store.arrays[f"{path}/binned/released"] = (noisy * planned.noise.granularity, told)
         for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):
-            facts = {"cells": one.cells, "degree": one.degree}
+            facts = one.attributes("synthesis")
             store.arrays[f"{path}/binned/synthesis_{axis}"] = (one.synthesis, facts)
     if family:
         slabs = strategy.lattice.slabs()

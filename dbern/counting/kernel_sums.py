@@ -53,6 +53,12 @@ output or not.
 + (p + 1)^l``. Replacing a record takes away no more than it had counted, and adds no more than the
 other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
 l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
+
+*Two levels.* What is released of one axis may be ``M c`` of its bins c, with ``M >= 0`` whose
+columns sum to one (`dbern.strategies.levels`): of the same integers, which are exact here too.
+Nonnegative ones stay so and keep their sum, so both sides and the l1 norm of a move are at most
+those of c, its rounding included; the l2 norm of that is at most its l1 norm. An entry of M is at
+most one, so a record's rounding moves a number by at most ``(p + 1) rho``.
 """
 
 from __future__ import annotations
@@ -297,7 +303,7 @@ class BinnedSumAccumulator(RecordAccumulator):
     @property
     def description(self) -> str:
         """Bins and degree."""
-        bins = " x ".join(map(str, self.strategy.layout.shape))
+        bins = " x ".join(axis.size_text for axis in self.strategy.bins)
         text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
         return text + self.kernel_sum.coordinates_text
 
@@ -310,16 +316,17 @@ class BinnedSumAccumulator(RecordAccumulator):
         exactly. The sum of all bins of all outputs is at most one, and so is its float error
         ``3 2^-53``. No bin exceeds one, but for rounding.
         """
-        rho = 2.0**-self.bits
+        rho, levels = 2.0**-self.bits, self.strategy.bins[0].levels
         touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
+        single, root = (rho, math.sqrt(touched)) if levels is None else (rho * touched, touched)
         return Errors(
-            kernel=rho,
-            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * math.sqrt(touched)),
+            kernel=single,
+            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * root),
             position=position,
-            floats=OUTWARD * (3 * UNIT_ROUNDOFF + rho + position),
+            floats=OUTWARD * (3 * UNIT_ROUNDOFF + single + position),
             float_norms=(floats, floats),
             value_bound=1.001,
         )
@@ -332,7 +339,7 @@ class BinnedSumAccumulator(RecordAccumulator):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, bins."""
-        return (self.kernel_sum.outputs, *self.strategy.layout.shape)
+        return (self.kernel_sum.outputs, *self.strategy.counted.shape)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
@@ -343,7 +350,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         axes = self.strategy.bins
         touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
         indices = np.array(list(touched), dtype=np.int64)
-        extents = self.strategy.layout.shape
+        extents = self.strategy.counted.shape
         return Terms(
             indices=indices,
             places=indices @ np.array(strides(extents), dtype=np.int64),
@@ -357,7 +364,11 @@ class BinnedSumAccumulator(RecordAccumulator):
         )
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Bins of one slab over n."""
+        """Bins of one slab over n; of two levels exact quotients, each rounded once."""
+        if (levels := self.strategy.bins[0].levels) is not None:
+            units = (levels.unit * self.n) << self.bits
+            whole = levels.whole(state[output])[slab.start : slab.stop]
+            return np.array([number / units for number in whole])
         part = state[output, slab.start : slab.stop].astype(np.float64)
         return np.ldexp(part, -self.bits) / self.n
 

@@ -4,7 +4,8 @@ The answer to such a question about released bins (`dbern.synopsis.questions`) i
 rows between a sharp edge's minorant and majorant, `GAPS` cells, and the noise of the bins under the
 weight. Both are predicted here for rows that are spread evenly, at 95 %. Narrow cells make the
 first small and the second large, in proportion to the root of their number; a density wants wide
-ones. One array in between serves both: docs/intervals.md says why not one for each.
+ones. On one axis bins of two levels serve both (`dbern.strategies.levels`), on more one array in
+between.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 
 from dbern.percentages import percent
 from dbern.privacy.accuracy import Covariance
+from dbern.strategies.bins import AxisBins
+from dbern.types import FloatArray
 
 GAPS = {1: 1.49, 2: 1.66, 3: 1.80, 5: 2.03, 7: 2.25}
 """Cells between a step's splines, by their degree: on average over its place."""
@@ -43,8 +46,7 @@ class Questions:
 
     def widths(
         self,
-        degree: int,
-        cells: Sequence[int],
+        axes: Sequence[AxisBins],
         noise: Covariance,
         density: float,
         exact: Sequence[bool] = (),
@@ -54,21 +56,40 @@ class Questions:
         `noise` is the covariance of the bins, in shares of the rows. Axes that are `exact` (none
         where it is empty) have a bin for each value that rows are rounded to: edges cost nothing.
         """
-        bins = [one + degree for one in cells]
         gaps = [
-            0.0 if no_edges else GAPS[degree] / count
-            for count, no_edges in zip_longest(cells, exact)
+            0.0 if no_edges else GAPS[bins.degree] / bins.cells
+            for bins, no_edges in zip_longest(axes, exact)
         ]
 
         def width(edges: float, share: float) -> float:
-            weighed = np.array(share * math.prod(bins))
-            return edges + 2 * SURE * math.sqrt(max(0.0, float(noise.variance(weighed, weighed))))
+            square, total = _weighed(axes, share)
+            return edges + 2 * SURE * math.sqrt(max(0.0, float(noise.variance(square, total))))
 
-        axes = len(cells)
+        count = len(axes)
         step = width(max(gaps), 0.5)
-        box = width(sum(2 * gap for gap in gaps) / 2 ** (axes - 1), 0.5**axes)
+        box = width(sum(2 * gap for gap in gaps) / 2 ** (count - 1), 0.5**count)
         every = {"density": density, "mass": box, "cdf": step, "quantile": step}
         return {name: every[name] for name in self.names}
+
+
+def _weighed(axes: Sequence[AxisBins], share: float) -> tuple[FloatArray, FloatArray]:
+    """Return sums of squares and sums of the weights that read a share of evenly spread rows.
+
+    Of two levels, of steps that end anywhere in a wide cell.
+    """
+    levels = axes[0].levels
+    if levels is None:
+        weighed = np.array(share * math.prod(bins.count for bins in axes))
+        return weighed, weighed
+    bins, first = axes[0].count, round(share * axes[0].cells)
+    ends = np.arange(first, first + levels.times)
+    steps = np.asarray(np.arange(bins) < ends[:, None], dtype=np.float64)
+    numbers = axes[0].on_released(steps)
+    return np.square(numbers).sum(axis=1).mean(), numbers.sum(axis=1).mean()
+
+
+USUAL = Questions(("density", "mass", "quantile"))
+"""What a release is asked where its spec names nothing."""
 
 
 def mean_width(widths: Mapping[str, float]) -> float:

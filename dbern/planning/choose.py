@@ -34,7 +34,7 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
-from dbern.planning.asked import FINER, Questions, mean_width
+from dbern.planning.asked import FINER, USUAL, Questions, mean_width
 from dbern.planning.predicted import (
     CLUSTERS,
     Reference,
@@ -88,6 +88,12 @@ class Candidate:
     widths: Callable[[float], dict[str, float]] | None = None  # of what else is asked
 
     @property
+    def levels(self) -> bool:
+        """Whether it is of bins of two levels."""
+        bins = self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
+        return any(axis.levels is not None for axis in bins)
+
+    @property
     def error(self) -> float:
         """Predicted sup error; where more is asked, the mean of it all."""
         own = self.sup_error
@@ -110,6 +116,11 @@ class Candidate:
         return math.hypot(self.noise, self.approximation, crowded)
 
     @property
+    def figures(self) -> tuple[float, float, float]:
+        """Its noise, its error, and what it promises any database."""
+        return self.noise, self.error, self.noise + self.worst
+
+    @property
     def expected(self) -> float:
         """Predicted sup error of typical data."""
         return replace(self, share=min(self.share, _CROWDED_SHARE)).sup_error
@@ -121,7 +132,7 @@ class Problem:
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values. `crowd` is `share` where
-    it is given.
+    it is given. `levels`: bins of two levels may be released.
     """
 
     measurement: Measurement
@@ -134,6 +145,7 @@ class Problem:
     reference: Reference | None
     largest_lattice: int
     questions: Questions | None = None
+    levels: bool = False
     crowd: float | None = None
     wider_kernels: tuple[Kernel, ...] = ()
 
@@ -263,7 +275,8 @@ class Problem:
         """
         axes = zip(self.kernels, k, h, strategy.bins, strict=True)
         fits = [fit(kernel, each, one, own.cells, own.degree) for kernel, each, one, own in axes]
-        noise = largest_noise(self._noise_of(strategy), [one.rows for one in fits])
+        rows = [own.on_released(one.rows) for own, one in zip(strategy.bins, fits, strict=True)]
+        noise = largest_noise(self._noise_of(strategy), rows)
         grown, plain = (
             math.prod(one.bump + one.error for one in fits),
             math.prod(one.bump for one in fits),
@@ -277,7 +290,8 @@ class Problem:
             return candidate
         axes = zip(self.kernels, strategy.lattice.k, strategy.bins, candidate.h, strict=True)
         bins = tuple(
-            axis_bins(kernel, k, axis.cells, axis.degree, h) for kernel, k, axis, h in axes
+            axis_bins(kernel, k, axis.cells, axis.degree, h, levels=(axis.times, axis.parts))
+            for kernel, k, axis, h in axes
         )
         return replace(candidate, strategy=BinnedStrategy(strategy.lattice, bins))
 
@@ -287,12 +301,11 @@ class Problem:
 
     def widths(self, strategy: Any, questions: Questions) -> Callable[[float], dict[str, float]]:
         """Return the predicted widths of questions of bins, by the density's error."""
-        cells, degree = [one.cells for one in strategy.bins], strategy.bins[0].degree
         exact = [
-            axis is not None and axis.bins(count, degree) is not None
-            for axis, count in zip(self.multiples, cells, strict=True)
+            axis is not None and axis.bins(own.cells, own.degree) is not None
+            for axis, own in zip(self.multiples, strategy.bins, strict=True)
         ]
-        return partial(questions.widths, degree, cells, self._noise_of(strategy), exact=exact)
+        return partial(questions.widths, strategy.bins, self._noise_of(strategy), exact=exact)
 
     @property
     def multiples(self) -> tuple[Multiples | None, ...]:
@@ -379,12 +392,17 @@ BIN_RESOLUTIONS = {  # cells a deviation, by degree
     5: (1.25, 1.5, 2.0),
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
+_LEVELS = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
+    *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
+    *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
+)
 _NEAR = 1.3  # times the least estimate without it: where a public density is looked at
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, this one to 216
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
 _ALIKE, _EXPECTED_ALIKE = 0.02, 0.05  # of the errors: so near bins differ by their promise
-_MOST_CELLS = 2000
+_WIDER = 0.15  # of errors and of noise: what narrower shares and quantiles may cost
+_MOST_CELLS, _MOST_NARROW = 2000, 512  # of one level, and of two
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
 
@@ -444,9 +462,11 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     }
     if problem.reference is not None:
         estimates = _with_bias(problem, estimates)
+    yield from (candidate for candidate in estimates.values() if candidate.levels)
     least = math.inf
+    single = {grid: candidate for grid, candidate in estimates.items() if not candidate.levels}
     for degree in BIN_RESOLUTIONS:
-        alike = [candidate for grid, candidate in estimates.items() if grid.degree == degree]
+        alike = [candidate for grid, candidate in single.items() if grid.degree == degree]
         best = min((candidate.error for candidate in alike), default=math.inf)
         if (1 + _WORTH) * best <= least:
             yield from alike
@@ -456,7 +476,8 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
 def _lattice_of_bins(problem: Problem, order: tuple[int, ...], fitting: Sequence[_Grid]) -> Lattice:
     """Find the coarsest that misses a tenth of the noise, or take the finest."""
     lattices = problem.lattices(_FINE_RESOLUTIONS, counted=False)
-    usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
+    single = [grid for grid in fitting if grid.levels == (1, 1)]
+    usual = min(single, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
     noise = problem.estimate(_planned(usual, lattices[-1]), itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
@@ -488,6 +509,7 @@ class _Grid:
     degree: int
     resolution: float
     cells: tuple[int, ...]
+    levels: tuple[int, int] = (1, 1)
 
     @property
     def size(self) -> int:
@@ -515,7 +537,18 @@ def _grids(problem: Problem) -> list[_Grid]:
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))
                 grids[degree, grid.cells] = grid
     exact = _grids_of_multiples(problem) if problem.questions else ()
-    return list((grids | {(grid.degree, grid.cells): grid for grid in exact}).values())
+    single = grids | {(grid.degree, grid.cells): grid for grid in exact}
+    return [*single.values(), *(_grids_of_levels(problem) if problem.levels else ())]
+
+
+def _grids_of_levels(problem: Problem) -> Iterator[_Grid]:
+    """Yield bins of two levels of an axis, the wide ones as for the function alone, or hardly."""
+    (kernel,) = problem.kernels
+    for degree, resolution, *levels in _LEVELS:
+        times, parts = levels
+        cells = times * math.ceil(resolution / kernel.deviation)
+        if cells <= _MOST_NARROW:
+            yield _Grid(degree, resolution, (cells,), (times, parts))
 
 
 def _grids_of_multiples(problem: Problem) -> Iterator[_Grid]:
@@ -534,8 +567,9 @@ def _grids_of_multiples(problem: Problem) -> Iterator[_Grid]:
 
 def _planned(grid: _Grid, lattice: Lattice) -> BinnedStrategy:
     """Bins without matrices, which neither values nor sensitivities depend on."""
-    bins = tuple(AxisBins(cells, grid.degree, b"") for cells in grid.cells)
-    return BinnedStrategy(lattice, bins)
+    times, parts = grid.levels
+    bins = (AxisBins(cells, grid.degree, b"", times=times, parts=parts) for cells in grid.cells)
+    return BinnedStrategy(lattice, tuple(bins))
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
@@ -671,11 +705,24 @@ def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
 def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
+    Where nothing is asked, shares and quantiles are one more weight for bins of two levels: of
+    those whose noise, error and promise are at most `_WIDER` above those of what is taken else, the
+    one with the least mean of error and widths.
+
     Of bins whose errors are within `_ALIKE` of the least, and expected ones within
     `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
     released. Beside other numbers another promise is read: what these data make bins miss, or what
     a quotient or a product is at a point.
     """
+    if problem.levels and not problem.certified and problem.questions is None:
+        usual = preferred([one for one in found if not one.levels], replace(problem, levels=False))
+        most = [(1 + _WIDER) * figure for figure in usual.figures]
+        near = [one for one in found if one.levels and all(np.less_equal(one.figures, most))]
+
+        def width(candidate: Candidate) -> float:
+            return mean_width(problem.widths(candidate.strategy, USUAL)(candidate.error))
+
+        return min(near, key=width, default=usual)
     best = min(found, key=lambda candidate: candidate.error)
     shared = problem.measurement.fraction != 1
     if shared or problem.questions is not None or best.strategy.kind != "binned":

@@ -145,6 +145,7 @@ def problem_of(
         reference=_reference(measurement, bound.reference),
         largest_lattice=int(min(largest, measurement.largest_lattice)),
         questions=_questions_of(measurement, bound),
+        levels=_takes_levels(measurement, bound),
         crowd=bound.crowd,
     )
 
@@ -152,6 +153,15 @@ def problem_of(
 def _questions_of(measurement: Measurement, bound: BoundSpec) -> Questions | None:
     """Questions that its bins are to answer about rows, where they count them on all axes."""
     return bound.questions if measurement.unsigned else None
+
+
+def _takes_levels(measurement: Measurement, bound: BoundSpec) -> bool:
+    """Return whether bins of two levels may be released: of rows on the one axis there is.
+
+    What tells of the bins' error beside them is of bins of one level, and so is a chosen bandwidth.
+    """
+    one_axis = bound.spec.domain.dimensions == measurement.domain.dimensions == 1
+    return one_axis and measurement.unsigned and not (measurement.candidates or bound.spec.tune)
 
 
 def _reference(measurement: Measurement, density: Reference | None) -> Reference | None:

@@ -482,7 +482,7 @@ def _released_as(one: PlannedMeasurement) -> str:
     what = one.maps[0].called
     of = " of the whole lattice" if one.maps[0].of else ""
     of += f"; noise alone silenced, by at most {one.most_silenced:.3g}" if one.most_silenced else ""
-    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
+    return f"released as {' x '.join(axis.size_text for axis in one.maps)} {what}{of}"
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

@@ -39,7 +39,7 @@ from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab, Strategy
-from dbern.strategies.bins import AxisBins
+from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.mean_squares import typical_noise
 from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
@@ -207,9 +207,9 @@ def _settled(combination: Combination, arrays: Sequence[_Noisy]) -> Combination:
     totals, noise = [], []
     for array in arrays:
         planned, law = array.planned, array.planned.noise.law
-        strategy, total = cast("Strategy", planned.strategy), 0
-        if strategy.kind == "binned":
-            total = sum(int(array.released(slab).sum()) for slab in strategy.layout.slabs())
+        strategy, total = cast("Strategy", planned.strategy), 0.0
+        if isinstance(strategy, BinnedStrategy):
+            total = strategy.total(array.released(slab) for slab in strategy.layout.slabs())
         totals.append(math.ldexp(total, law.granularity_exponent) * planned.unit)
         noise.append(typical_noise(strategy, planned.h, planned.noise.covariance))
     return combination.settled(totals, noise)

@@ -204,7 +204,10 @@ def _counting(
     count = 2 * places ** len(splines)
     found: dict[str, Any] = {
         "ends": [one.tolist() for one in ends],
-        "steps": [_sides(steps(one, x), arrays) for one, x in zip(splines, ends, strict=True)],
+        "steps": [
+            _sides(_on_released(steps(one, x), asked), arrays)
+            for one, x in zip(splines, ends, strict=True)
+        ],
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": asked.rows,
@@ -235,9 +238,16 @@ def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
     return () if asked is None or len(asked.groups) > MOST_PANELS else parted(asked)
 
 
+def _on_released(weights: Envelope, asked: Distribution) -> Envelope:
+    """Weights of the numbers that were released, which of two levels are not the bins."""
+    sides = weights.lower, weights.estimate, weights.upper
+    return Envelope(*map(asked.measures[0].on_released, sides))
+
+
 def _ends(splines: AxisSplines) -> FloatArray:
     finest = splines.cells * OFFSETS
-    return np.rint(np.linspace(0, finest, min(finest, _MOST_ENDS) + 1)) / finest
+    most = min(_MOST_ENDS, _MOST_NUMBERS // (6 * splines.count))  # of steps and of masses
+    return np.rint(np.linspace(0, finest, min(finest, most) + 1)) / finest
 
 
 def _factors(asked: Distribution, ends: Sequence[FloatArray], places: int) -> list[float]:
@@ -281,8 +291,8 @@ def _stop(
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
         "peak": math.prod(one.peak for one in kernels) / asked.domain.volume,
-        "masses": [_sides(one, arrays) for one in masses],
-        "values": [_sides(one, arrays) for one in values],
+        "masses": [_sides(_on_released(one, asked), arrays) for one in masses],
+        "values": [_sides(_on_released(one, asked), arrays) for one in values],
     }
 
 

@@ -84,6 +84,11 @@ class AxisMap(ABC):
         """Number of released values."""
 
     @property
+    def size_text(self) -> str:
+        """That number in words."""
+        return str(self.rank)
+
+    @property
     @abstractmethod
     def synthesis(self) -> FloatArray:
         """Matrix from released to lattice values, shape (k + 1, rank)."""

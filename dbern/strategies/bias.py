@@ -96,7 +96,7 @@ def mends_of(approximation: Approximation | None, perturbed: bool, lists: bool) 
 
 def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: float) -> float:
     if isinstance(axis, AxisBins):
-        pieces = largest_errors(kernel, k, h, axis)
+        pieces = largest_errors(kernel, k, h, axis.narrow)
         return _spread_error(pieces, gap) if gap else float(pieces.max())
     return translate_error(kernel, k, h, cast(LinearMap | None, axis))
 

@@ -45,7 +45,8 @@ from dbern.types import FloatArray
 MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""
 
-_MOST_CELLS, _CELLS_A_BIN, _CELLS_A_DEVIATION = 1 << 20, 2, 24  # of y, on all axes together
+_MOST_CELLS, _CELLS_A_BIN = 1 << 20, 2  # of y, on all axes together
+_CELLS_A_DEVIATION, _OF_KINKS = 8, 24
 _FEWEST_CELLS = 128  # of y on one axis, where wide bins miss more than noise
 _OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
 
@@ -106,13 +107,13 @@ def bias_envelopes(
             cells *= max(1, -(-_FEWEST_CELLS // cells))
         cells = min(most, cells)
         counts = counting.cells, counting.degree
-        envelopes.append(_axis_envelope(kernel, degree, order, axis, counts, cells))
+        envelopes.append(_axis_envelope(kernel, degree, order, axis.narrow, counts, cells))
     return envelopes
 
 
 def _enough_cells(kernel: Kernel) -> int:
     """Number of cells of y that a plan looks at, where bins are much narrower than the kernel."""
-    return math.ceil(_CELLS_A_DEVIATION / kernel.deviation)
+    return math.ceil((_OF_KINKS if kernel.kinks else _CELLS_A_DEVIATION) / kernel.deviation)
 
 
 def telescoped(axes: Iterable[tuple[FloatArray | float, FloatArray | float]]) -> FloatArray:

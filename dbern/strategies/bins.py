@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -31,6 +31,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, Limits, StoredArray, fitted_values
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
+from dbern.strategies.levels import Levels
 from dbern.types import FloatArray, Int64Array
 
 _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
@@ -38,6 +39,7 @@ _NODES_TO_FIT = 16  # a bandwidth, of those
 _NODES_TOGETHER = 1 << 11  # of the first half, and as many of the other: 32 MiB where k is 1000
 _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
+_ALIKE = 1e-13  # of the largest entry
 
 
 @dataclass(frozen=True)
@@ -45,27 +47,55 @@ class AxisBins(AxisMap):
     """Cells and degree of one axis, and the matrix A from bins to lattice values.
 
     `packed` is A as little-endian float64 in C order, shape (k + 1, cells + degree). An evaluation
-    uses the leading `used` singular vectors of A; all for 0.
+    uses the leading `used` singular vectors of A; all for 0. With `times` and `parts`, bins of two
+    `levels` are released: A multiplies those, and ``A M`` is the matrix of the narrow ones.
     """
 
     cells: int
     degree: int
     packed: bytes = field(repr=False)
     used: int = 0
+    times: int = 1
+    parts: int = 1
 
     kind: ClassVar[str] = "binned"
     mode: ClassVar[str] = "bin"
     called: ClassVar[str] = "bins"
     stored: ClassVar = {
         "synthesis": StoredArray(
-            ("axis", "mode"), limits={"cells": Limits(int, 1, 2**31), "degree": Limits(int, 0, 32)}
+            ("axis", "mode"),
+            limits={
+                "cells": Limits(int, 1, 2**31),
+                "degree": Limits(int, 0, 32),
+                "times": Limits(int, 2, 2**10, needed=False),
+                "parts": Limits(int, 2, 2**10, needed=False),
+            },
         )
     }
 
     @property
-    def rank(self) -> int:
-        """Number of bins."""
+    def count(self) -> int:
+        """Number of bins, of two levels the narrow ones."""
         return self.cells + self.degree
+
+    @property
+    def rank(self) -> int:
+        """Number of released bins."""
+        return self.count if self.levels is None else self.levels.count
+
+    @property
+    def size_text(self) -> str:
+        """That number in words, of two levels both."""
+        if self.levels is None:
+            return str(self.count)
+        return f"{self.levels.wide} wide and {self.count} narrow"
+
+    @property
+    def levels(self) -> Levels | None:
+        """Both levels; None where there is one."""
+        if self.times == 1:
+            return None
+        return levels_of(self.cells, self.degree, self.times, self.parts)
 
     @cached_property
     def synthesis(self) -> FloatArray:
@@ -78,35 +108,81 @@ class AxisBins(AxisMap):
         return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
 
     @cached_property
+    def narrow(self) -> AxisBins:
+        """The bins of one level that it is exactly the same function of, but for noise.
+
+        What is the same in reverse, but for roundings of a product, is made so: they are far below
+        what a bound on errors adds for those of a matrix (`bin_errors.FLOATS`).
+        """
+        if self.levels is None:
+            return self
+        matrix = self.synthesis @ self.levels.matrix
+        reverse = matrix[::-1, ::-1]
+        if np.allclose(matrix, reverse, rtol=0, atol=_ALIKE * np.abs(matrix).max()):
+            matrix = (matrix + reverse) / 2
+        return AxisBins(self.cells, self.degree, np.ascontiguousarray(matrix, "<f8").tobytes())
+
+    def in_levels(self, times: int, parts: int) -> AxisBins:
+        """The same function of two levels, read from these with the least noise."""
+        made = replace(self, times=times, parts=parts)
+        if made.levels is None:
+            return made
+        matrix = made.on_released(self.synthesis)
+        return replace(made, packed=np.ascontiguousarray(matrix, "<f8").tobytes())
+
+    def on_released(self, weights: FloatArray) -> FloatArray:
+        """Return weights of what is released that are those (.., bins) of the bins."""
+        return weights if self.levels is None else np.asarray(weights @ self.levels.inverse)
+
+    @cached_property
     def mirrored(self) -> bool:
         """Whether A is exactly the same in reverse, rows and columns."""
         return np.array_equal(self.synthesis, self.synthesis[::-1, ::-1])
 
     @cached_property
     def largest_l2(self) -> float:
-        """Bound ``max_t |beta(t)|_2``: on a cell its square is a polynomial of degree 2p."""
+        """Bound ``max_t |beta(t)|_2``: on a cell its square is a polynomial of degree 2p.
+
+        Of two levels it is at most that of their parts: squares add.
+        """
         nodes, factor = enclosing_nodes(2 * self.degree, oversampling=64)
         weights = np.stack(local_weights(2 * nodes - 1, self.degree))
-        return float(OUTWARD * np.sqrt(factor * np.square(weights).sum(axis=0).max()))
+        part = 1 / self.parts
+        size = factor * np.square(weights).sum(axis=0).max()
+        return float(OUTWARD * np.sqrt(size) * math.hypot(part, 1 - part))
 
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times the reconstruction of translates at t (m,); A knows the kernel."""
         del kernel
-        return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
+        return (matrix @ self.narrow.synthesis) @ bin_matrix(t, self.cells, self.degree).T
 
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
         return replace(self, used=rank)
 
+    @property
+    def _numbers(self) -> dict[str, int]:
+        levels = {} if self.levels is None else {"times": self.times, "parts": self.parts}
+        return {"cells": self.cells, "degree": self.degree, **levels}
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of A."""
+        del name
+        return self._numbers
+
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values; the matrix in base64."""
-        attributes = {"cells": self.cells, "degree": self.degree}
-        return {**attributes, "synthesis": base64.b64encode(self.packed).decode()}
+        return {**self._numbers, "synthesis": base64.b64encode(self.packed).decode()}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> AxisBins:
         """Read what `to_dict` wrote."""
-        return cls(content["cells"], content["degree"], base64.b64decode(content["synthesis"]))
+        return cls._of(content, base64.b64decode(content["synthesis"]))
+
+    @classmethod
+    def _of(cls, numbers: Mapping[str, Any], packed: bytes) -> AxisBins:
+        times, parts = numbers.get("times", 1), numbers.get("parts", 1)
+        return cls(numbers["cells"], numbers["degree"], packed, times=times, parts=parts)
 
     def arrays(self) -> dict[str, FloatArray | Int64Array]:
         """A."""
@@ -116,15 +192,19 @@ class AxisBins(AxisMap):
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> AxisBins:
         """Read what `arrays` wrote."""
         synthesis, attributes = read("synthesis")
-        return cls(
-            attributes["cells"], attributes["degree"], np.asarray(synthesis).astype("<f8").tobytes()
-        )
+        return cls._of(attributes, np.asarray(synthesis).astype("<f8").tobytes())
 
     @classmethod
     def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
-        """As many bins as the attributes say."""
+        """As many bins as the attributes say, wide cells of whole narrow ones."""
         del nodes
-        return bool(rank == attributes["cells"] + attributes["degree"])
+        if len({"times", "parts"} & set(attributes)) == 1:
+            return False
+        cells, times = attributes["cells"], attributes.get("times", 1)
+        return bool(cells % times == 0 and rank == cls._of(attributes, b"").rank)
+
+
+levels_of = lru_cache(maxsize=32)(Levels)
 
 
 @lru_cache(maxsize=256)
@@ -135,6 +215,7 @@ def axis_bins(
     degree: int = 2,
     h: int | None = None,
     damping: float = _DAMPING,
+    levels: tuple[int, int] = (1, 1),
 ) -> AxisBins:
     """Bins whose A has the least squared error for a point mass at a uniform position; unshrunk.
 
@@ -152,7 +233,8 @@ def axis_bins(
     if k % 2 == 0:
         half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
     matrix = with_mirrored(half, k + 1)
-    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+    bins = AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+    return bins.in_levels(*levels)
 
 
 @dataclass(frozen=True)
@@ -232,8 +314,9 @@ class BinnedStrategy(AxisStrategy):
     """Sums of B-spline weights, bin by bin.
 
     A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
-    B-splines are nonnegative and sum to one. So ``|w beta(t) - w' beta(t')|_1 <= |w| + |w'| <= 2``
-    in one output or in two, whatever the signs; the missing record gives half.
+    B-splines are nonnegative and sum to one, those of two levels too. So ``|w beta(t) - w'
+    beta(t')|_1 <= |w| + |w'| <= 2`` in one output or in two, whatever the signs; the missing record
+    gives half.
     """
 
     lattice: Lattice
@@ -248,8 +331,21 @@ class BinnedStrategy(AxisStrategy):
 
     @cached_property
     def layout(self) -> Box:
-        """One integer for each product of B-splines."""
+        """One integer for each product of B-splines, of an axis with levels for each of both."""
         return Box(tuple(axis.rank for axis in self.bins))
+
+    @property
+    def counted(self) -> Box:
+        """One integer for each product of B-splines, of an axis with levels of the narrow ones."""
+        return Box(tuple(axis.count for axis in self.bins))
+
+    def total(self, released: Iterable[Int64Array]) -> float:
+        """Return the sum of all bins, of the slabs of released integers."""
+        slabs = list(released)
+        if self.bins[0].levels is None:
+            return float(sum(int(slab.sum()) for slab in slabs))
+        weights = self.bins[0].on_released(np.ones(self.bins[0].count))
+        return math.fsum((weights * np.concatenate(slabs)).tolist())
 
     def row_sums(self, axis: int) -> FloatArray:
         """Ones: errors of single bins add up."""

@@ -34,6 +34,7 @@ from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.bins import AxisBins, BinnedStrategy
+from dbern.strategies.levels import Levels
 from dbern.strategies.mean_squares import gauss_values, trace, typical_noise
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
@@ -227,8 +228,18 @@ _OVERSAMPLING, _CUT, _ENCLOSING = (8, 6, 4, 3), 1e-8, 4e9  # of what encloses a 
 _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 
 
-def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
-    """Return noisy bins less what does not stand out of the noise ("Quiet" in `shaping`)."""
+def quieted(values: FloatArray, noise: Covariance, levels: Levels | None = None) -> FloatArray:
+    """Return noisy bins less what does not stand out of the noise ("Quiet" in `shaping`).
+
+    Of two levels the wide bins tell what stands out, and as much is kept of the narrow ones there.
+    """
+    if levels is not None:
+        kept = _kept(values[: levels.wide], noise)
+        return np.concatenate([kept, kept @ levels.refinement]) * values
+    return _kept(values, noise) * values
+
+
+def _kept(values: FloatArray, noise: Covariance) -> FloatArray:
     kept = np.zeros_like(values)
     for reach in _REACHES:
         sums, counts = values, np.ones_like(values)
@@ -236,7 +247,7 @@ def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
             sums, counts = (_windowed(one, reach, axis) for one in (sums, counts))
         shares = noise.variance(counts, counts) / np.square(np.where(sums > 0, sums, np.inf))
         kept = np.maximum(kept, np.where(sums > 0, 1 - _CAUTION * shares, 0.0))
-    return kept * values
+    return kept
 
 
 def silenced(

@@ -196,11 +196,19 @@ class Bracketed:
         return _read(counted.released, brackets, self.array.value_unit * rest)
 
     def brackets(self, smoothing: Smoothing) -> list[BiasEnvelope]:
-        """Return its brackets, axis by axis, for the public cells of its axes."""
+        """Return its brackets, axis by axis, for the public cells of its axes.
+
+        They are weights of what was released: of two levels, those that read the narrow bins.
+        """
         array = self.array
         pairs = zip(array.bins, smoothing.ranks, strict=True)
         used = [bins.using(rank or bins.rank) for bins, rank in pairs]
-        return bias_envelopes(array.kernels, array.lattice.k, smoothing.h, used, self.counted.bins)
+        axes, counted = (array.kernels, array.lattice.k, smoothing.h, used), self.counted.bins
+        envelopes = bias_envelopes(*axes, counted)
+        return [
+            BiasEnvelope(*map(bins.on_released, (envelope.kernel, envelope.error)))
+            for bins, envelope in zip(counted, envelopes, strict=True)
+        ]
 
 
 Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing]

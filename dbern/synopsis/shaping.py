@@ -280,7 +280,8 @@ class ShapedArray(ReleasedArray):
     def _made(self, smoothing: Smoothing) -> _Shaped:
         bernstein, moved = self._coefficients(smoothing), 0.0
         if _QUIET in self._shapes:
-            quiet = self._made_of(quieted(self.released, self.noise), smoothing)
+            quiet = quieted(self.released, self.noise, self.bins[0].levels)
+            quiet = self._made_of(quiet, smoothing)
             moved = OUTWARD * float(np.abs(polynomial_range(quiet - bernstein)).max())
             bernstein = quiet
         for axis, sign in self._monotone:

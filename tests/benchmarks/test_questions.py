@@ -196,6 +196,45 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", BOXES)
+def test_shares_of_a_default_release_are_as_narrow_as_ten_counts(name):
+    """The same boxes, their ends between two values, of a release that nothing is asked of.
+
+    No resolution is stated: rows may be anywhere. Also how far values err, and quantiles.
+    """
+    if "adult" in name and not ADULT.exists():
+        pytest.skip(f"{ADULT} is not there")
+    low, high, step, bandwidth = COUNTED_IN[name]
+    rows = rounded_rows(name)
+    spec = ReleaseSpec(**sections(
+        data={"bounds": {"x": [low, high]}, "n": len(rows)}, target={"bandwidth": [bandwidth]},
+        mechanism={"k": None, "h": None, "noise": "auto"},
+    ))  # fmt: skip
+    plan = plan_files(spec, ())
+    exact, off = centers(spec, plan, {"x": rows}), COUNT / len(rows)
+    wide, errors, of_quantiles, covered_in = [], [], [], 0
+    for key in range(1, 4):
+        d = synopsis_of(spec, plan, exact, key.to_bytes(32, "big")).distribution()
+        for first, last in BOXES[name]:
+            box = max(low, first - step / 2), min(high, last + step / 2)
+            answer, share = d.mass({"x": box}), np.mean((rows >= box[0]) & (rows <= box[1]))
+            wide.append((answer.high - answer.low) / 2 / off)
+            errors.append(abs(answer.value - share) / off)
+            covered_in += answer.low <= share <= answer.high
+        for level in LEVELS:
+            answer = d.quantile(level)
+            levels = np.clip([level - off, level + off], 0, 1)
+            about = np.ptp(np.quantile(rows, levels, method="inverted_cdf"))
+            of_quantiles.append((answer.high - answer.low) / max(about, step))
+    median, error = np.median(wide), np.median(errors)
+    print(f"\n{name}: median of twenty boxes {median:.2f}, widest {max(wide):.2f}; values err by "
+          f"{error:.2f}; quantiles {np.median(of_quantiles):.2f}; "
+          f"covered {covered_in} of {len(wide)}")  # fmt: skip
+    assert median <= 10
+    assert covered_in >= 0.85 * len(wide)  # where no row is near an edge noise is all, and shared
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not ADULT.exists(), reason=f"{ADULT} is not there")
 def test_shares_of_rounded_rows_on_two_axes():
     """Twenty boxes of ages and hours, cut on both axes; as above."""

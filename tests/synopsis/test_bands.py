@@ -508,6 +508,13 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
     assert not covers()
 
 
+@pytest.fixture
+def one_level(monkeypatch):
+    """Plans of bins of one level, which miss enough of the worst database to tell data apart."""
+    monkeypatch.setattr("dbern.planning.designs._takes_levels", lambda *_: False)
+
+
+@pytest.mark.usefixtures("one_level")
 def test_the_width_follows_the_data_and_never_the_worst_database():
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
@@ -709,6 +716,7 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
 # --- Other functions
 
 
+@pytest.mark.usefixtures("one_level")
 def test_responses_use_the_bins_that_count_them():
     """Signs that follow r_y are as bad as they can be; the quotient's band holds all the same."""
     spec, plan = regression(5000)

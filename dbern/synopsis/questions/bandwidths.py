@@ -105,7 +105,7 @@ def _difference_variance(
         for a, left in terms
         for b, right in terms
     )
-    moved = sum((a * on_axes(measure.values, forms) for a, forms in terms), np.zeros(()))
+    moved = sum((a * on_axes(measure.bins, forms) for a, forms in terms), np.zeros(()))
     noise = measure.deviation**2
     shift = max(0.0, float(np.square(moved).sum()) - noise * size)
     return 2 * noise**2 * max(0.0, size) + 4 * noise * shift
@@ -121,16 +121,17 @@ def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) 
     axes = zip(measure.splines, kernels, strict=True)
     squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
     norm, cross = (
-        float((measure.values * on_axes(measure.values, forms)).sum()) - _noise_mean(measure, forms)
+        float((measure.bins * on_axes(measure.bins, forms)).sum()) - _noise_mean(measure, forms)
         for forms in (squares, crossed)
     )
-    itself = math.prod(kernel.peak for kernel in kernels) * float(measure.values.sum())
+    itself = math.prod(kernel.peak for kernel in kernels) * float(measure.bins.sum())
     return norm - 2 * (rows * cross - itself) / max(rows - 1, 1.0)
 
 
 def _noise_mean(measure: Measure, forms: Sequence[FloatArray]) -> float:
     """Return ``tr FS`` for the product F of the axes' forms."""
     noise = measure.covariance
+    forms = [measure.on_released(measure.on_released(form).T) for form in forms]
     trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
     return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
 

@@ -135,8 +135,8 @@ class Spread:
     def weights(self, polynomial: Polynomial, condition: FloatArray) -> FloatArray:
         """Return the polynomial's weights (1, 1, bins) times those of a condition."""
         weights = np.einsum("ij,ia,jb->ab", polynomial, *self.powers)
-        shape = [self.measure.values.shape[axis] for axis in self.axes]
-        rest = np.delete(self.measure.values.shape, self.axes)
+        shape = [self.measure.shape[axis] for axis in self.axes]
+        rest = np.delete(self.measure.shape, self.axes)
         product = np.multiply.outer(weights, condition).reshape(*shape, *rest)
         return np.asarray(np.moveaxis(product, range(len(shape)), self.axes)).reshape(1, 1, -1)
 
@@ -157,7 +157,7 @@ class Spread:
         both, total = _times(f, g), self.value(_CONSTANT)
         value = self.value(both) / total
         weights = np.concatenate([self.near(function) for function in (both, f, g, _CONSTANT)])
-        (drawn,) = self.view.drawn(weights)
+        (drawn,) = self.view.drawn(self.measure.on_released(weights))
         if not drawn.size:
             return value
         noise = drawn @ drawn.T / drawn.shape[1] / total**2
@@ -169,9 +169,7 @@ class Spread:
         single = np.zeros((int(used.sum()), 3, 3))
         single[(np.arange(len(single)), *np.nonzero(used))] = 1.0
         rows = [self.weights(power, each) for power in single for each in self._conditions]
-        sizes = np.sqrt(self.measure.variances.ravel())
-        basis = np.linalg.qr((np.concatenate(rows)[:, 0] * sizes).T)[0] / sizes[:, None]
-        # Columns w of the basis have norm one where bins weigh by their variances.
+        basis = self.measure.orthonormal(np.concatenate(rows)[:, 0])
         drawn = basis.T @ self.view.noise[0] if self.view.noise.size else np.empty((1, 0))
         rank = quantile_rank(drawn.shape[1], float(self.beta)) if drawn.size else None
         if rank is not None:

@@ -76,7 +76,8 @@ def distribution_of(
         weighed = tuple(
             _measure(array, domain, stream) for stream, array in enumerate(numerators, len(whole))
         )
-        if weighed[0].splines == measures[0].splines:
+        first, counted = weighed[0], measures[0]
+        if (first.splines, first.levels) == (counted.splines, counted.levels):
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
@@ -93,8 +94,9 @@ def distribution_of(
 def _measure(array: ReleasedArray, domain: Domain, stream: int) -> Measure:
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
-    released = array.released / array.value_unit
-    return Measure(released, splines, array.law, array.released_error, stream)
+    released, levels = array.released / array.value_unit, array.bins[0].levels
+    law, error = array.law, array.released_error
+    return Measure(released, splines, law, error, stream, levels=levels)
 
 
 class Distribution(ReleasedBins):

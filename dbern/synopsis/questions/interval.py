@@ -111,20 +111,26 @@ class Line(NamedTuple):
 
         Everything about a product factors over axes.
         """
-        count, size = len(terms[0][0]), measure.values.size
-        zeros = np.zeros(count)
-        top = sum((_contracted(measure.values, term) for term in terms), zeros)
+        count = len(terms[0][0])
+        zeros, ones = np.zeros(count), np.ones(count)
+        top = sum((_contracted(measure.bins, term) for term in terms), zeros)
+        terms = [[measure.on_released(rows) for rows in term] for term in terms]
+        total = [measure.on_released(np.ones(splines.count)) for splines in measure.splines]
         square = sum(
             (_product(np.einsum("mj,mj->m", x, y) for x, y in zip(left, right, strict=True))
              for left in terms for right in terms), zeros
         )  # fmt: skip
-        mixed = sum((_product(x.sum(axis=1) for x in term) for term in terms), zeros)
+        pairs = [list(zip(term, total, strict=True)) for term in terms]
+        mixed = sum((_product(x @ one for x, one in term) for term in pairs), zeros)
         largest = sum((_product(np.abs(x).max(axis=1) for x in term) for term in terms), zeros)
         sizes = sum((_product(np.abs(x).sum(axis=1) for x in term) for term in terms), zeros)
-        ones, none = np.ones(count), np.empty((count, 0))
+        base_square = float(_product(one @ one for one in total))
+        largest = largest + float(_product(np.abs(one).max() for one in total))
+        sizes = sizes + float(_product(np.abs(one).sum() for one in total))
+        none = np.empty((count, 0))
         return cls(
-            *(top, measure.values.sum() * ones, square, mixed, size * ones),
-            *(largest + 1, measure.bin_error * (sizes + size), none, none),
+            *(top, measure.bins.sum() * ones, square, mixed, base_square * ones),
+            *(largest, measure.bin_error * sizes, none, none),
         )
 
     def end(self, q: float, loose: float, sign: int) -> FloatArray:
@@ -271,7 +277,7 @@ def product_intervals(
     def band(part: slice, beta_i: Fraction) -> Band:
         near, low, high = _product_lines(measure, axes(part))
         if of_total:
-            near = over(near, measure.values.sum())
+            near = over(near, measure.bins.sum())
         else:
             low, high = low.of_one(), high.of_one()
         return quotients(near, low, high, measure, beta_i)
@@ -290,7 +296,7 @@ def _product_lines(measure: Measure, axes: Sequence[Envelope]) -> tuple[FloatArr
     gaps = [axis.lower - axis.upper for axis in axes]
     others = ([*high[:turn], gaps[turn], *high[turn + 1 :]] for turn in range(1, len(axes)))
     terms = [[low[0], *high[1:]], *others]
-    near = _contracted(measure.values, [axis.estimate for axis in axes])
+    near = _contracted(measure.bins, [axis.estimate for axis in axes])
     return near, Line.of_products(measure, terms), Line.of_products(measure, [high])
 
 

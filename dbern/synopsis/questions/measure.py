@@ -4,6 +4,10 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 ``|f_j|`` at most the published error. So a linear functional ``sum_j w_j c_j`` is within ``q |w|_2
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
 |w|_2``. Intervals for quotients of such functionals: `dbern.synopsis.questions.interval`.
+
+Of an axis with two levels (`dbern.strategies.levels`) ``z = M c + x + f`` is released. A functional
+w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of the above
+holds for v. `Measure.on_released` is the one place where weights become those.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import numpy as np
 from dbern.privacy.accuracy import Covariance, public_stream, uniform
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
+from dbern.strategies.levels import Levels
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.types import FloatArray
 
@@ -36,10 +41,11 @@ _BLOCK = 1 << 17  # numbers of noise: they stay in a processor's cache
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """The bins (b_1, .., b_l) of one array, as released, in shares of the public number of rows.
+    """What is released of the bins of one array, in shares of the public number of rows.
 
-    `law` is the noise of every bin, `error` bounds a bin's other errors, and the public stream
-    `stream` simulates its noise. `spread` (b_1, .., b_l) are variances of sampling (`population`).
+    `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
+    noise of each, `error` bounds its other errors, and the public stream `stream` simulates its
+    noise. `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`).
     """
 
     values: FloatArray
@@ -48,6 +54,25 @@ class Measure:
     error: float
     stream: int = 0
     spread: FloatArray | None = None
+    levels: Levels | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of bins (b_1, .., b_l)."""
+        return tuple(splines.count for splines in self.splines)
+
+    @cached_property
+    def bins(self) -> FloatArray:
+        """Estimates of the bins: the released ones, or those of least noise."""
+        return self.values if self.levels is None else self.values @ self.levels.inverse.T
+
+    def on_released(self, weights: FloatArray) -> FloatArray:
+        """Return weights (.., numbers) of what is released that are those (.., bins) of bins."""
+        return weights if self.levels is None else np.asarray(weights @ self.levels.inverse)
+
+    def on_bins(self, weights: FloatArray) -> FloatArray:
+        """Return the weights (.., bins) of bins that those (.., numbers) are."""
+        return weights if self.levels is None else np.asarray(weights @ self.levels.matrix)
 
     def population(self, rows: float) -> Measure:
         """Return the same, of independent rows, so that functionals tell their population's.
@@ -56,29 +81,42 @@ class Measure:
         beta_j(t)``, and ``w(t)^2 <= sum_j w_j^2 beta_j(t)``: its variance is at most ``sum_j w_j^2
         p_j / n``. The p_j are estimated by the released bins, and the law is taken as normal.
         """
-        return replace(self, spread=np.maximum(self.values, 0.0) / rows)
+        return replace(self, spread=np.maximum(self.bins, 0.0) / rows)
 
     @property
     def noise(self) -> FloatArray:
-        """Draws of the noise of all bins, in shares: (b_1, .., b_l, draws)."""
+        """Draws of the noise of all that is released, in shares: (b_1, .., b_l, draws)."""
         size = self.values.size
         drawn = _simulated(self.law, size, self.stream)
         if self.spread is not None:
-            sampled = normal(size, drawn.shape[1], self.stream)
-            drawn = drawn + np.sqrt(self.spread).reshape(-1, 1) * sampled
+            sampled = normal(self.spread.size, drawn.shape[1], self.stream)
+            drawn = drawn + self.moved(np.sqrt(self.spread).reshape(-1, 1) * sampled)
         return drawn.reshape(*self.values.shape, -1)
 
+    def moved(self, bins: FloatArray) -> FloatArray:
+        """Return by how much moves (bins, m) of the bins move what is released."""
+        return bins if self.levels is None else np.asarray(self.levels.matrix @ bins)
+
     @property
-    def variances(self) -> FloatArray:
-        """Variances of the bins over that of the noise."""
-        if self.spread is None:
-            return np.ones(self.values.shape)
-        return 1.0 + self.spread / self.deviation**2
+    def variances(self) -> FloatArray | None:
+        """Variances of sampling of the bins over that of the noise; None without any."""
+        return None if self.spread is None else self.spread / self.deviation**2
 
     @property
     def covariance(self) -> Covariance:
         """Covariance of the bins' noise, which one law may draw jointly."""
         return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
+
+    def orthonormal(self, weights: FloatArray) -> FloatArray:
+        """Return a basis (numbers, m) of weights of the numbers, for those (m, bins) of bins.
+
+        Each has the noise of one number, sampling included, and no two have any in common.
+        """
+        numbers, count = self.on_released(weights), self.values.size
+        if self.variances is None:
+            return np.linalg.qr(numbers.T)[0]
+        sampled = weights * np.sqrt(self.variances.ravel())
+        return np.linalg.qr(np.hstack([numbers, sampled]).T)[0][:count]
 
     @cached_property
     def deviation(self) -> float:
@@ -87,8 +125,12 @@ class Measure:
 
     @cached_property
     def bin_error(self) -> float:
-        """Bound on the effect of rounding and of its other errors on a bin."""
-        return self.error + FLOATS * float(np.abs(self.values).max(initial=0.0))
+        """Bound on the effect of rounding and of its other errors on a released number.
+
+        Weights that are made for two levels are a little off, by a share of all rows.
+        """
+        largest = float(np.abs(self.values).max(initial=0.0 if self.levels is None else 1.0))
+        return self.error + FLOATS * largest
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """Bound so many functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
@@ -117,23 +159,27 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Layers of bins (layers, bins), weights (m, layers, bins) of which make functionals.
+    """Layers of released numbers (layers, numbers), weights of whose bins make functionals.
 
-    `noise` is (layers, bins, draws). `gram` (layers, layers, bins) has products of the weights of
-    the released bins in two layers, by their variances over that of the noise; `largest` has the
-    largest sizes of these weights.
+    Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one level they
+    are the same. `noise` is (layers, numbers, draws). `gram` (layers, layers, numbers) has products
+    of the weights of the released numbers in two layers, and `sampled` (layers, layers, bins) those
+    of bins, by the variances of sampling over that of the noise; `largest` has the largest sizes of
+    these weights.
     """
 
     values: FloatArray
     noise: FloatArray
     gram: FloatArray
+    sampled: FloatArray | None
     largest: FloatArray
     measure: Measure
 
     @cached_property
     def total(self) -> Functionals:
         """Sum of the first layer."""
-        weights = np.zeros((1, *self.values.shape))
+        levels, (layers, count) = self.measure.levels, self.values.shape
+        weights = np.zeros((1, layers, count if levels is None else self.measure.shape[0]))
         weights[:, 0] = 1.0
         return self.functionals(weights)[0]
 
@@ -143,16 +189,16 @@ class View:
 
     def of(self, weights: FloatArray) -> FloatArray:
         """Return the functionals of the released bins."""
-        return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
+        return np.asarray(np.einsum("mlb,lb->m", self.measure.on_released(weights), self.values))
 
-    def drawn(self, *weights: FloatArray) -> list[FloatArray]:
-        """Return the functionals of each draw of their noise, (m, draws), for each of weights.
+    def drawn(self, *numbers: FloatArray) -> list[FloatArray]:
+        """Return the functionals of each draw of noise, (m, draws), by weights of the numbers.
 
         Noise does not fit into a processor's cache, and to read it takes longer than to multiply:
         it is read once for all of them.
         """
-        counts = [len(rows) for rows in weights]
-        rows = np.concatenate(weights).reshape(sum(counts), -1)
+        counts = [len(rows) for rows in numbers]
+        rows = np.concatenate(numbers).reshape(sum(counts), -1)
         used = max(DRAWS, _USED // max(*counts, 1))
         noise = self.noise.reshape(rows.shape[1], -1)[:, :used]
         if len(rows) > _FEW:
@@ -165,8 +211,12 @@ class View:
         return np.split(drawn, np.cumsum(counts)[:-1])
 
     def product(self, weights: FloatArray, others: FloatArray) -> FloatArray:
-        """Return products of weights as those of the released bins."""
-        return np.asarray(np.einsum("mlb,lkb,mkb->m", weights, self.gram, others))
+        """Return products of weights of the numbers, as variances of two functionals are."""
+        square = np.einsum("mlb,lkb,mkb->m", weights, self.gram, others)
+        if self.sampled is not None:
+            pair = self.measure.on_bins(weights), self.measure.on_bins(others)
+            square = square + np.einsum("mlb,lkb,mkb->m", pair[0], self.sampled, pair[1])
+        return np.asarray(square)
 
     @cached_property
     def bin_error(self) -> float:
@@ -175,17 +225,19 @@ class View:
 
     def functionals(self, *weights: FloatArray) -> list[Functionals]:
         """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
-        return [self._evaluated(*pair) for pair in zip(weights, self.drawn(*weights), strict=True)]
+        numbers = [self.measure.on_released(each) for each in weights]
+        return [self._evaluated(*pair) for pair in zip(numbers, self.drawn(*numbers), strict=True)]
 
-    def _evaluated(self, weights: FloatArray, drawn: FloatArray) -> Functionals:
-        sizes = (np.abs(weights) * self.largest[:, None]).sum(axis=1)
+    def _evaluated(self, numbers: FloatArray, drawn: FloatArray) -> Functionals:
+        sizes = (np.abs(numbers) * self.largest[:, None]).sum(axis=1)
         error = self.bin_error * sizes.sum(axis=1)
-        square = self.product(weights, weights)
-        return Functionals(weights, self.of(weights), square, sizes.max(axis=1), error, drawn)
+        value = np.asarray(np.einsum("mlb,lb->m", numbers, self.values))
+        square = self.product(numbers, numbers)
+        return Functionals(numbers, value, square, sizes.max(axis=1), error, drawn)
 
 
 class Functionals(NamedTuple):
-    """Functionals of a view's bins, (m,) each: weights (m, layers, bins), values, draws.
+    """Functionals of a view's bins, (m,) each: weights of its numbers, values, draws.
 
     `square` is the square of the weights' norm. `largest` bounds a weight, and `error` the effect
     of rounding; `drawn` is (m, draws).
@@ -203,9 +255,12 @@ class Functionals(NamedTuple):
 def _onto(measure: Measure, axes: tuple[int, ...]) -> View:
     others = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
     values, noise = measure.values.sum(axis=others), measure.noise.sum(axis=others)
-    gram = measure.variances.sum(axis=others).reshape(1, 1, -1)
+    gram = np.ones(measure.values.shape).sum(axis=others).reshape(1, 1, -1)
+    sampled = measure.variances
+    if sampled is not None:
+        sampled = sampled.sum(axis=others).reshape(1, 1, -1)
     flat = noise.reshape(1, values.size, -1)
-    return View(values.reshape(1, -1), flat, gram, np.ones(1), measure)
+    return View(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
 
 
 @lru_cache(maxsize=8)
@@ -219,9 +274,15 @@ def _along(measure: Measure, axis: int, weights: bytes) -> View:
     layers = np.einsum("lo,bo->lb", conditions, values.reshape(count, -1))
     noise = noise.reshape(count, -1, draws)
     drawn = np.stack([np.einsum("o,bod->bd", condition, noise) for condition in used])
-    sizes = np.moveaxis(measure.variances, axis, 0).reshape(count, -1)
-    gram = np.einsum("lo,ko,bo->lkb", conditions, conditions, sizes, optimize=True)
-    return View(layers, drawn[which.reshape(-1)], gram, np.abs(conditions).max(axis=1), measure)
+
+    def products(variances: FloatArray) -> FloatArray:
+        sizes = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1)
+        return np.asarray(np.einsum("lo,ko,bo->lkb", conditions, conditions, sizes, optimize=True))
+
+    gram, variances = products(np.ones(measure.values.shape)), measure.variances
+    sampled = None if variances is None else products(variances)
+    largest = np.abs(conditions).max(axis=1)
+    return View(layers, drawn[which.reshape(-1)], gram, sampled, largest, measure)
 
 
 @lru_cache(maxsize=8)

@@ -84,6 +84,7 @@ class Parted(Measure):
             max((array.law for array in arrays), key=lambda law: math.ldexp(
                 family_of(law).scale(law), law.granularity_exponent)),
             float((np.abs(mixing) @ errors).max()),
+            levels=arrays[0].levels,
             arrays=tuple(arrays),
             mixing=mixing,
         )  # fmt: skip
@@ -97,12 +98,14 @@ class Parted(Measure):
         )
         noise = np.tensordot(self.mixing, drawn, axes=1)
         gram = (self.mixing @ self.mixing.T)[..., None] * np.ones(count)
-        if self.spread is not None:
+        variances = self.variances
+        if self.spread is not None and variances is not None:
             spread = self.spread.reshape(2, -1)
-            sampled = normal(2 * count, noise.shape[-1], self.stream).reshape(noise.shape)
-            noise += np.sqrt(spread)[..., None] * sampled
-            gram = gram + np.eye(2)[..., None] * spread / self.deviation**2
-        return View(values, noise, gram, np.abs(self.mixing).max(axis=1), self)
+            drawn = normal(spread.size, noise.shape[-1], self.stream).reshape(*spread.shape, -1)
+            moved = np.sqrt(spread)[..., None] * drawn
+            noise += np.stack([self.moved(part) for part in moved])
+            variances = np.eye(2)[..., None] * variances.reshape(2, -1)
+        return View(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self)
 
 
 class Sides(Protocol):

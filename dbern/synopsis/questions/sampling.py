@@ -33,7 +33,7 @@ def read_counts(measure: Measure, n: object, seed: object) -> tuple[int, int]:
 def sampled_points(measure: Measure, count: int, seed: int) -> FloatArray:
     """Draw points (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
-    shares = np.cumsum(np.maximum(measure.values, 0.0).ravel())
+    shares = np.cumsum(np.maximum(measure.bins, 0.0).ravel())
     if not shares[-1] > 0:
         raise SpecError(
             "sample: no released number is above 0, so the noise hides all rows. Ask for counts, "
@@ -42,7 +42,7 @@ def sampled_points(measure: Measure, count: int, seed: int) -> FloatArray:
     picked = np.searchsorted(shares, uniform(stream, count) * shares[-1], side="right")
     columns = []
     for splines, index in zip(
-        measure.splines, np.unravel_index(picked, measure.values.shape), strict=True
+        measure.splines, np.unravel_index(picked, measure.shape), strict=True
     ):
         steps = uniform(stream, count * (splines.degree + 1)).reshape(count, -1).sum(axis=1)
         t = (index - splines.degree + steps) / splines.cells

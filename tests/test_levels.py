@@ -1,0 +1,259 @@
+"""Bins of two levels: exact sums, sensitivity, least squares, stores, and answers that cover."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from banding import centers, synopsis_of
+from strategies import sections
+
+from dbern.bernstein.basis import bin_matrix
+from dbern.bernstein.kernels import Gaussian
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import ReleaseSpec
+from dbern.strategies.bins import AxisBins, axis_bins
+from dbern.strategies.levels import Levels
+
+SHAPES = [Levels(40, 2, 4, 8), Levels(30, 1, 3, 5), Levels(60, 3, 5, 12), Levels(6, 3, 2, 2)]
+
+
+@pytest.mark.parametrize("levels", SHAPES)
+def test_numbers_are_the_splines_of_both_levels(levels):
+    t = np.append(np.random.default_rng(0).uniform(size=500), [0.0, 0.5, 1.0])
+    narrow = bin_matrix(t, levels.cells, levels.degree)
+    wide = bin_matrix(t, levels.cells // levels.times, levels.degree)
+    share = 1 / levels.parts
+    expected = np.hstack([(1 - share) * wide, share * narrow])
+    np.testing.assert_allclose(narrow @ levels.matrix.T, expected, rtol=0, atol=1e-15)
+    assert expected.shape[1] == levels.count
+    assert levels.matrix.min() >= 0
+    np.testing.assert_allclose(levels.matrix.sum(axis=0), 1.0, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("levels", SHAPES)
+def test_integers_are_summed_exactly(levels):
+    """Beside fractions; integers are as large as 2^62, which no sum of int64 holds."""
+    counts = np.random.default_rng(1).integers(-(2**62), 2**62, levels.cells + levels.degree)
+    whole, cells = levels.whole(counts), levels.cells // levels.times
+    assert [number / levels.unit for number in whole] == [
+        float(sum(Fraction(float(m)).limit_denominator(levels.unit) * int(c)
+                  for m, c in zip(row, counts, strict=True)))
+        for row in levels.matrix
+    ]  # fmt: skip
+    assert len(whole) - len(counts) == cells + levels.degree
+    assert sum(whole) == levels.unit * sum(map(int, counts))
+
+
+@pytest.mark.parametrize("levels", SHAPES)
+def test_functionals_are_read_with_the_least_noise(levels):
+    expected = np.linalg.pinv(levels.matrix)
+    np.testing.assert_allclose(levels.inverse, expected, rtol=0, atol=1e-12)
+    unit = np.eye(levels.cells + levels.degree)
+    np.testing.assert_allclose(levels.inverse @ levels.matrix, unit, rtol=0, atol=1e-13)
+    assert pickle.loads(pickle.dumps(levels)) == levels
+
+
+@pytest.mark.parametrize("levels", SHAPES)
+def test_the_largest_norm_is_that_of_both(levels):
+    bins = AxisBins(levels.cells, levels.degree, b"", times=levels.times, parts=levels.parts)
+    t = np.linspace(0, 1, 5003)
+    moved = bin_matrix(t, levels.cells, levels.degree) @ levels.matrix.T
+    assert bins.largest_l2 >= np.linalg.norm(moved, axis=1).max()
+    assert bins.largest_l2 <= 1.2 * np.linalg.norm(moved, axis=1).max()
+
+
+def test_both_levels_are_the_same_function():
+    plain = axis_bins(Gaussian(0.1), 40, 60, 2, 24)
+    both = plain.in_levels(6, 8)
+    assert both.rank == 62 + 12
+    np.testing.assert_allclose(both.narrow.synthesis, plain.synthesis, rtol=0, atol=1e-12)
+    assert both.narrow.mirrored
+    sizes = [np.square(axis.synthesis).sum() for axis in (both, plain)]
+    assert sizes[0] < 0.5 * sizes[1]  # the noise of a smooth function
+
+
+def test_a_map_of_both_levels_is_stored_and_read():
+    both = axis_bins(Gaussian(0.1), 40, 60, 2, 24, levels=(6, 8))
+    assert AxisBins.from_dict(both.to_dict()) == both
+    stored = both.arrays()["synthesis"], both.attributes("synthesis")
+    assert AxisBins.of_arrays(lambda _: stored) == both
+    assert stored[1] == {"cells": 60, "degree": 2, "times": 6, "parts": 8}
+    assert AxisBins.admits(both.rank, 41, stored[1])
+
+
+@pytest.mark.parametrize(
+    ("rank", "attributes"),
+    [
+        (62, {"times": 6, "parts": 8}), (74, {}), (74, {"times": 6}), (74, {"parts": 8}),
+        (70, {"times": 7, "parts": 8}),
+    ],
+)  # fmt: skip
+def test_a_map_of_other_sizes_is_refused(rank, attributes):
+    assert not AxisBins.admits(rank, 41, {"cells": 60, "degree": 2, **attributes})
+
+
+def spec(n, **mechanism):
+    return ReleaseSpec(**sections(
+        data={"bounds": {"x": [0.0, 1.0]}, "n": n}, target={"bandwidth": [0.05]},
+        mechanism={"k": None, "h": None, "noise": "auto", **mechanism},
+    ))  # fmt: skip
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
+ROWS = np.random.default_rng(5).beta(2, 4, 20_000)
+
+
+def test_a_plan_takes_both_levels_where_the_function_errs_hardly_more():
+    (both,) = plan_files(spec(len(ROWS)), ()).components
+    assert both.maps[0].levels is not None
+    assert both.strategy.layout.shape == (both.maps[0].levels.count,)
+    (few,) = plan_files(spec(200), ()).components  # whose noise is what matters
+    assert few.maps[0].levels is None
+
+
+@pytest.mark.parametrize("noise", ["binned-laplace", "binned-k-norm", "binned-gaussian"])
+def test_no_neighbor_moves_more_than_is_planned(noise):
+    """Records at edges of cells of both levels, and anywhere, by the exact integers."""
+    budget = {"delta": "1e-6"} if "gaussian" in noise else {}
+    case = ReleaseSpec(**sections(
+        data={"bounds": {"x": [0.0, 1.0]}, "n": 20_000}, target={"bandwidth": [0.05]},
+        mechanism={"k": None, "h": None, "noise": noise}, budget=budget,
+    ))  # fmt: skip
+    plan = plan_files(case, ())
+    (planned,) = plan.components
+    axis, law = planned.maps[0], planned.noise.law
+    assert axis.levels is not None
+    edges = np.arange(axis.cells // axis.times + 1) * axis.times / axis.cells
+    places = np.unique(
+        np.concatenate(
+            [
+                edges[::5],
+                edges[:3] + 0.5 / axis.cells,
+                np.random.default_rng(2).uniform(size=12),
+                [np.nan],
+            ]
+        )
+    )
+    moved = [centers(case, plan, {"x": np.array([x])})["density"] for x in places]
+    worst = 0.0
+    for i, first in enumerate(moved):
+        for second in moved[:i]:
+            move = (first - second).astype(float)
+            if noise == "binned-gaussian":
+                worst = max(
+                    worst, float(np.square(move).sum()) / law.l2_sensitivity_granules_squared
+                )
+            elif noise == "binned-k-norm":
+                sides = move.clip(0).sum(), (-move).clip(0).sum()
+                worst = max(worst, 2 * max(sides) / law.l1_sensitivity_granules)
+            else:
+                worst = max(worst, np.abs(move).sum() / law.l1_sensitivity_granules)
+    assert 0.9 < worst <= 1 + 1e-12
+
+
+def test_rounding_moves_numbers_by_no_more_than_is_planned():
+    """Integers of the bins that a record touches are off by at most rho, all at once."""
+    case = spec(len(ROWS))
+    plan = plan_files(case, ())
+    (counter,), axis = plan.counters(case).parts, plan.components[0].maps[0]
+    errors, rho = counter.errors, 2.0**-counter.bits
+    touched = np.arange(axis.cells)[:, None] + np.arange(axis.degree + 1)
+    moved = np.stack([axis.levels.matrix[:, bins].sum(axis=1) for bins in touched])
+    assert errors.kernel >= rho * moved.max()
+    assert errors.kernel_norms[0] >= 2 * rho * moved.sum(axis=1).max()
+    assert errors.kernel_norms[1] >= 2 * rho * np.linalg.norm(moved, axis=1).max()
+
+
+QUESTIONS = {
+    "mass": (
+        lambda d, beta: d.mass({"x": (0.2, 0.33)}, beta=beta),
+        lambda x: ((x > 0.2) & (x < 0.33)).mean(),
+    ),
+    "masses": (
+        lambda d, beta: d.mass([{"x": (0.1, 0.4)}, {"x": (0.35, None)}], beta=beta),
+        lambda x: np.array([((x > 0.1) & (x < 0.4)).mean(), (x > 0.35).mean()]),
+    ),
+    "count": (lambda d, beta: d.count({"x": (None, 0.5)}, beta=beta), lambda x: (x < 0.5).sum()),
+    "quantile": (
+        lambda d, beta: d.quantile(0.3, beta=beta),
+        lambda x: np.quantile(x, 0.3, method="inverted_cdf"),
+    ),
+    "mean": (lambda d, beta: d.mean(beta=beta), lambda x: x.mean()),
+    "deviation": (lambda d, beta: d.std(beta=beta), lambda x: x.std()),
+    "smoothed mass": (
+        lambda d, beta: d.mass({"x": (0.2, 0.33)}, target="smoothed", beta=beta),
+        lambda x: (Gaussian(0.05).cumulative(0.33 - x) - Gaussian(0.05).cumulative(0.2 - x)).mean(),
+    ),
+    "density": (
+        lambda d, beta: d.density([[0.3]], beta=beta),
+        lambda x: Gaussian(0.05)(0.3 - x).mean(),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def counted():
+    case = spec(len(ROWS))
+    plan = plan_files(case, ())
+    return case, plan, centers(case, plan, {"x": ROWS})
+
+
+def answers(counted, name, keys, beta):
+    ask, truth = QUESTIONS[name]
+    exact = truth(ROWS)
+    for key in keys:
+        told = ask(synopsis_of(*counted, key.to_bytes(32, "big")).distribution(), beta)
+        yield np.asarray(told.low), exact, np.asarray(told.high)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_answers_hold(counted, name):
+    for low, exact, high in answers(counted, name, range(1, 4), 1e-6):
+        assert (low <= exact).all()
+        assert (exact <= high).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_answers_cover_as_often_as_they_say(counted, name):
+    held = [((low <= exact) & (exact <= high)).all()
+            for low, exact, high in answers(counted, name, range(1, 101), 0.05)]  # fmt: skip
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 100)
+
+
+def test_answers_that_take_the_levels_for_others_are_caught(counted):
+    """Planted: weights for a narrow level that counts another part of each record."""
+    d, name = synopsis_of(*counted, bytes(32)).distribution(), "count"
+    (ask, truth), measure = QUESTIONS[name], d.measures[0]
+    levels = replace(measure.levels, parts=4 * measure.levels.parts)
+    wrong = ask(replace(d, measures=(replace(measure, levels=levels),)), 1e-6)
+    right, exact = ask(d, 1e-6), truth(ROWS)
+    assert not wrong.low <= exact <= wrong.high
+    assert right.low <= exact <= right.high
+
+
+@pytest.mark.parametrize("name", ["mass", "mean", "deviation"])
+def test_populations_are_told_as_from_narrow_bins(counted, name):
+    """The variance of sampling is that of the narrow bins, whatever is released of them."""
+    d = synopsis_of(*counted, bytes(32)).distribution()
+    ask = {
+        "mass": lambda: d.mass({"x": (0.2, 0.33)}, population=True),
+        "mean": lambda: d.mean(population=True),
+        "deviation": lambda: d.std(population=True),
+    }
+    told, own = ask[name](), QUESTIONS[name][0](d, 0.05)
+    assert told.low < own.low < own.high < told.high
+    assert told.high - told.low < 4 * (own.high - own.low) + 4 / np.sqrt(len(ROWS))
+
+
+def test_bands_of_values_hold(counted):
+    case, plan, exact = counted
+    synopsis, y = synopsis_of(case, plan, exact, bytes(32)), np.linspace(0, 1, 101)
+    low, high = synopsis.interval(y[:, None])
+    truth = np.array([Gaussian(0.05)(one - ROWS).mean() for one in y])
+    assert ((low <= truth) & (truth <= high)).all()
+    assert np.abs(synopsis(y[:, None]) - truth).max() <= plan.certificate.total

@@ -20,7 +20,7 @@ from dbern.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import CUT, Series, bent, released_series
+from dbern.strategies.approximation import CUT, Hats, Series, bent, released_series
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
 
@@ -180,8 +180,9 @@ def _simulated_quantile(
     """
     whole = strategy.whole is not None
     axes = zip(strategy.lattice.k, h, () if whole else strategy.axis_maps, strict=not whole)
-    series = [released_series(*axis) for axis in axes]
-    bases, most = _affordable(strategy, h, law, series)
+    functions = [released_series(*axis) for axis in axes]
+    bases, most = _affordable(strategy, h, law, functions)
+    series = [axis for axis in functions if isinstance(axis, Series)]  # others are largest at nodes
     at_nodes = beta * float(FIELD["at nodes"])
     draws = _fewest_draws(most, at_nodes)
     rank = quantile_rank(draws, at_nodes)
@@ -192,7 +193,7 @@ def _simulated_quantile(
         drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
         step = beside[0].granularity_exponent - law.granularity_exponent
         added = math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
-    if whole:
+    if whole or not series:
         sups = noise_sups(bases, draw, draws, first=strategy.whole) + added
         return OUTWARD * math.ldexp(float(np.sort(sups)[rank]), law.granularity_exponent)
     between = Fraction(beta) * FIELD["between nodes"]
@@ -216,7 +217,7 @@ def _left_out(series: Sequence[Series]) -> float:
 
 
 def _affordable(
-    strategy: Strategy, h: Sequence[int], law: Noise, series: Sequence[Series]
+    strategy: Strategy, h: Sequence[int], law: Noise, series: Sequence[Series | Hats]
 ) -> tuple[list[FloatArray], int]:
     """Return bases of the nodes of draws, and how many draws are within the work."""
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import xarray
 
-from dbern.bernstein.basis import MOST_H, Blocks, iterate, iterated_matrix
+from dbern.bernstein.basis import INTERPOLATED, MOST_H, MOST_K, Blocks, iterate, iterated_matrix
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
-from dbern.synopsis.arrays import MOST_LOADED, LazyPolynomial
-from dbern.synopsis.evaluate import Polynomial
+from dbern.synopsis.arrays import MOST_LOADED, AnyFunction, LazyPolynomial
+from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.points import (
     Points,
     Shape,
@@ -74,7 +74,8 @@ class ReleasedDataset:
         ----------
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
         h : int or one per axis, optional
-            Order of the operator; if left out that of the release, where its store can be found.
+            Order of the operator, 0 for lines between lattice values; if left out that of the
+            release, where its store can be found.
 
         Returns
         -------
@@ -166,11 +167,21 @@ class ReleasedDataset:
     def _layers(self, start: int, stop: int) -> FloatArray:
         return np.asarray(self._dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)
 
-    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | LazyPolynomial:
+    def _polynomial(self, h: int | Sequence[int] | None) -> AnyFunction:
         given = self._released_order() if h is None else h
-        orders = per_axis(given, self.domain.dimensions, 1, MOST_H)
-        if orders is None:
-            raise SpecError(f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis")
+        orders = per_axis(given, self.domain.dimensions, INTERPOLATED, MOST_H)
+        if orders is None or len({order == INTERPOLATED for order in orders}) > 1:
+            raise SpecError(
+                f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis, or 0 for a "
+                "function that is linear between its lattice values"
+            )
+        if set(orders) == {INTERPOLATED}:
+            return Interpolant(self._values, self.domain)
+        if max(self._lattice.k) > MOST_K:
+            raise SpecError(
+                f"h = {h}: polynomials have degrees up to {MOST_K}, and this function is linear "
+                "between its lattice values. Write h = 0"
+            )
         if self._lattice.size > MOST_LOADED:
             matrices = [
                 iterated_matrix(*axis) for axis in zip(self._lattice.k, orders, strict=True)

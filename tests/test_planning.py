@@ -20,7 +20,7 @@ from strategies import density_plan, density_spec, sections, spec_sections
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
-from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.basis import INTERPOLATED, iterated_basis
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.noise_sups import noise_sups
@@ -259,7 +259,7 @@ def test_a_bandwidth_in_another_unit_is_noted(bandwidth, said):
     spec = ReleaseSpec(
         **sections(data={"bounds": YEAR, "n": 1000}, target={"bandwidth": [bandwidth]})
     )
-    notes = plan_files(spec, ()).notes
+    notes = [note for note in plan_files(spec, ()).notes if "typical data" not in note]
     assert len(notes) == said
     assert all("1657 times the width of when" in one and "unit (days)?" in one for one in notes)
 
@@ -311,6 +311,48 @@ def test_a_refusal_of_narrow_bandwidths_names_the_least_that_fit(bandwidths, ker
     assert _refused(named, kernel) == ""
     least = [max(own, 0.98 * one) for own, one in zip(bandwidths, named, strict=True)]
     assert _refused(least, kernel)
+
+
+@pytest.mark.parametrize(
+    ("axes", "kernel", "bandwidth"),
+    [(1, "triangle", 0.1), (1, "laplace", 0.05), (1, "gaussian", 0.05), (2, "gaussian", 0.1)],
+)
+def test_functions_of_narrow_kernels_are_lines_where_k_and_h_are_open(axes, kernel, bandwidth):
+    def planned(**mechanism):
+        bounds = {name: [0.0, 10.0] for name in "xy"[:axes]}
+        given = sections(
+            data={"bounds": bounds, "n": 10**6},
+            target={"bandwidth": [bandwidth] * axes, "kernel": kernel},
+            mechanism={"k": None, "h": None, "noise": "auto", **mechanism},
+        )
+        return plan_files(ReleaseSpec(**given), ())
+
+    lines, polynomials = planned(), planned(h=48)
+    assert set(lines.h) == {INTERPOLATED}
+    assert "values, lines between them" in lines.explain()
+    assert set(polynomials.h) == {48}
+    assert set(planned(tune="0.02").h) == {48}  # it compares polynomials
+    assert lines.certificate.total < 0.7 * polynomials.certificate.total
+    assert lines.outlook.expected < 0.7 * polynomials.outlook.expected
+
+
+def test_a_plan_says_when_more_is_missed_than_noise_adds():
+    def noted(kernel, bandwidth, epsilon, **mechanism):
+        given = sections(
+            data={"bounds": {"x": [0.0, 10.0]}, "n": 20_000},
+            target={"bandwidth": [bandwidth], "kernel": kernel},
+            mechanism={"k": None, "h": None, "noise": "auto", **mechanism},
+            budget={"epsilon": epsilon},
+        )
+        notes = plan_files(ReleaseSpec(**given), ()).notes
+        return "".join(note for note in notes if "is missed of typical data" in note)
+
+    assert noted("gaussian", 1.0, "1") == ""
+    kinked = noted("triangle", 0.1, "1")
+    assert re.search(r"predicted to be 0\.\S+, more than the noise's 0\.\S+: a larger", kinked)
+    assert 'write a wider bandwidth, or write kernel = "gaussian"' in kinked
+    assert "leave out k and h in [mechanism]" in noted("gaussian", 1.0, "10", k=20, h=2)
+    assert 'write tune = "0"' in noted("triangle", 0.1, "1", tune="0.02")
 
 
 def test_tasks_are_shared_out_evenly():

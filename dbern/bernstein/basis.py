@@ -35,6 +35,19 @@ MOST_H = 10_000
 Its roundings grow with the order: at 1e12 it keeps one digit, at 1e18 none.
 """
 
+INTERPOLATED = 0
+"""Order of a function that is linear, axis by axis, between its lattice values.
+
+It has no iterated operator: its coefficients are its lattice values, its basis are hats. So it is
+nowhere larger than its largest lattice value, and k may be as large as a narrow kernel needs.
+"""
+
+MOST_INTERPOLATED_K = 4096
+"""Largest k of a function that is linear between its lattice values."""
+
+MOST_INTERPOLATED = 1 << 22
+"""Most lattice values of such a function: it is held in memory (32 MiB)."""
+
 
 def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     """Evaluate ``b_{v,k}(y) = C(k,v) y^v (1-y)^(k-v)`` for all v.
@@ -95,9 +108,9 @@ def iterated_matrix(k: int, h: int) -> FloatArray:
 
     The iterated basis is ``b^(h)(y) = b(y) W_h``, so the order enters the coefficients once and
     evaluation costs the same for every h. The eigenvalues of ``I - M`` lie in [0, 1): the sum is
-    stable where the alternating one of Definition 5 cancels.
+    stable where the alternating one of Definition 5 cancels. The identity where `INTERPOLATED`.
     """
-    total = _unfolded(*iterated_parts(k, h))
+    total = np.eye(k + 1) if h == INTERPOLATED else _unfolded(*iterated_parts(k, h))
     total.setflags(write=False)
     return total
 
@@ -178,12 +191,20 @@ def of_parities(even: FloatArray, odd: FloatArray) -> FloatArray:
 
 def iterated_basis(y: FloatArray, k: int, h: int) -> FloatArray:
     """Evaluate the iterated basis ``b^(h)_{v,k}(y)``, shape (m, k + 1); rows sum to one."""
-    return np.asarray(bernstein_basis(y, k) @ iterated_matrix(k, h))
+    basis = coefficient_basis(y, k, h)
+    return basis if h == INTERPOLATED else np.asarray(basis @ iterated_matrix(k, h))
+
+
+def coefficient_basis(y: FloatArray, k: int, h: int) -> FloatArray:
+    """Evaluate what multiplies coefficients at y, (m, k + 1): the Bernstein basis, or hats."""
+    return bin_matrix(y, k, 1) if h == INTERPOLATED else bernstein_basis(y, k)
 
 
 def iterate(coefficients: FloatArray, h: Sequence[int]) -> FloatArray:
     """Apply ``W_h`` along every axis: the plain Bernstein form of the iterated polynomial."""
     result = np.asarray(coefficients, dtype=np.float64)
+    if set(h) == {INTERPOLATED}:
+        return result
     for order in h:  # each step moves the first axis to the end
         matrix = iterated_matrix(result.shape[0] - 1, order)
         result = np.tensordot(result, matrix, axes=(0, 1))

@@ -1,4 +1,8 @@
-"""Polynomials given a shape through their Bernstein coefficients, and what that does to them.
+"""Functions given a shape through their coefficients, and what that does to them.
+
+Of polynomials these are Bernstein coefficients. `linear` functions are linear, axis by axis,
+between values at equal steps: ordered as these are, nowhere beyond the largest, and moved by no
+more.
 
 Monotone along an axis
 ----------------------
@@ -22,6 +26,8 @@ Integral of the positive part
 On a cell with mean m and mean square s, Jensen's inequality gives ``|m| <= mean |p| <= sqrt(s)``,
 so ``mean max(p, 0) = (mean |p| + m) / 2`` is between ``max(m, 0)`` and that plus
 ``(sqrt(s) - |m|) / 2``. m and s come from a quadrature that is exact for the degree of p squared.
+A linear function is a mean of the values at a cell's corners, each with an equal weight over the
+cell, and the positive part is convex: its mean is at most that of the corners' positive parts.
 """
 
 from __future__ import annotations
@@ -48,20 +54,25 @@ _CELLS = 1 << 22
 _FLOAT_SLACK = 2.0**-30  # raising the degree errs by less than this times the coefficients
 
 
-def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, float]:
-    """Coefficients of a polynomial monotone along the axis, and the most that it was moved.
+def monotone(
+    bernstein: FloatArray, axis: int, sign: int, *, linear: bool = False
+) -> tuple[FloatArray, float]:
+    """Coefficients of a function monotone along the axis, and the most that it was moved.
 
-    The degree is raised along the axis.
+    The degree of a polynomial is raised along the axis.
 
     `sign` is 1 for nondecreasing, -1 for nonincreasing.
     """
+    if linear:
+        ordered = sign * _isotonic(sign * bernstein, axis)
+        return ordered, OUTWARD * float(np.abs(ordered - bernstein).max())
     k = bernstein.shape[axis] - 1
     fitting = _MOST_VALUES // (bernstein.size // (k + 1)) - 1
     degree = max(k, min(_RAISED * k, MOST_K, fitting))
     matrix = _raised_degree(k, degree)
     raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
     found = sign * _isotonic(sign * raised, axis)
-    low, high = polynomial_range(found - raised)
+    low, high = value_range(found - raised)
     return found, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
 
 
@@ -91,13 +102,15 @@ def _log_choose(n: int, r: Any) -> FloatArray:
     return np.asarray(gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1))
 
 
-def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
-    """Enclose the values of a polynomial on the unit cube, from its Bernstein coefficients.
+def value_range(bernstein: FloatArray, *, linear: bool = False) -> tuple[float, float]:
+    """Enclose the values of a function on the unit cube, from its coefficients.
 
     Values at the enclosing nodes bound ``|p - middle|``, as p less a constant is a polynomial of
     the same degree; and p is never outside the range of its coefficients.
     """
     low, high = float(bernstein.min()), float(bernstein.max())
+    if linear:
+        return low, high
     for oversampling in (8, 4, 3, 2):
         found = [enclosing_nodes(count - 1, oversampling) for count in bernstein.shape]
         nodes, factors = zip(*found, strict=True)
@@ -111,25 +124,42 @@ def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
     return max(low, middle - half), min(high, middle + half)
 
 
-def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
+def mean(bernstein: FloatArray, *, linear: bool = False) -> float:
+    """Return the mean over the unit cube: all coefficients of a polynomial weigh the same."""
+    return float((_cell_averages(bernstein) if linear else bernstein).mean())
+
+
+def positive_mean(bernstein: FloatArray, *, linear: bool = False) -> tuple[float, float]:
     """Mean of ``max(p, 0)`` over the unit cube: a lower bound, and how far above it may be.
 
     Cells of a regular grid, by Jensen's inequality.
     """
+    if linear:
+        least = float(np.maximum(_cell_averages(bernstein), 0.0).mean())
+        most = float(_cell_averages(np.maximum(bernstein, 0.0)).mean())
+        return least, OUTWARD * max(0.0, most - least)
     dimensions = bernstein.ndim
     cells = min(1 << 12, math.floor(_CELLS ** (1 / dimensions)))
     nodes, averages = zip(*(_cell_means(n - 1, cells) for n in bernstein.shape), strict=True)
-    mean, square = np.zeros((cells,) * dimensions), np.zeros((cells,) * dimensions)
+    means, squares = np.zeros((cells,) * dimensions), np.zeros((cells,) * dimensions)
     bases = _bases(nodes, bernstein.shape)
     rows = max(1, _MOST_VALUES // math.prod(map(len, nodes[1:])))
     for first in range(0, len(nodes[0]), rows):  # layers of nodes, so that memory stays bounded
         part = slice(first, first + rows)
         values = on_axes(bernstein, [bases[0][part], *bases[1:]])
         maps = [averages[0][:, part], *averages[1:]]
-        mean += on_axes(values, maps)
-        square += on_axes(values**2, maps)
-    gaps = np.sqrt(np.maximum(square, mean**2)) - np.abs(mean)
-    return float(np.maximum(mean, 0.0).mean()), OUTWARD * float(gaps.mean()) / 2
+        means += on_axes(values, maps)
+        squares += on_axes(values**2, maps)
+    gaps = np.sqrt(np.maximum(squares, means**2)) - np.abs(means)
+    return float(np.maximum(means, 0.0).mean()), OUTWARD * float(gaps.mean()) / 2
+
+
+def _cell_averages(values: FloatArray) -> FloatArray:
+    """Means of the corners of each cell of a lattice."""
+    for axis in range(values.ndim):
+        values = np.moveaxis(values, axis, 0)
+        values = np.moveaxis((values[1:] + values[:-1]) / 2, 0, axis)
+    return values
 
 
 @lru_cache(maxsize=4)  # axes mostly share it, and so do orders

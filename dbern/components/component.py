@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
-from dbern.bernstein.basis import MOST_AXES
+from dbern.bernstein.basis import INTERPOLATED, MOST_AXES, MOST_INTERPOLATED, MOST_K
 from dbern.bernstein.oblique import Oblique
 from dbern.certificate import Certificate
 from dbern.components.function_classes import FunctionClass
@@ -22,10 +22,10 @@ from dbern.components.strict import (
     Granule,
     Name,
     NotNegative,
-    Orders,
+    OrdersOrLinear,
     Positive,
-    Resolution,
     Share,
+    Steps,
     StrictModel,
     Text,
     listed_in,
@@ -233,8 +233,8 @@ class _Lattice(StrictModel):
     additive: bool = True
     oblique: StoredOblique = ABSENT
     counted_in: tuple[Name, ...] = ABSENT
-    k: Resolution
-    h: Orders
+    k: Steps
+    h: OrdersOrLinear
     approximation: FunctionClass
     spectral: Literal["lattice"] = ABSENT
 
@@ -265,6 +265,18 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
         require(len(self.k) == len(self.h) == axes, "k and h need one entry for each of axes")
         require(axes <= MOST_AXES, f"axes: a lattice has at most {MOST_AXES}")
         require(
+            self.interpolated or (INTERPOLATED not in self.h and max(self.k) <= MOST_K),
+            f"k and h: polynomials have degrees up to {MOST_K} and orders from 1 on",
+        )
+        require(
+            not self.interpolated or self.noise.strategy_kind == "binned",
+            "h: only bins have functions that are linear between lattice values",
+        )
+        require(
+            not self.interpolated or self.lattice.size <= MOST_INTERPOLATED,
+            f"k: a function that is linear has at most {MOST_INTERPOLATED} lattice values",
+        )
+        require(
             self.lattice.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients"
         )
         square = self.oblique is None or len(self.oblique.rows) == axes
@@ -277,6 +289,11 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
         fits = self.approximation.reproducing if whole else separable
         require(fits, "approximation: does not fit the noise")
         return self
+
+    @property
+    def interpolated(self) -> bool:
+        """Whether its function is linear between lattice values, on all axes."""
+        return set(self.h) == {INTERPOLATED}
 
     @property
     def lattice(self) -> Lattice:

@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from dbern.bernstein.basis import MOST_H, MOST_K
+from dbern.bernstein.basis import INTERPOLATED, MOST_H, MOST_INTERPOLATED_K, MOST_K
 from dbern.data.domain import LONGEST_TEXT, MAX_NUMBER, MIN_NUMBER, PLAIN_NAME
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
@@ -143,4 +143,10 @@ NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values
 Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
 Resolution = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...], Field(min_length=1)]
+Steps = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=MOST_INTERPOLATED_K)], ...], Field(min_length=1)
+]
 Orders = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_H)], ...], Field(min_length=1)]
+OrdersOrLinear = Annotated[
+    tuple[Annotated[int, Field(ge=INTERPOLATED, le=MOST_H)], ...], Field(min_length=1)
+]

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from dbern.bernstein.basis import INTERPOLATED, MOST_INTERPOLATED
 from dbern.bernstein.kernels import Kernel
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
@@ -164,6 +165,16 @@ class Problem:
     def kinked(self) -> bool:
         """Whether any kernel has a kink."""
         return any(kernel.kinks for kernel in self.kernels)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether no polynomial is fine enough for a kernel, where k and the order are open."""
+        if self.k or self.h or self.many_axes:
+            return False
+        steps, most = _FINE_RESOLUTIONS[-1], _LARGEST_K
+        if self.kinked:
+            steps, most = _KINKED_RESOLUTIONS[0], _LARGEST_KINKED_K
+        return any(steps / kernel.deviation > most for kernel in self.kernels)
 
     def lattices(self, resolutions: Sequence[float], *, counted: bool = True) -> list[Lattice]:
         """Return the lattices to try: the given one, or some steps to a deviation on every axis.
@@ -381,7 +392,10 @@ def _stated_candidates(problem: Problem) -> Iterator[Candidate]:
 _PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
 _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
 _FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
-_FINE_ORDERS = (8, 48)
+USUAL_ORDER = 48
+"""Order of the polynomials that are made of bins."""
+
+_FINE_ORDERS = (8, USUAL_ORDER)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
@@ -403,6 +417,7 @@ _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not t
 _ALIKE, _EXPECTED_ALIKE = 0.02, 0.05  # of the errors: so near bins differ by their promise
 _WIDER = 0.15  # of errors and of noise: what narrower shares and quantiles may cost
 _MOST_CELLS, _MOST_NARROW = 2000, 512  # of one level, and of two
+_MOST_STEPS = 2000  # of an axis: more takes more memory than it gains
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
 
@@ -450,10 +465,8 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """
     if not problem.measurement.binned:
         return
-    order, fitting = problem.orders(_FINE_ORDERS)[-1], _fitting_bins(problem)
-    lattice = _lattice_of_bins(problem, order, fitting)
-    missed = problem.fitted_error(lattice, order)
-    missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
+    fitting = _fitting_bins(problem)
+    lattice, order, missed = _function_of_bins(problem, fitting)
     designs = [(grid, _planned(grid, lattice)) for grid in fitting]
     estimates = {
         grid: problem.estimate(bins, lattice.k, order, missed)
@@ -473,8 +486,15 @@ def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
             least = best
 
 
-def _lattice_of_bins(problem: Problem, order: tuple[int, ...], fitting: Sequence[_Grid]) -> Lattice:
-    """Find the coarsest that misses a tenth of the noise, or take the finest."""
+def _function_of_bins(
+    problem: Problem, fitting: Sequence[_Grid]
+) -> tuple[Lattice, tuple[int, ...], float]:
+    """Find the lattice of the bins' function, its order, and what it misses whatever the bins.
+
+    The coarsest that misses a tenth of the noise, or the finest. Where polynomials of no degree
+    resolve a kernel that is narrow, the function is linear between lattice values.
+    """
+    order = problem.orders(_FINE_ORDERS)[-1]
     lattices = problem.lattices(_FINE_RESOLUTIONS, counted=False)
     single = [grid for grid in fitting if grid.levels == (1, 1)]
     usual = min(single, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
@@ -485,9 +505,33 @@ def _lattice_of_bins(problem: Problem, order: tuple[int, ...], fitting: Sequence
     def fine(lattice: Lattice) -> bool:
         return problem.fitted_error(lattice, order) <= allowed
 
+    if problem.narrow and not fine(lattices[-1]):
+        return _interpolated_lattice(problem, allowed), (INTERPOLATED,) * len(order), 0.0
     if max(lattices[-1].k) == _LARGEST_K and not fine(lattices[-1]):
-        return lattices[-1]  # none of them is
-    return lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
+        lattice = lattices[-1]  # none of them is
+    else:
+        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
+    # Kinks are missed by bins, too, and by more.
+    return lattice, order, 0.0 if problem.kinked else problem.fitted_error(lattice, order)
+
+
+def _interpolated_lattice(problem: Problem, allowed: float) -> Lattice:
+    """Return steps between which lines miss at most so much of the kernels, or the finest.
+
+    Of each axis they miss an equal share. Steps are hundredths of an axis, or parts of them: the
+    kinks of rows that are rounded to hundredths are at lattice values.
+    """
+    kernels = problem.kernels
+    peaks = math.prod(kernel.peak for kernel in kernels)
+    most = min(_MOST_STEPS, math.floor(MOST_INTERPOLATED ** (1 / len(kernels))) - 1)
+    steps = []
+    for kernel in kernels:
+        missed = allowed / peaks * kernel.peak / len(kernels)
+        needed = math.sqrt(kernel.curvature / (8 * missed))
+        needed = max(needed, kernel.slope / (2 * missed) if kernel.jumps else 0.0)
+        needed = max(needed, _LEAST_STEPS / kernel.deviation)
+        steps.append(min(most, 100 * math.ceil(needed / 100)))
+    return Lattice(tuple(steps))
 
 
 def _with_bias(problem: Problem, estimates: dict[_Grid, Candidate]) -> dict[_Grid, Candidate]:

@@ -15,7 +15,7 @@ import numpy as np
 from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
-from dbern.planning.choose import Candidate, Problem, chosen
+from dbern.planning.choose import USUAL_ORDER, Candidate, Problem, chosen
 from dbern.planning.contracts import Design, counted
 from dbern.planning.predicted import Reference
 from dbern.planning.rows import BoundSpec
@@ -38,7 +38,7 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
         return Design(Entries(len(measurement.entries)), (), usual)
     if measurement.linear:
         return _corners(measurement, bound)
-    k, h = _stated_k(measurement, bound), spec.per_axis("h", domain)
+    k, h = _stated_k(measurement, bound), _stated_h(measurement, bound)
     if not any(allowed_strategies(family, measurement, bound) for family in spec.families):
         _refuse_bins(measurement, bound)
     if usual is PAPER:
@@ -140,7 +140,7 @@ def problem_of(
         family=family,
         noise_ratio=family.ratio(bound.charge.part(measurement.fraction)),
         k=k,
-        h=bound.spec.per_axis("h", measurement.domain),
+        h=_stated_h(measurement, bound),
         certified=bound.certified,
         reference=_reference(measurement, bound.reference),
         largest_lattice=int(min(largest, measurement.largest_lattice)),
@@ -148,6 +148,12 @@ def problem_of(
         levels=_takes_levels(measurement, bound),
         crowd=bound.crowd,
     )
+
+
+def _stated_h(measurement: Measurement, bound: BoundSpec) -> tuple[int, ...] | None:
+    """Return the order that a spec writes, or that of the polynomials that `tune` compares."""
+    compared = (USUAL_ORDER,) * measurement.domain.dimensions if bound.spec.tune else None
+    return bound.spec.per_axis("h", measurement.domain) or compared
 
 
 def _questions_of(measurement: Measurement, bound: BoundSpec) -> Questions | None:

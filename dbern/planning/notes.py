@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from dbern.data.domain import rounded_text
 from dbern.percentages import percent
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import allowed_strategies, countable, errs_less, problem_of
+from dbern.planning.outlook import typical_candidate
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
@@ -17,6 +19,7 @@ from dbern.strategies.base import Strategy
 from dbern.targets.base import Way
 from dbern.targets.density import unit_notes
 
+_NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
 _NOTABLY_WIDER = 1.25  # times what the plan's bins promise any database: from there on a warning
 
 
@@ -48,6 +51,8 @@ def notes_of(
         )
     if spec.tune:
         yield from _tune_notes(parts[0], offered, bound)
+    for part in parts:
+        yield from _notes_of_approximation(part, bound)
     if len(parts) == 1:
         yield from _notes_without_delta(parts[0], bound)
 
@@ -83,6 +88,30 @@ def _tune_notes(
             f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
             'more than the bins miss of any database. Write a larger tune, or tune = "0"'
         )
+
+
+def _notes_of_approximation(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+    """Note where what is missed of typical data is more than the noise."""
+    measurement, mechanism = part.measurement, bound.spec.mechanism
+    if not measurement.kernels or measurement.candidates:
+        return
+    candidate = typical_candidate(part, bound)
+    missed = math.sqrt(max(0.0, candidate.expected**2 - candidate.noise**2))
+    if missed <= _NOTABLY_MISSED * candidate.noise:
+        return
+    stated = [key for key in ("k", "h") if getattr(mechanism, key) != "auto"]
+    remedies = [f"leave out {' and '.join(stated)} in [mechanism]"] if stated else []
+    remedies += ['write tune = "0"'] if bound.spec.tune and part.planned.h else []
+    remedies += ["write a wider bandwidth"]
+    remedies += (
+        ['write kernel = "gaussian"'] if any(kernel.kinks for kernel in measurement.kernels) else []
+    )
+    unit = part.planned.unit
+    yield (
+        f"{part.planned.name}: what is missed of typical data is predicted to be "
+        f"{unit * missed:.3g}, more than the noise's {unit * candidate.noise:.3g}: a larger "
+        f"epsilon hardly helps. To err less, {', or '.join(remedies)}"
+    )
 
 
 def _notes_without_delta(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import cast
 
 from dbern.certificate import silenced_if_even, told_error
 from dbern.combination.responses import Ratio
+from dbern.planning.choose import Candidate
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import problem_of
 from dbern.planning.plans import Outlook, PlannedMeasurement
@@ -58,14 +59,17 @@ def outlook_of(
 
 def _expected(part: PlannedPart, bound: BoundSpec) -> float | None:
     """Predict the error of typical data, whatever the choice aimed at; not of several kernels."""
-    measurement, planned = part.measurement, part.planned
-    if measurement.candidates:
+    if part.measurement.candidates:
         return None
-    typical = replace(
-        problem_of(measurement, bound, part.design.family), certified=False, questions=None
-    )
-    strategy = strategy_of(Lattice(planned.k), planned.maps)
-    return planned.unit * typical.candidate(strategy, planned.h).expected
+    return part.planned.unit * typical_candidate(part, bound).expected
+
+
+def typical_candidate(part: PlannedPart, bound: BoundSpec) -> Candidate:
+    """Predict the errors of a sum of kernels as it is planned, for typical data."""
+    problem = problem_of(part.measurement, bound, part.design.family)
+    typical = replace(problem, certified=False, questions=None)
+    strategy = strategy_of(Lattice(part.planned.k), part.planned.maps)
+    return typical.candidate(strategy, part.planned.h)
 
 
 def _these_data(

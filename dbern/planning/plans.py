@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
+from dbern.bernstein.basis import INTERPOLATED
 from dbern.certificate import Certificate
 from dbern.components.component import (
     Component,
@@ -408,6 +409,8 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     parts, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
     size = one.lattice.size
     lattice = f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}"
+    if set(one.h) == {INTERPOLATED}:
+        lattice = f"k {_per_axis(one.k)}: N = {size} values{outputs}, lines between them"
     shape = ("vector", f"{size} numbers") if one.entries else ("lattice", lattice)
     if one.promise:
         shape = ("number", "how much the bins miss of these data, told by finer ones")

@@ -6,12 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
 from dbern.bernstein.basis import (
+    INTERPOLATED,
     bernstein_basis,
     by_parity,
     enclosing_nodes,
@@ -181,7 +182,12 @@ def released_translates(
 @lru_cache(maxsize=4)
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
     """Matrix from an axis's released values to coefficients of the Bernstein basis."""
-    matrix = iterated_matrix(k, h) if axis is None else iterated_matrix(k, h) @ axis.synthesis
+    if axis is None:
+        matrix = iterated_matrix(k, h)
+    elif h == INTERPOLATED:
+        matrix = axis.synthesis.copy()
+    else:
+        matrix = iterated_matrix(k, h) @ axis.synthesis
     matrix.setflags(write=False)
     return np.asarray(matrix)
 
@@ -252,7 +258,34 @@ class Series:
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
 
 
-def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, list[FloatArray]]]:
+@dataclass(frozen=True, eq=False)
+class Hats:
+    """A function of y that is linear between k + 1 nodes, as a `Series` is used.
+
+    `matrix` (k + 1, columns) are its values there. It is nowhere larger, so the nodes enclose it.
+    """
+
+    matrix: FloatArray
+    tail: ClassVar[float] = 0.0
+
+    @cached_property
+    def norm(self) -> float:
+        """``sup_y sum_j |(hats(y) M)_j|``, convex between nodes; rounded outward."""
+        return OUTWARD * float(np.abs(self.matrix).sum(axis=1).max())
+
+    def at_nodes(self, oversampling: int) -> tuple[FloatArray, float]:
+        """Values at the nodes, and one; no oversampling is needed."""
+        del oversampling
+        return self.matrix, 1.0
+
+    def sup_norm(self) -> float:
+        """The norm."""
+        return self.norm
+
+
+def bent(
+    axes: Sequence[Series | Hats], oversampling: int
+) -> Iterator[tuple[float, list[FloatArray]]]:
     """Yield, axis by axis, the excess of a polynomial over its values at nodes.
 
     A weight, and bases of values (nodes, columns) of which the weight times the largest is the
@@ -264,6 +297,8 @@ def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, lis
     """
     values, factors = zip(*[one.at_nodes(_ENCLOSING) for one in axes], strict=True)
     for turn, (one, rows) in enumerate(zip(axes, values, strict=True)):
+        if isinstance(one, Hats):
+            continue  # nowhere above its nodes
         degree = len(one.coefficients) - 1
         squares = np.arange(degree + 1.0)[:, None] ** 2
         own = _at_nodes(squares * one.coefficients, len(rows))
@@ -291,14 +326,18 @@ def _sizes(values: FloatArray, mirrored: bool) -> FloatArray:
 
 
 @lru_cache(maxsize=16)
-def released_series(k: int, h: int, axis: AxisMap | None, cut: float = CUT) -> Series:
-    """Series that multiplies an axis's released values."""
+def released_series(k: int, h: int, axis: AxisMap | None, cut: float = CUT) -> Series | Hats:
+    """Series that multiplies an axis's released values, or hats."""
+    if h == INTERPOLATED:
+        return Hats(synthesis_matrix(k, h, axis))
     return Series.of(k, synthesis_matrix(k, h, axis), cut)
 
 
 @lru_cache(maxsize=256)
 def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> float:
     """Bound the sup of the axis's polynomial by the largest lattice value, within 2 %."""
+    if h == INTERPOLATED and spectrum is None:
+        return 1.0  # hats are from zero to one, and sum to one
     matrix = _evaluation_matrix(k, h, spectrum)
     if spectrum is not None:
         return Series.of(k, matrix).sup_norm()
@@ -514,10 +553,10 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
 def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:
     """Lattice values (k + 1, q) whose polynomial of order h is near the kernel at t.
 
-    Kernels with kinks, and no `h`: the kernel's own values there.
+    Kernels with kinks, no `h`, and functions linear between nodes: the kernel's own values there.
     """
     values = kernel(np.arange(k + 1)[:, None] / k - t)
-    if kernel.kinks or h is None:
+    if kernel.kinks or h is None or h == INTERPOLATED:
         return values
     y, *parts = _normal_equations(k, h)
     pairs = zip(parts, parities(kernel(y[:, None] - t)), parities(values), strict=True)

@@ -36,10 +36,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import local_weights, with_mirrored
+from dbern.bernstein.basis import INTERPOLATED, local_weights, with_mirrored
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.bin_errors import FLOATS, ROWS, BinErrors, distances
 from dbern.strategies.bins import AxisBins
+from dbern.strategies.interpolated_errors import InterpolatedErrors
 from dbern.types import FloatArray
 
 MOST_AXES = 3
@@ -71,7 +72,7 @@ def _axis_envelope(
 
     `counted` has the cells and degree of the bins that count the records, which may be others.
     """
-    boxes = BinErrors.of(kernel, k, h, bins, cells)
+    boxes = _bin_errors(kernel, k, h, bins, cells)
     kappa = _kernel_maxima(kernel, counted, cells)
     if counted != (bins.cells, bins.degree):
         error = _over_supports(boxes.whole.max(axis=2), counted)
@@ -159,8 +160,17 @@ def even_error(envelopes: Sequence[BiasEnvelope], bins: Sequence[AxisBins]) -> f
 def largest_errors(kernel: Kernel, k: int, h: int, bins: AxisBins) -> FloatArray:
     """Bound ``|r_y(t)|`` by cell of y and piece of t; half of the cells where A is mirrored."""
     cells = min(_CELLS_A_BIN * bins.cells, _enough_cells(kernel))
-    whole = BinErrors.of(kernel, k, h, bins, cells).whole
+    whole = _bin_errors(kernel, k, h, bins, cells).whole
     return whole.reshape(len(whole), -1)
+
+
+def _bin_errors(
+    kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int
+) -> BinErrors | InterpolatedErrors:
+    """Bounds on the error of a release by bins, on boxes, as its function is made."""
+    if h == INTERPOLATED:
+        return InterpolatedErrors.of(kernel, bins, cells)
+    return BinErrors.of(kernel, k, h, bins, cells)
 
 
 def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:

@@ -109,7 +109,7 @@ class BinErrors:
         return np.concatenate(bounds)
 
 
-def _on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
+def on_cells(of: np.ufunc, rows: FloatArray, degree: int) -> FloatArray:
     """Largest or least of the bins (.., bins) that live on each cell."""
     last = rows.shape[1] - degree
     return np.asarray(reduce(of, (rows[:, r : r + last] for r in range(degree + 1))))
@@ -199,13 +199,13 @@ class _Strip:
         kernel, bins = self.expansion.kernel, self.expansion.bins
         ends = np.arange(bins.cells + 1) / bins.cells
         nearest, farthest = distances(self.expansion.cells, ends[:-1], ends[1:], self.rows)
-        mixed = OUTWARD * _on_cells(np.maximum, self.sizes + self.expansion.cut, bins.degree)
+        mixed = OUTWARD * on_cells(np.maximum, self.sizes + self.expansion.cut, bins.degree)
         excess = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
         kinked = np.any([np.zeros(excess.shape, bool), *touched], axis=0)
         near = excess > allowed  # elsewhere r is as small as K and its release themselves
         excess = np.repeat(excess[:, :, None], 2, axis=2)
-        excess -= _on_cells(np.minimum, about, bins.degree)[:, :, None]
+        excess -= on_cells(np.minimum, about, bins.degree)[:, :, None]
         for bound, chosen in ((self.enclosed, near & ~kinked), (self.sampled, near & kinked)):
             for boxes in _blocks(chosen, self.expansion.rows):
                 excess[boxes] = np.minimum(excess[boxes], bound(boxes, allowed, about))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dbern.bernstein.basis import (
+    INTERPOLATED,
     MANY,
     bin_matrix,
     bin_products,
@@ -38,6 +39,7 @@ _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are 
 _NODES_TO_FIT = 16  # a bandwidth, of those
 _NODES_TOGETHER = 1 << 11  # of the first half, and as many of the other: 32 MiB where k is 1000
 _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
+_NOTHING = 1e-13  # of the peak
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _ALIKE = 1e-13  # of the largest entry
 
@@ -232,6 +234,8 @@ def axis_bins(
     half = bin_fit(bump_blocks(kernel), values, cells, degree, damping)
     if k % 2 == 0:
         half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
+    if h == INTERPOLATED:  # what is far below roundings takes no room in a store
+        half[np.abs(half) < _NOTHING * kernel.peak] = 0.0
     matrix = with_mirrored(half, k + 1)
     bins = AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
     return bins.in_levels(*levels)

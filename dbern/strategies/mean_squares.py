@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import coefficient_basis
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
@@ -27,8 +27,8 @@ def gauss_values(strategy: Strategy, h: Sequence[int]) -> list[FloatArray]:
     nodes = _MOST_PLACES if whole is None else _MOST_WHOLE
     most = round(nodes ** (1 / len(lattice)))
     most = min(_MOST_NODES, most) if whole is None else most
-    pairs = zip(lattice, strategy.matrices(h), strict=True)
-    bases = [_gauss_basis(k, min(k + 1, most)) @ matrix for k, matrix in pairs]
+    axes = zip(lattice, h, strategy.matrices(h), strict=True)
+    bases = [_gauss_basis(k, order, min(k + 1, most)) @ matrix for k, order, matrix in axes]
     if whole is None:
         return bases
     values = whole
@@ -38,9 +38,9 @@ def gauss_values(strategy: Strategy, h: Sequence[int]) -> list[FloatArray]:
 
 
 @lru_cache(maxsize=16)
-def _gauss_basis(k: int, count: int) -> FloatArray:
+def _gauss_basis(k: int, h: int, count: int) -> FloatArray:
     nodes, weights = np.polynomial.legendre.leggauss(count)
-    return np.asarray(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
+    return np.asarray(np.sqrt(weights / 2)[:, None] * coefficient_basis((nodes + 1) / 2, k, h))
 
 
 def trace(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: float) -> float:

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import (
+    INTERPOLATED,
     Blocks,
     bernstein_basis,
     blocks_of,
@@ -28,6 +29,7 @@ from dbern.combination.base import Answer
 from dbern.components.component import LatticeComponent, VectorComponent
 from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError
 from dbern.noise_quantile import Beside, enclose
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import strategy_of
@@ -36,7 +38,7 @@ from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.levels import Levels
 from dbern.strategies.mean_squares import gauss_values, trace, typical_noise
-from dbern.synopsis.evaluate import Polynomial
+from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
 from dbern.types import FloatArray, Int64Array
@@ -126,6 +128,9 @@ def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.einsum("mv,mv->m", found, first))
 
 
+AnyFunction: TypeAlias = Polynomial | Interpolant | LazyPolynomial
+"""What evaluates a released lattice."""
+
 # --- Choose order and rank after release, from the released values alone
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
@@ -166,6 +171,8 @@ def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
     """Return the public candidates: `h` and the usual orders, at some shares of the ranks."""
     maps = strategy.axis_maps
     orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
+    if set(h) == {INTERPOLATED}:  # which has no others
+        orders = dict.fromkeys([tuple(h)])
     shares = (1.0,) if maps[0] is None else _SHARES
     found = (
         Smoothing(
@@ -373,7 +380,7 @@ class ReleasedArray:
         self.law = component.noise.law
         self._store = store
         self._path = f"components/{name}"
-        self._polynomials = LRUCache[Polynomial | LazyPolynomial](_CACHED)
+        self._polynomials = LRUCache[AnyFunction](_CACHED)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
         self.oblique = component.oblique.restore() if component.oblique else None
@@ -399,6 +406,11 @@ class ReleasedArray:
 
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
         """Return the whole release at an order; at another than its own no noise is silenced."""
+        if self.component.interpolated and tuple(h) not in ((), self.order):
+            raise SpecError(
+                "h: this function is linear between lattice values, which no order changes. "
+                "Leave out h"
+            )
         own = Smoothing(tuple(h) or self.order, _whole_ranks(self.strategy))
         return own if own.h == self.order else as_released(self, own)
 
@@ -571,13 +583,18 @@ class ReleasedArray:
         used = smoothed(self.strategy, smoothing)
         return blocks_of(self.released), used.matrices(smoothing.h)
 
-    def _polynomial(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
+    def _polynomial(self, smoothing: Smoothing) -> AnyFunction:
         return self._polynomials(smoothing, lambda: self._function(smoothing))
 
-    def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
+    def _function(self, smoothing: Smoothing) -> AnyFunction:
         if self.large:
             return LazyPolynomial(*self._factors(smoothing), self.box)
-        return Polynomial(self._coefficients(smoothing), self.box)
+        return self._of(self._coefficients(smoothing))
+
+    def _of(self, coefficients: FloatArray) -> AnyFunction:
+        """Return the function of coefficients in memory: a polynomial, or linear between them."""
+        form = Interpolant if self.component.interpolated else Polynomial
+        return form(coefficients, self.box)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -15,7 +16,7 @@ from dbern.bernstein.pieces import Pieces, resample
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
-from dbern.types import FloatArray
+from dbern.types import FloatArray, Int64Array
 
 LEAST_RESAMPLED = 1 << 15
 """Points of one request from which resampling pays for its table, at any dimension and k."""
@@ -76,6 +77,55 @@ class Polynomial:
             if not self._resampled:
                 self._resampled.append(resample(self.bernstein))
             return self._resampled[0]
+
+
+class Interpolant:
+    """A function over a domain that is linear, axis by axis, between values at equal steps.
+
+    It is used as a `Polynomial`; a request of any size has the same answer.
+    """
+
+    def __init__(self, values: FloatArray, domain: Domain) -> None:
+        self._values = values
+        self._domain = domain
+
+    def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
+        """Evaluate points (m, l) in data units; NaN outside."""
+        del total, threads
+        values = np.full(len(points), np.nan)
+        inside = np.flatnonzero(self._domain.inside(points))
+        for some in np.array_split(inside, 1 + len(inside) // _AT_ONCE):
+            unit = np.clip(self._domain.to_unit(points[some]), 0.0, 1.0)
+            values[some] = self._at(unit)
+        return values
+
+    def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """Return the function on the product grid of `axes`, positions of the unit interval."""
+        values = self._values
+        for axis, positions in enumerate(axes):
+            values = np.moveaxis(values, axis, -1)
+            step, share = _steps_of(positions, values.shape[-1] - 1)
+            values = (1 - share) * values[..., step] + share * values[..., step + 1]
+            values = np.moveaxis(values, -1, axis)
+        return np.ascontiguousarray(values)
+
+    def _at(self, unit: FloatArray) -> FloatArray:
+        located = [_steps_of(y, n - 1) for y, n in zip(unit.T, self._values.shape, strict=True)]
+        values = np.zeros(len(unit))
+        for corner in itertools.product((0, 1), repeat=len(located)):
+            nodes = tuple(step + side for (step, _), side in zip(located, corner, strict=True))
+            weight = np.ones(len(unit))
+            for (_, share), side in zip(located, corner, strict=True):
+                weight *= share if side else 1 - share
+            values += weight * self._values[nodes]
+        return values
+
+
+def _steps_of(y: FloatArray, k: int) -> tuple[Int64Array, FloatArray]:
+    """Find the step of each position, and its share of the step."""
+    scaled = y * k
+    step = np.minimum(scaled.astype(np.int64), k - 1)
+    return step, scaled - step
 
 
 def _least_resampled(shape: Sequence[int]) -> int:

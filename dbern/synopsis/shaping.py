@@ -65,7 +65,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
+from dbern.bernstein.shapes import mean, monotone, positive_mean, value_range
 from dbern.certificate import Certificate
 from dbern.components.component import LatticeComponent
 from dbern.data.domain import Domain
@@ -74,7 +74,7 @@ from dbern.noise_quantile import Beside
 from dbern.promises import Promises
 from dbern.synopsis.arrays import (
     MOST_LOADED,
-    LazyPolynomial,
+    AnyFunction,
     ReleasedArray,
     ReleasedVector,
     Smoothing,
@@ -82,7 +82,6 @@ from dbern.synopsis.arrays import (
     quieted,
 )
 from dbern.synopsis.bands import About
-from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Order, Points, plain
 from dbern.synopsis.reader import Synopsis, arrived
 from dbern.synopsis.store import ReleasedStore
@@ -263,11 +262,9 @@ class ShapedArray(ReleasedArray):
         values *= self._shape(smoothing).factor
         return values
 
-    def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
+    def _function(self, smoothing: Smoothing) -> AnyFunction:
         bernstein = self._shape(smoothing).bernstein
-        return (
-            super()._function(smoothing) if bernstein is None else Polynomial(bernstein, self.box)
-        )
+        return super()._function(smoothing) if bernstein is None else self._of(bernstein)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask
@@ -279,15 +276,17 @@ class ShapedArray(ReleasedArray):
 
     def _made(self, smoothing: Smoothing) -> _Shaped:
         bernstein, moved = self._coefficients(smoothing), 0.0
+        linear = self.component.interpolated
         if _QUIET in self._shapes:
             quiet = quieted(self.released, self.noise, self.bins[0].levels)
             quiet = self._made_of(quiet, smoothing)
-            moved = OUTWARD * float(np.abs(polynomial_range(quiet - bernstein)).max())
+            moved = OUTWARD * float(np.abs(value_range(quiet - bernstein, linear=linear)).max())
             bernstein = quiet
         for axis, sign in self._monotone:
-            bernstein, step = monotone(bernstein, axis, sign)
+            bernstein, step = monotone(bernstein, axis, sign, linear=linear)
             moved += step
-        return _Shaped(bernstein, *self._finish(bernstein, polynomial_range(bernstein), moved))
+        enclosed = value_range(bernstein, linear=linear)
+        return _Shaped(bernstein, *self._finish(bernstein, enclosed, moved))
 
     @property
     def _monotone(self) -> list[tuple[int, int]]:
@@ -303,27 +302,28 @@ class ShapedArray(ReleasedArray):
         if clipped and not self._density:
             moved += max(0.0, -low)
         if _NORMALIZED in self._shapes:
-            factor = 1 / (_mean(bernstein, clipped) * self._volume)
+            linear = self.component.interpolated
+            factor = 1 / (_mean(bernstein, clipped=clipped, linear=linear) * self._volume)
             moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
         return factor, moved
 
 
-def _mean(bernstein: FloatArray, clipped: bool) -> float:
+def _mean(bernstein: FloatArray, *, clipped: bool, linear: bool) -> float:
     if clipped:
-        mean, gap = positive_mean(bernstein)
+        average, gap = positive_mean(bernstein, linear=linear)
     else:
-        mean, gap = float(bernstein.mean()), 0.0
-    if mean <= 0:
+        average, gap = mean(bernstein, linear=linear), 0.0
+    if average <= 0:
         advice = "Leave it out" if clipped else f'Add "{_NONNEGATIVE}", or leave it out'
         raise SpecError(
             f'shape "{_NORMALIZED}": the released values have no positive integral. {advice}'
         )
-    if gap > _LARGEST_GAP * mean:
+    if gap > _LARGEST_GAP * average:
         raise SpecError(
             f'shape "{_NORMALIZED}": the integral of the clipped values is not known to within '
             f'{_LARGEST_GAP:.0%}. Leave out "{_NONNEGATIVE}", or write a smaller h'
         )
-    return mean
+    return average
 
 
 class ShapedSynopsis(Synopsis):

@@ -27,7 +27,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import Epanechnikov, Laplace
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
-from dbern.bernstein.shapes import _isotonic, monotone, polynomial_range, positive_mean
+from dbern.bernstein.shapes import _isotonic, monotone, positive_mean, value_range
 from dbern.counting.rows import strides
 from dbern.strategies.balls import StatedBall
 from dbern.strategies.gram import lattice_sup_norm
@@ -145,7 +145,7 @@ def test_monotone_coefficients_are_ordered_and_near():
 
 
 def test_a_polynomial_is_enclosed():
-    low, high = polynomial_range(np.array([0.0, 2.0, 0.0]))
+    low, high = value_range(np.array([0.0, 2.0, 0.0]))
     assert -0.02 < low <= 0.0
     assert 1.0 <= high < 1.02
 

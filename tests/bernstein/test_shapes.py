@@ -14,8 +14,8 @@ from dbern.bernstein.shapes import (
     _isotonic,
     _raised_degree,
     monotone,
-    polynomial_range,
     positive_mean,
+    value_range,
 )
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
@@ -104,7 +104,7 @@ def test_what_is_monotone_already_is_hardly_moved():
 
 @given(POLYNOMIALS)
 def test_the_range_encloses_every_value(a):
-    low, high = polynomial_range(a)
+    low, high = value_range(a)
     values = dense(a)
     assert low <= values.min() + 1e-13
     assert values.max() <= high + 1e-13
@@ -151,6 +151,6 @@ def test_one_sided_and_large_polynomials(monkeypatch):
     assert gap < 1e-6
     monkeypatch.setattr("dbern.bernstein.shapes._MOST_VALUES", 9)
     a = np.array([0.0, 2.0, -1.0, 3.0, 0.5, 0.25])
-    assert polynomial_range(a) == (-1.0, 3.0)  # too many nodes: the coefficients themselves
+    assert value_range(a) == (-1.0, 3.0)  # too many nodes: the coefficients themselves
     found, moved = monotone(a, 0, 1)
     assert np.abs(dense(found) - dense(a)).max() <= moved

@@ -77,23 +77,24 @@ def test_both_levels_are_the_same_function():
 
 
 def test_a_map_of_both_levels_is_stored_and_read():
-    both = axis_bins(Gaussian(0.1), 40, 60, 2, 24, levels=(6, 8))
+    both = axis_bins(Gaussian(0.1), 40, 60, 2, 24).in_levels(6, 8)
     assert AxisBins.from_dict(both.to_dict()) == both
     stored = both.arrays()["synthesis"], both.attributes("synthesis")
     assert AxisBins.of_arrays(lambda _: stored) == both
     assert stored[1] == {"cells": 60, "degree": 2, "times": 6, "parts": 8}
-    assert AxisBins.admits(both.rank, 41, stored[1])
+    assert AxisBins.admits(both.rank, 41, 1, stored[1])
+    assert not AxisBins.admits(both.rank, 41, 2, stored[1])
 
 
 @pytest.mark.parametrize(
     ("rank", "attributes"),
     [
         (62, {"times": 6, "parts": 8}), (74, {}), (74, {"times": 6}), (74, {"parts": 8}),
-        (70, {"times": 7, "parts": 8}),
+        (70, {"times": 7, "parts": 8}), (4098 + 2050, {"cells": 4096, "times": 2, "parts": 8}),
     ],
 )  # fmt: skip
 def test_a_map_of_other_sizes_is_refused(rank, attributes):
-    assert not AxisBins.admits(rank, 41, {"cells": 60, "degree": 2, **attributes})
+    assert not AxisBins.admits(rank, 41, 1, {"cells": 60, "degree": 2, **attributes})
 
 
 def spec(n, **mechanism):
@@ -227,11 +228,12 @@ def test_answers_cover_as_often_as_they_say(counted, name):
 
 def test_answers_that_take_the_levels_for_others_are_caught(counted):
     """Planted: weights for a narrow level that counts another part of each record."""
-    d, name = synopsis_of(*counted, bytes(32)).distribution(), "count"
-    (ask, truth), measure = QUESTIONS[name], d.measures[0]
+    d = synopsis_of(*counted, bytes(32)).distribution()
+    measure, box = d.measures[0], {"x": (None, 0.5)}
     levels = replace(measure.levels, parts=4 * measure.levels.parts)
-    wrong = ask(replace(d, measures=(replace(measure, levels=levels),)), 1e-6)
-    right, exact = ask(d, 1e-6), truth(ROWS)
+    mistaken = replace(d, measures=(replace(measure, levels=levels),))
+    exact = (Gaussian(0.05).cumulative(0.5 - ROWS) - Gaussian(0.05).cumulative(0.0 - ROWS)).sum()
+    right, wrong = (case.count(box, target="smoothed", beta=1e-6) for case in (d, mistaken))
     assert not wrong.low <= exact <= wrong.high
     assert right.low <= exact <= right.high
 

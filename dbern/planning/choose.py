@@ -148,12 +148,11 @@ class Problem:
     questions: Questions | None = None
     levels: bool = False
     crowd: float | None = None
-    wider_kernels: tuple[Kernel, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Kernels of the measurement, or the wider ones that are tried in their place."""
-        return self.wider_kernels or self.measurement.kernels
+        """Kernels of the measurement."""
+        return self.measurement.kernels
 
     @property
     def share(self) -> float:
@@ -232,7 +231,7 @@ class Problem:
         least = _LEAST_STEPS / _LARGEST_K
         own = ((one, max(factor, least / one.deviation)) for one in self.kernels)
         kernels = tuple(replace(one, bandwidth=one.bandwidth * times) for one, times in own)
-        return replace(self, wider_kernels=kernels)
+        return _WiderProblem(**vars(self), wider_kernels=kernels)
 
     @property
     def _fits(self) -> bool:
@@ -286,7 +285,8 @@ class Problem:
         """
         axes = zip(self.kernels, k, h, strategy.bins, strict=True)
         fits = [fit(kernel, each, one, own.cells, own.degree) for kernel, each, one, own in axes]
-        rows = [own.on_released(one.rows) for own, one in zip(strategy.bins, fits, strict=True)]
+        pairs = zip(strategy.bins, fits, strict=True)
+        rows = [axis.on_released(fitted.rows) for axis, fitted in pairs]
         noise = largest_noise(self._noise_of(strategy), rows)
         grown, plain = (
             math.prod(one.bump + one.error for one in fits),
@@ -301,7 +301,7 @@ class Problem:
             return candidate
         axes = zip(self.kernels, strategy.lattice.k, strategy.bins, candidate.h, strict=True)
         bins = tuple(
-            axis_bins(kernel, k, axis.cells, axis.degree, h, levels=(axis.times, axis.parts))
+            axis_bins(kernel, k, axis.cells, axis.degree, h).in_levels(axis.times, axis.parts)
             for kernel, k, axis, h in axes
         )
         return replace(candidate, strategy=BinnedStrategy(strategy.lattice, bins))
@@ -356,6 +356,18 @@ class Problem:
             return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
         known = reference_error(self.kernels, strategy, h, self.reference)
         return known + math.sqrt(rough / self.n)
+
+
+@dataclass(frozen=True)
+class _WiderProblem(Problem):
+    """The same problem of wider kernels, which says how wide they must be."""
+
+    wider_kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The wider kernels."""
+        return self.wider_kernels
 
 
 def _rounded_up(width: float) -> str:
@@ -759,9 +771,11 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     a quotient or a product is at a point.
     """
     if problem.levels and not problem.certified and problem.questions is None:
-        usual = preferred([one for one in found if not one.levels], replace(problem, levels=False))
+        single = [candidate for candidate in found if not candidate.levels]
+        usual = preferred(single, replace(problem, levels=False))
         most = [(1 + _WIDER) * figure for figure in usual.figures]
-        near = [one for one in found if one.levels and all(np.less_equal(one.figures, most))]
+        levels = [candidate for candidate in found if candidate.levels]
+        near = [each for each in levels if np.less_equal(each.figures, most).all()]
 
         def width(candidate: Candidate) -> float:
             return mean_width(problem.widths(candidate.strategy, USUAL)(candidate.error))

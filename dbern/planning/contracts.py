@@ -93,7 +93,7 @@ def with_kernels(
     maps = cast("tuple[AxisBins, ...]", planned.maps)
     axes = zip(candidate.kernels, planned.k, maps, planned.h, strict=True)
     bins = tuple(
-        axis_bins(kernel, k, axis.cells, axis.degree, order, levels=(axis.times, axis.parts))
+        axis_bins(kernel, k, axis.cells, axis.degree, order).in_levels(axis.times, axis.parts)
         for kernel, k, axis, order in axes
     )
     design = Design(

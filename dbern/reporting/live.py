@@ -205,8 +205,8 @@ def _counting(
     found: dict[str, Any] = {
         "ends": [one.tolist() for one in ends],
         "steps": [
-            _sides(_on_released(steps(one, x), asked), arrays)
-            for one, x in zip(splines, ends, strict=True)
+            _sides(_on_released(steps(*axis), asked), arrays)
+            for axis in zip(splines, ends, strict=True)
         ],
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
@@ -291,8 +291,8 @@ def _stop(
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
         "peak": math.prod(one.peak for one in kernels) / asked.domain.volume,
-        "masses": [_sides(_on_released(one, asked), arrays) for one in masses],
-        "values": [_sides(_on_released(one, asked), arrays) for one in values],
+        "masses": [_sides(_on_released(sides, asked), arrays) for sides in masses],
+        "values": [_sides(_on_released(sides, asked), arrays) for sides in values],
     }
 
 

@@ -86,7 +86,7 @@ class AxisMap(ABC):
 
     @property
     def size_text(self) -> str:
-        """That number in words."""
+        """Number of released values in words."""
         return str(self.rank)
 
     @property
@@ -126,8 +126,8 @@ class AxisMap(ABC):
 
     @classmethod
     @abstractmethod
-    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
-        """Whether so many values are released where there are so many nodes, by its attributes."""
+    def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
+        """Whether so many values are released of one of `axes`, of so many nodes."""
 
     @classmethod
     def candidates(cls, problem: Any) -> Iterator[Any]:

@@ -32,7 +32,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, Limits, StoredArray, fitted_values
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
-from dbern.strategies.levels import Levels
+from dbern.strategies.levels import MOST_NARROW, Levels
 from dbern.types import FloatArray, Int64Array
 
 _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
@@ -87,7 +87,7 @@ class AxisBins(AxisMap):
 
     @property
     def size_text(self) -> str:
-        """That number in words, of two levels both."""
+        """Number of released bins in words, of two levels of both."""
         if self.levels is None:
             return str(self.count)
         return f"{self.levels.wide} wide and {self.count} narrow"
@@ -126,9 +126,9 @@ class AxisBins(AxisMap):
 
     def in_levels(self, times: int, parts: int) -> AxisBins:
         """The same function of two levels, read from these with the least noise."""
+        if times == 1:
+            return self
         made = replace(self, times=times, parts=parts)
-        if made.levels is None:
-            return made
         matrix = made.on_released(self.synthesis)
         return replace(made, packed=np.ascontiguousarray(matrix, "<f8").tobytes())
 
@@ -197,12 +197,13 @@ class AxisBins(AxisMap):
         return cls._of(attributes, np.asarray(synthesis).astype("<f8").tobytes())
 
     @classmethod
-    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
-        """As many bins as the attributes say, wide cells of whole narrow ones."""
+    def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
+        """As many bins as the attributes say; two levels of one axis, in whole wide cells."""
         del nodes
-        if len({"times", "parts"} & set(attributes)) == 1:
-            return False
         cells, times = attributes["cells"], attributes.get("times", 1)
+        stated = {"times", "parts"} & set(attributes)
+        if stated and (len(stated) == 1 or axes > 1 or cells > MOST_NARROW):
+            return False
         return bool(cells % times == 0 and rank == cls._of(attributes, b"").rank)
 
 
@@ -217,7 +218,6 @@ def axis_bins(
     degree: int = 2,
     h: int | None = None,
     damping: float = _DAMPING,
-    levels: tuple[int, int] = (1, 1),
 ) -> AxisBins:
     """Bins whose A has the least squared error for a point mass at a uniform position; unshrunk.
 
@@ -237,8 +237,7 @@ def axis_bins(
     if h == INTERPOLATED:  # what is far below roundings takes no room in a store
         half[np.abs(half) < _NOTHING * kernel.peak] = 0.0
     matrix = with_mirrored(half, k + 1)
-    bins = AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
-    return bins.in_levels(*levels)
+    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
 @dataclass(frozen=True)
@@ -345,11 +344,11 @@ class BinnedStrategy(AxisStrategy):
 
     def total(self, released: Iterable[Int64Array]) -> float:
         """Return the sum of all bins, of the slabs of released integers."""
-        slabs = list(released)
-        if self.bins[0].levels is None:
-            return float(sum(int(slab.sum()) for slab in slabs))
-        weights = self.bins[0].on_released(np.ones(self.bins[0].count))
-        return math.fsum((weights * np.concatenate(slabs)).tolist())
+        levels, integers = self.bins[0].levels, np.concatenate([slab.ravel() for slab in released])
+        if levels is None:
+            return float(sum(integers.tolist()))
+        wide = int(sum(integers[: levels.wide].tolist()))  # most of each record, in few numbers
+        return levels.parts * wide / (levels.parts - 1)
 
     def row_sums(self, axis: int) -> FloatArray:
         """Ones: errors of single bins add up."""

@@ -24,7 +24,11 @@ from functools import cached_property
 
 import numpy as np
 
+from dbern.system import one_thread
 from dbern.types import FloatArray, Int64Array
+
+MOST_NARROW = 2048
+"""Narrow cells of an axis at most: matrices of them take 50 MiB."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,11 @@ class Levels:
         of Woodbury ``P = (S' / a, (1 - R'S) / f)``.
         """
         f, refinement = 1 / self.parts, self.refinement
-        square = refinement @ refinement.T
-        square[np.diag_indices(len(square))] += (f / (1 - f)) ** 2
-        solved = np.linalg.solve(square, refinement)
-        rest = np.eye(self.cells + self.degree) - refinement.T @ solved
+        with one_thread():  # so that plans do not depend on what was made before them
+            square = refinement @ refinement.T
+            square[np.diag_indices(len(square))] += (f / (1 - f)) ** 2
+            solved = np.linalg.solve(square, refinement)
+            rest = np.eye(self.cells + self.degree) - refinement.T @ solved
         return np.hstack([solved.T / (1 - f), rest / f])
 
     def __getstate__(self) -> tuple[int, ...]:

@@ -209,9 +209,9 @@ class AxisSpectrum(LinearMap):
         return cls(packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"])
 
     @classmethod
-    def admits(cls, rank: int, nodes: int, attributes: Mapping[str, Any]) -> bool:
+    def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
         """At most as many eigenvectors as nodes."""
-        del attributes
+        del axes, attributes
         return rank <= nodes
 
 

@@ -241,20 +241,21 @@ def quieted(values: FloatArray, noise: Covariance, levels: Levels | None = None)
     Of two levels the wide bins tell what stands out, and as much is kept of the narrow ones there.
     """
     if levels is not None:
-        kept = _kept(values[: levels.wide], noise)
-        return np.concatenate([kept, kept @ levels.refinement]) * values
-    return _kept(values, noise) * values
+        wide = _standing_out(values[: levels.wide], noise)
+        return np.concatenate([wide, wide @ levels.refinement]) * values
+    return _standing_out(values, noise) * values
 
 
-def _kept(values: FloatArray, noise: Covariance) -> FloatArray:
-    kept = np.zeros_like(values)
+def _standing_out(values: FloatArray, noise: Covariance) -> FloatArray:
+    """Return shares of bins that stand out of the noise, by the windows around each."""
+    parts = np.zeros_like(values)
     for reach in _REACHES:
         sums, counts = values, np.ones_like(values)
         for axis in range(values.ndim):
-            sums, counts = (_windowed(one, reach, axis) for one in (sums, counts))
+            sums, counts = (_windowed(each, reach, axis) for each in (sums, counts))
         shares = noise.variance(counts, counts) / np.square(np.where(sums > 0, sums, np.inf))
-        kept = np.maximum(kept, np.where(sums > 0, 1 - _CAUTION * shares, 0.0))
-    return kept
+        parts = np.maximum(parts, np.where(sums > 0, 1 - _CAUTION * shares, 0.0))
+    return parts
 
 
 def silenced(

@@ -295,7 +295,8 @@ def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, _Sto
         attributes: dict[str, Any] = {}
         for path in group.paths.values():
             attributes |= arrays[path].attributes
-        if component.axis_map and not component.axis_map.admits(rank, group.nodes, attributes):
+        axis_map, axes = component.axis_map, len(ranks)
+        if axis_map and not axis_map.admits(rank, group.nodes, axes, attributes):
             return False
     return True
 

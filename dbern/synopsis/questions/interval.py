@@ -121,12 +121,12 @@ class Line(NamedTuple):
              for left in terms for right in terms), zeros
         )  # fmt: skip
         pairs = [list(zip(term, total, strict=True)) for term in terms]
-        mixed = sum((_product(x @ one for x, one in term) for term in pairs), zeros)
+        mixed = sum((_product(x @ all_rows for x, all_rows in term) for term in pairs), zeros)
         largest = sum((_product(np.abs(x).max(axis=1) for x in term) for term in terms), zeros)
         sizes = sum((_product(np.abs(x).sum(axis=1) for x in term) for term in terms), zeros)
-        base_square = float(_product(one @ one for one in total))
-        largest = largest + float(_product(np.abs(one).max() for one in total))
-        sizes = sizes + float(_product(np.abs(one).sum() for one in total))
+        base_square = float(_product(np.square(axis).sum() for axis in total))
+        largest = largest + float(_product(np.abs(axis).max() for axis in total))
+        sizes = sizes + float(_product(np.abs(axis).sum() for axis in total))
         none = np.empty((count, 0))
         return cls(
             *(top, measure.bins.sum() * ones, square, mixed, base_square * ones),

@@ -41,7 +41,7 @@ _BLOCK = 1 << 17  # numbers of noise: they stay in a processor's cache
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """What is released of the bins of one array, in shares of the public number of rows.
+    """Released numbers that tell the bins of one array, in shares of the public number of rows.
 
     `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
     noise of each, `error` bounds its other errors, and the public stream `stream` simulates its

@@ -322,7 +322,7 @@ def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
     )
     assert "\npromise      approximation <= " in text
     assert "half the squares of its parts" in text
-    of_many = [planned(n=20_000, tune=tune)[1].outlook.these_data for tune in ("0.02", "0")]
+    of_many = [planned(2, n=20_000, tune=tune)[1].outlook.these_data for tune in ("0.02", "0")]
     assert of_many[0] < of_many[1]
     assert "promise" not in free.to_dict()["components"][0]
     assert "tune" not in spec_of(tune="0").identity()["mechanism"]

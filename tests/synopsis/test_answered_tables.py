@@ -12,6 +12,7 @@ import pytest
 import xarray
 from projects import records, released_in
 
+import dbern.xarray  # noqa: F401 - registers the accessor
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
@@ -138,7 +139,7 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer from 1 to 10000"),
+        (lambda d: d.dbern(POINTS, h=-1), "h = -1: write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=10**18), "write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
         (lambda d: d.dbern(POINTS[:, :1]), "Write (m, 2) in the order x, y"),

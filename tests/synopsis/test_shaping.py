@@ -476,6 +476,6 @@ def test_values_without_a_positive_integral_are_not_normalized(two, shapes, mess
 
 
 def test_an_integral_that_is_not_known_well_is_refused(two, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.shaping.positive_mean", lambda _: (0.5, 0.01))
+    monkeypatch.setattr("dbern.synopsis.shaping.positive_mean", lambda _, **__: (0.5, 0.01))
     with pytest.raises(SpecError, match=r'not known to within 1%\. Leave out "nonnegative"'):
         two.shaped("nonnegative", "normalized").grid(3)

@@ -386,7 +386,7 @@ def test_what_has_no_use_for_lists_says_so(project):
     fares = {"data__response": {"column": "fare", "bounds": [0.0, 50.0]}}
     for kind, key, role, sections in (
         ("kernel-density", "bandwidth", {}, ["group", "filter"]),
-        ("nadaraya-watson", "bandwidth", fares, ["filter"]),
+        ("nadaraya-watson", "bandwidth", fares, ["group", "filter"]),
         ("priestley-chao", "bandwidth", fares, ["filter"]),
         ("support-vector-machine", "length_scale", NORMAL[1], ["filter"]),
     ):

@@ -103,6 +103,7 @@ def test_an_answer_of_sharp_edges_says_why_it_is_wide_and_what_helps():
             size = f"{percent_number(answer.likely_error, 2)} {answer.percent}"
         assert note.startswith(f"likely error {size}, not guaranteed; most of ")
         assert QUESTIONS in note
+        assert "[data.resolution] x = .." in note
         assert SMOOTHED in note
         assert "not guaranteed" in answer._repr_html_()
     table = d.mass([{"x": (0.3, 0.4)}, {"x": (0.4, 0.6)}])

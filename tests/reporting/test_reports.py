@@ -26,7 +26,7 @@ from strategies import sections
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.reporting.html import _recipes, synopsis_page
+from dbern.reporting.html import _recipes, _template, synopsis_page
 from dbern.reporting.live import live
 from dbern.reporting.pictures import (
     CLASSES,
@@ -478,6 +478,7 @@ def test_reports_that_make_no_sense_are_refused(released, run):
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib", "bokeh.document"])
 def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
+    _template.cache_clear()  # as in a new process
     ran = run("report", "out.zarr")
     assert ran.code == 4
     assert "pip install 'dbern[report]'" in ran.err

@@ -249,7 +249,7 @@ class Question(ABC):
             return answer
         error = labelled(band.error, labels, {"long_name": "likely error"}, domain)
         mostly_cells = (2 * band.cells > band.high - band.low).any()
-        note = _cells_note(self.target) if mostly_cells else ""
+        note = _cells_note(self.target, domain) if mostly_cells else ""
         return replace(answer, likely_error=error, note=note)
 
 
@@ -311,11 +311,13 @@ def labelled(
     return conventional(array)
 
 
-def _cells_note(target: Target | None) -> str:
+def _cells_note(target: Target | None, domain: Domain) -> str:
     """Return why cells make an interval wide, and what makes it narrower."""
     smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
+    anywhere = [axis.name for axis in domain.axes if axis.multiples is None]
+    rounded = " and, where rows stand at few values, [data.resolution] {} = .."
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
         f"Narrower: {smoothed}a density or regression released with [mechanism] "
-        'questions = ["mass", "quantile"]'
+        f'questions = ["mass", "quantile"]{rounded.format(anywhere[0]) if anywhere else ""}'
     )

@@ -194,7 +194,7 @@ class Reversal(LinearMap):
         return cls(len(read("reversal")[0]))
 
     @classmethod
-    def admits(cls, rank, nodes, attributes):
+    def admits(cls, rank, nodes, axes, attributes):
         return rank == nodes
 
     @classmethod

@@ -762,8 +762,8 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Where nothing is asked, shares and quantiles are one more weight for bins of two levels: of
-    those whose noise, error and promise are at most `_WIDER` above those of what is taken else, the
-    one with the least mean of error and widths.
+    those whose noise, error and promise are at most `_WIDER` above those of what is taken else, and
+    of that itself, the one with the least mean of error and widths.
 
     Of bins whose errors are within `_ALIKE` of the least, and expected ones within
     `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
@@ -780,7 +780,7 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
         def width(candidate: Candidate) -> float:
             return mean_width(problem.widths(candidate.strategy, USUAL)(candidate.error))
 
-        return min(near, key=width, default=usual)
+        return min((usual, *near), key=width) if near else usual
     best = min(found, key=lambda candidate: candidate.error)
     shared = problem.measurement.fraction != 1
     if shared or problem.questions is not None or best.strategy.kind != "binned":

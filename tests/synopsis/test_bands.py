@@ -366,6 +366,7 @@ def test_bands_cover_at_least_as_often_as_they_say(kept_noise, axes, bandwidth, 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_level")
 def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
     case = planned(1, 200_000, 0.05, epsilon="10")
     (bins,) = case[1].components[0].maps

@@ -50,6 +50,12 @@ COLUMNS = (
 )
 
 
+def released_numbers(axis, t):
+    """What a record at each t adds to the numbers that are released of an axis, (m, numbers)."""
+    bins = bin_matrix(t, axis.cells, axis.degree)
+    return bins if axis.levels is None else bins @ axis.levels.matrix.T
+
+
 class Case:
     """One release of records at so many `PLACES`, without noise."""
 
@@ -87,7 +93,7 @@ class Case:
             for kernel, t in zip(self.array.kernels, self.records.T, strict=True)
         ]
         bins = zip(self.bases, self.array.bins, self.records.T, strict=True)
-        made = [rows @ bin_matrix(t, one.cells, one.degree).T for rows, one, t in bins]
+        made = [rows @ released_numbers(axis, t).T for rows, axis, t in bins]
         found = []
         for row in range(len(self.y)):  # of the first axis
             both = []

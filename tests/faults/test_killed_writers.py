@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 QUERY = ("query", "out.zarr", "queries.parquet", "--out", "written/answers.parquet")
 REPORT = ("report", "out.zarr", "--out", "written/report.html")
 TEXTFILE = ("metrics", "--ledger", "sqlite:///ledger.db", "--textfile", "written/ledger.prom")
-WRITING = {QUERY: "pyarrow.parquet:ParquetWriter.write_table", REPORT: "pathlib:Path.write_text",
-           TEXTFILE: "pathlib:Path.write_text"}  # fmt: skip
+WRITING = {QUERY: "pyarrow.parquet:ParquetWriter.write_table", REPORT: "pathlib:Path.write_bytes",
+           TEXTFILE: "pathlib:Path.write_bytes"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

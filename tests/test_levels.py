@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 
@@ -54,7 +53,6 @@ def test_functionals_are_read_with_the_least_noise(levels):
     np.testing.assert_allclose(levels.inverse, expected, rtol=0, atol=1e-12)
     unit = np.eye(levels.cells + levels.degree)
     np.testing.assert_allclose(levels.inverse @ levels.matrix, unit, rtol=0, atol=1e-13)
-    assert pickle.loads(pickle.dumps(levels)) == levels
 
 
 @pytest.mark.parametrize("levels", SHAPES)

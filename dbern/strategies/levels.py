@@ -111,12 +111,3 @@ class Levels:
             solved = np.linalg.solve(square, refinement)
             rest = np.eye(self.cells + self.degree) - refinement.T @ solved
         return np.hstack([solved.T / (1 - f), rest / f])
-
-    def __getstate__(self) -> tuple[int, ...]:
-        """Leave out matrices: they are made again where they are used."""
-        return self.cells, self.degree, self.times, self.parts
-
-    def __setstate__(self, state: tuple[int, ...]) -> None:
-        """Restore the numbers."""
-        for name, number in zip(("cells", "degree", "times", "parts"), state, strict=True):
-            object.__setattr__(self, name, number)

@@ -152,6 +152,12 @@ def rounded_rows(name):
     return pq.read_table(ADULT, columns=[column])[column].to_numpy().astype(float)
 
 
+def spanned(rows, level, off):
+    """Distance between the quantiles of so much less and more than a level."""
+    levels = np.clip([level - off, level + off], 0, 1)
+    return np.ptp(np.quantile(rows, levels, method="inverted_cdf"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("questions", [["mass"], ["cdf"], ["density", "mass", "quantile"]])
 @pytest.mark.parametrize("name", BOXES)
@@ -180,9 +186,7 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
             share = np.mean((rows >= box[0] - step / 2) & (rows <= box[1] + step / 2))
             covered_in += answer.low <= share <= answer.high
         for level in LEVELS:
-            answer = d.quantile(level)
-            levels = np.clip([level - off, level + off], 0, 1)
-            about = np.ptp(np.quantile(rows, levels, method="inverted_cdf"))
+            answer, about = d.quantile(level), spanned(rows, level, off)
             of_quantiles.append((answer.high - answer.low) / max(about, step))
             values = max(values, round((answer.high - answer.low) / step))
     median, widest, quantile = np.median(wide), max(wide), max(of_quantiles)
@@ -222,9 +226,7 @@ def test_shares_of_a_default_release_are_as_narrow_as_ten_counts(name):
             errors.append(abs(answer.value - share) / off)
             covered_in += answer.low <= share <= answer.high
         for level in LEVELS:
-            answer = d.quantile(level)
-            levels = np.clip([level - off, level + off], 0, 1)
-            about = np.ptp(np.quantile(rows, levels, method="inverted_cdf"))
+            answer, about = d.quantile(level), spanned(rows, level, off)
             of_quantiles.append((answer.high - answer.low) / max(about, step))
     median, error = np.median(wide), np.median(errors)
     print(f"\n{name}: median of twenty boxes {median:.2f}, widest {max(wide):.2f}; values err by "

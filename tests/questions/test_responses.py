@@ -406,6 +406,8 @@ def test_releases_by_group_answer_each_group_s_responses():
     assert (high - low).max() < 2
     assert "group" in str(answers[1])
     assert "%" not in str(answers[1])
+    with pytest.raises(SpecError, match=r"Ask for average\(region\), which has each group's"):
+        d.difference({}, groups=("a", "b"))  # else it told shares of the groups
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.synopsis.questions import responses as module
+from dbern.synopsis.questions.asking import Response, Settings
 from dbern.synopsis.questions.envelopes.splines import Envelope
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
@@ -286,6 +287,78 @@ def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatc
     assert found() < 88
 
 
+GROUPS_DIFFER = {
+    "region": ({"x": (0.2, 0.5)}, lambda x: (x > 0.2) & (x < 0.5)),
+    "everywhere": ({}, np.ones_like),
+    "points": (np.array([[0.2], [0.7]]), lambda x: Gaussian(0.1)(np.array([[0.2], [0.7]]) - x)),
+}
+
+
+def responding_by_group(rows, codes, responses, key, exact):
+    """As `responding`, of a regression by group."""
+    of_rows, of_responses = exact
+    d = grouped(rows, codes, key, exact=of_rows, epsilon=0.5)
+    others = grouped(rows, codes, key and key + 10**6, exact=of_responses, epsilon=0.5)
+    return replace(d, response=Response(others.measures, 0.0, 1.0))
+
+
+def of_groups(rows, codes, responses):
+    """Exact bins of each group, of its rows and of their responses."""
+    inside = [(codes == group) * 1.0 for group in range(codes.max() + 1)]
+    of_rows = [questioned.counted(rows, weights=each) for each in inside]
+    weighed = [questioned.counted(rows, weights=each * (2 * responses - 1)) for each in inside]
+    return of_rows, weighed
+
+
+def responses_between_groups(draws, *, alike=False, beta=0.05):
+    """How many releases cover what the mean responses of two of three groups differ by."""
+    rows = databases(1, 5000)["clustered"]
+    x, codes = rows[:, 0], np.random.default_rng(2).integers(0, 3, size=5000)
+    v = np.full(5000, 0.5) if alike else np.clip(x + 0.2 * codes, 0, 1)
+    exact, found = of_groups(rows, codes, v), dict.fromkeys(GROUPS_DIFFER, 0)
+    for draw in range(draws):
+        d = responding_by_group(rows, codes, v, 1 + draw, exact)
+        for name, (where, weigh) in GROUPS_DIFFER.items():
+            weights = [weigh(x) * (codes == group) for group in (2, 0)]
+            first, second = (each @ v / each.sum(axis=-1) for each in weights)
+            answer = d.difference(where, groups=(2, 0), beta=beta)
+            inside = (answer.low <= first - second) & (first - second <= answer.high)
+            found[name] += int(np.all(inside))
+    return {(name,): count for name, count in found.items()}
+
+
+@pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_responses_of_groups_differ_by_what_covers_at_least_as_often_as_it_says(draws):
+    assert too_few(responses_between_groups(draws), draws) == {}
+
+
+@pytest.mark.slow
+def test_a_difference_of_responses_whose_noise_is_told_as_a_quarter_is_caught(monkeypatch):
+    view = module.Parted.whole
+    assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] >= 42
+    less = lambda one: replace(view(one), noise=view(one).noise / 4)  # noqa: E731
+    monkeypatch.setattr(module.Parted, "whole", less)
+    assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] < 42
+
+
+def test_a_difference_of_responses_is_named_and_holds_both_groups_at_half_of_beta():
+    rows = databases(1, 4000)["uniform"]
+    codes, v = (rows[:, 0] > 0.5) * 1, rows[:, 0]
+    d = responding_by_group(rows, codes, v, 1, of_groups(rows, codes, v))
+    answer = d.difference({}, groups=(1, 0), beta=0.1)
+    assert answer.question.startswith("mean response of 1 less that of 0 in ")
+    assert answer.low > 0.3
+    assert answer.percent is None
+    averages = d.average({}, beta=0.1)
+    value, low, high = (np.asarray(end) for end in (averages.value, averages.low, averages.high))
+    assert answer.value == pytest.approx(value[1] - value[0])
+    assert (answer.low, answer.high) == pytest.approx((low[1] - high[0], high[1] - low[0]))
+    drawn = d.difference({}, groups=(1, 0), beta=0.1, population=True)
+    assert drawn.low < answer.low < answer.high < drawn.high
+    (asked,) = module.Difference.from_text("x=0..1 between 1 and 0", d, Settings(None, "records"))
+    assert next(asked(d, 0.1)).value == answer.value
+
+
 def test_two_groups_of_a_release_are_named():
     rows = databases(1, 500)["uniform"]
     d = grouped(rows, (rows[:, 0] > 0.5) * 1)
@@ -406,8 +479,8 @@ def test_releases_by_group_answer_each_group_s_responses():
     assert (high - low).max() < 2
     assert "group" in str(answers[1])
     assert "%" not in str(answers[1])
-    with pytest.raises(SpecError, match=r"Ask for average\(region\), which has each group's"):
-        d.difference({}, groups=("a", "b"))  # else it told shares of the groups
+    apart = d.difference({}, groups=("a", "b"), beta=0.1)  # of their responses, not their shares
+    assert apart.low <= means[0] - means[1] <= apart.high
 
 
 @pytest.mark.slow

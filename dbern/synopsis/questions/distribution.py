@@ -519,8 +519,8 @@ class Distribution(ReleasedBins):
         first, second
             Arrays of points for `curve`, or regions for `average`; as many of either.
         groups : sequence of two groups, optional
-            Of a density by group, in place of `second`: the share of one of the groups less that of
-            the other.
+            Of a release by group, in place of `second`: the share of one of the groups less that of
+            the other; of a regression their mean responses, each at half of beta.
         target : "records" or "smoothed"
             As for `mass`; of points "smoothed".
         population, beta

@@ -23,7 +23,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.questions.answers import Answer, Percent, Target
+from dbern.synopsis.questions.answers import Answer, Law, Percent, Target
 from dbern.synopsis.questions.asking import (
     Asked,
     OptionQuestion,
@@ -287,8 +287,8 @@ class Difference(_Means, OptionQuestion):
         "difference",
         "A less B",
         'Mean response in one box less that in another, as "x=0..3 less x=3..6", or near points, '
-        'as "x=2 less x=5"; of densities by group the share of a group less that of another, as '
-        '"x=0..3 between north and south".',
+        'as "x=2 less x=5"; by group the share, or mean response, of a group less that of another, '
+        'as "x=0..3 between north and south".',
     )
 
     @classmethod
@@ -354,6 +354,19 @@ class Difference(_Means, OptionQuestion):
         return [answers if of_points else ask_one(read)]
 
 
+class ResponseDifference(_Means):
+    """Mean response of a group less that of another, in regions or near points.
+
+    Groups share no row and no noise: each mean holds at half of beta, so both do at once, and so
+    does the difference of their ends.
+    """
+
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
+        """Return the band of the difference of both groups', each at `beta`."""
+        (first, second), law = super().bands(beta, population=population)
+        return [first.minus(second)], law
+
+
 class GroupDifference(_Means):
     """Share of a group less that of another, in regions or near points.
 
@@ -372,38 +385,41 @@ class GroupDifference(_Means):
     @classmethod
     def read(
         cls, bins: ReleasedBins, region: Any, groups: Sequence[Any], target: Target
-    ) -> GroupDifference:
-        """Read regions, or an array of points, and two groups."""
-        _parts_for("difference", bins)
+    ) -> GroupDifference | ResponseDifference:
+        """Read regions, or an array of points, and two groups: of responses their means differ."""
+        parts = _parts_for("difference", bins)
         known = [*bins.groups]
         if len(known) < 2:
             raise SpecError("groups: this release has none. Write two points or regions")
-        if bins.response is not None:
-            raise SpecError(
-                "groups: shares of groups are compared, and this release has their responses. Ask "
-                "for average(region), which has each group's"
-            )
         if len(groups) != 2 or groups[0] == groups[1] or not {*groups} <= {*known}:
             raise SpecError(
                 "groups: write two groups, the first less the second, of "
                 f"{', '.join(map(str, known))}"
             )
-        first, second = (np.array([group == label for label in known]) for group in groups)
-        sign = first.astype(np.float64) - second
-        mixing = np.stack([(1 + sign) / 2, (1 - sign) / 2])
         question: _Means = (
             Average.read(bins, region, target)
             if _is_region(region)
             else Curve.read(bins, region, None, None)
         )
-        named = " less that of ".join(map(str, groups))
-        where = question.text.partition("share of the group")[2]
-        return cls(
-            bins=replace(bins, groups=(None,)), text=f"share of {named}{where}",
+        named, mean = " less that of ".join(map(str, groups)), _mean_text(bins)
+        where = question.text.removeprefix(mean)
+        if bins.response is not None:
+            asked: type[GroupDifference | ResponseDifference] = ResponseDifference
+            pair, what = [parts[known.index(label)] for label in groups], mean
+        else:
+            asked, pair, what = cls, [_signed_shares(bins, groups)], "share"
+        return asked(
+            bins=replace(bins, groups=(None,)), text=f"{what} of {named}{where}",
             labels=question.labels if question.count > 1 else {},
-            target=question.target, count=question.count,
-            parts=(Parted.of((_all_rows(bins),), mixing),), sides=question.sides,
+            target=question.target, count=question.count, parts=pair, sides=question.sides,
         )  # fmt: skip
+
+
+def _signed_shares(bins: ReleasedBins, groups: Sequence[Any]) -> Parted:
+    """Return the rows in parts whose mean is the share of the first group less the second's."""
+    first, second = (np.array([group == label for label in bins.groups]) for group in groups)
+    sign = first.astype(np.float64) - second
+    return Parted.of((_all_rows(bins),), np.stack([(1 + sign) / 2, (1 - sign) / 2]))
 
 
 def parted(bins: ReleasedBins) -> tuple[Parted, ...]:

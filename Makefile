@@ -13,7 +13,7 @@ DIFFPRIVLIB := build/diffprivlib
 # What python compiles of the tests' sources it keeps, whatever the shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check audit faults bench scale rivals flights panel notebooks docs dist clean
+.PHONY: demo test check audit faults bench scale rivals flights panel widths notebooks docs dist clean
 
 # Installs what a release and a picture need, unless everything is there already.
 demo: $(if $(wildcard $(READY)),$(READY),$(LEAN))
@@ -57,6 +57,10 @@ flights: $(READY)
 # Densities beside what is easily written instead; FOLDER holds real records: make panel FOLDER=../shared/data
 panel: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/python -m panel $(FOLDER) $(PANEL)
+
+# Widths that follow from rows and epsilon, beside fixed ones: make widths WIDTHS='--part classes'
+widths: $(READY)
+	PYTHONPATH=benchmarks $(BIN)/python -m widths $(WIDTHS)
 
 # Runs them again in place, with the README's pictures; one alone: make notebooks NOTEBOOKS=tour
 notebooks: $(READY)

@@ -185,19 +185,13 @@ def test_a_rerun_after_a_crash_chooses_the_same(project, spec, monkeypatch):
         ({"mechanism": {"noise": "laplace"}}, 'bins choose a bandwidth, and "laplace" has none'),
         ({"mechanism": {"noise": "spectral-laplace"}}, '"spectral-laplace" has none'),
         ({"mechanism": {"calibration": "paper"}}, 'Write noise = "auto" and calibration = "tight"'),
-        ({"target": {"kind": "nadaraya-watson"}}, '"auto" is for densities, not for "nadaraya'),
         ({"target": {"covariance": [[1.0]]}}, "target.covariance: stands for bandwidth"),
         ({"target": {"bandwidth": "wide"}}, r"target.bandwidth: .*Write bandwidth = \[0.5"),
         ({"data": {"bounds": {x: [0.0, 1.0] for x in "abcd"}}}, "is for one to 3 axes, not 4"),
-        ({"target": {"kind": "naive-bayes"}}, r"target.bandwidth: .*Write bandwidth = \["),
     ],
 )
 def test_where_no_bins_can_choose_it_is_refused(changes, says):
     given = {"target": dict(AUTO), "data": {"n": 500}, "mechanism": {"k": "auto", "h": "auto"}}
-    if changes.get("target", {}).get("kind") == "nadaraya-watson":
-        given["data"]["response"] = {"column": "r", "bounds": [0.0, 1.0]}
-    if changes.get("target", {}).get("kind") == "naive-bayes":
-        given["data"]["label"] = {"column": "r", "classes": ["a", "b"]}
     for name, keys in changes.items():
         given[name] = {**given.get(name, {}), **keys}
     if "noise" not in given["mechanism"]:

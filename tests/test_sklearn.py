@@ -637,40 +637,31 @@ def test_a_density_without_a_bandwidth_is_that_of_auto():
     assert len(able.synopsis_.metadata["target"]["chosen_of"]) > 1
 
 
-@pytest.mark.parametrize(
-    ("estimator", "columns", "said"),
-    [
-        (
-            estimators.KernelDensity(bounds=(0, 24), epsilon=1),
-            4,
-            r'^bandwidth: "auto" is for one to 3 axes, not 4\. '
-            r"Write bandwidth=\[1\.2, 1\.2, 1\.2, 1\.2\]",
-        ),
-        (
-            estimators.KernelRegressor(bounds=(0, 24), epsilon=1, y_bounds=(0, 1)),
-            2,
-            r'^bandwidth: "auto" is for densities, not for KernelRegressor: released bins tell '
-            r"which bandwidth fits the rows, not which fits their responses\. "
-            r"Write bandwidth=\[1\.2, 1\.2\], in the units of each column of X$",
-        ),
-        (
-            estimators.KernelNB(bounds=(0, 24), epsilon=1, classes=[0, 1]),
-            2,
-            r'^bandwidth: "auto" is for densities, not for KernelNB: a release chooses one '
-            r"bandwidth, and here each axis has a density of its own\. "
-            r"Write bandwidth=\[1\.2, 1\.2\], in the units of each column of X$",
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_every_bandwidth_is_auto_and_says_why_where_it_cannot_be(
-    estimator, columns, said, tmp_path
-):
-    assert estimator.bandwidth == "auto"
-    able = clone(estimator).set_params(output=tmp_path)
+def test_a_density_of_four_columns_says_what_to_write(tmp_path):
+    able = estimators.KernelDensity(bounds=(0, 24), epsilon=1, output=tmp_path)
+    said = (
+        r'^bandwidth: "auto" is for one to 3 axes, not 4\. '
+        r"Write bandwidth=\[1\.2, 1\.2, 1\.2, 1\.2\]"
+    )
     with pytest.raises(SpecError, match=said):
-        able.fit(np.repeat(HOURS, columns, axis=1), LATE * 1)
+        able.fit(np.repeat(HOURS, 4, axis=1))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("epsilon", "rows"), [(0.1, 20_000), (1, 2000), (3, 2000)])
+def test_a_kernel_estimator_without_a_bandwidth_beats_what_says_nothing(epsilon, rows):
+    rng = np.random.default_rng(3)
+    hours = rng.uniform(0, 24, size=(rows, 1))
+    wave = np.sin(hours[:, 0] / 24 * 4 * np.pi)
+    smooth = estimators.KernelRegressor(bounds=(0, 24), epsilon=epsilon, y_bounds=(-1, 1))
+    smooth.fit(hours, wave + 0.2 * rng.normal(size=rows))
+    assert smooth.bandwidth == "auto"
+    assert np.mean((smooth.predict(hours) - wave) ** 2) < 0.15 * wave.var()
+    told = estimators.KernelNB(bounds=(0, 24), epsilon=epsilon, classes=[False, True])
+    told.fit(hours, wave > 0)
+    assert np.mean(told.predict(hours) == (wave > 0)) > 0.85
 
 
 def test_a_missing_label_does_not_change_the_type_that_is_checked():

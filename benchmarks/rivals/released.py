@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import iterated_basis
 from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
 from dbern.data.parquet import discover, read_footers, write_records
 from dbern.privacy.keystream import KEY_BYTES
@@ -46,14 +46,17 @@ def spec_of(table: Table, target: str, epsilon: float, source: Path) -> tuple[An
         response = [*table.bounds][-1]
         data["response"] = {"column": response, "bounds": list(map(float, table.bounds[response]))}
     if kind in ("naive-bayes", *_CURVES):
-        given["bandwidth"] = [SHARE * (high - low) for low, high in axes.values()]
+        share = SHARE if kind == "priestley-chao" or not method else method
+        given["bandwidth"] = share if share == "auto" else [
+            float(share) * (high - low) for low, high in axes.values()
+        ]  # fmt: skip
     if table.widths:
         given["length_scale"] = list(table.widths)
     if kind == "priestley-chao":
         given["max_gap"] = float(method)
     elif kind == "kernel-erm":
         given["loss"] = method
-    elif method:
+    elif method and "bandwidth" not in given:
         given["method"] = method
     spec = dbern.ReleaseSpec(
         release={"name": "rival", "output": "rival.zarr"},
@@ -130,9 +133,11 @@ def bayes(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     return spec.combination.decisions(values, test.unit, [deviation_of(plan.noise.law)])
 
 
-def kernel_bayes(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-    """With sums of kernels a `SHARE` of each axis wide."""
-    spec, plan, values = released(learn, "naive-bayes", epsilon, seed)
+def kernel_bayes(
+    learn: Table, test: Table, epsilon: float, seed: int, width: str = f"{SHARE}"
+) -> FloatArray:
+    """With sums of kernels a share of each axis wide."""
+    spec, plan, values = released(learn, f"naive-bayes, {width}", epsilon, seed)
     parts, noise, left = [], [], [*values]
     *sums, counts = plan.components
     for axis, one in enumerate(sums):
@@ -154,8 +159,13 @@ def logistic(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray
 
 def evaluated(one: Any, unit: FloatArray) -> FloatArray:
     """What multiplies the released coefficients of a component."""
-    matrices = zip(one.k, one.strategy.matrices(one.h), strict=True)
-    return Product([lambda y, k=k, m=m: bernstein_basis(y, k) @ m for k, m in matrices])(unit)
+
+    def rows(y: FloatArray, k: int, h: int, made: Any) -> FloatArray:
+        basis = iterated_basis(y, k, h)
+        return basis if made is None else np.asarray(basis @ made.synthesis)
+
+    axes = zip(one.k, one.h, one.strategy.axis_maps, strict=True)
+    return Product([partial(rows, k=k, h=h, made=made) for k, h, made in axes])(unit)
 
 
 def machine(target: str) -> Any:
@@ -193,9 +203,11 @@ def curve(test: Table, target: str, *, learn: Table, epsilon: float, seed: int) 
     return np.asarray((values - combination.middle) / combination.radius)
 
 
-def smoothed(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-    """By Nadaraya-Watson."""
-    return curve(test, "nadaraya-watson", learn=learn, epsilon=epsilon, seed=seed)
+def smoothed(
+    learn: Table, test: Table, epsilon: float, seed: int, width: str = f"{SHARE}"
+) -> FloatArray:
+    """By Nadaraya-Watson, with kernels a share of each axis wide."""
+    return curve(test, f"nadaraya-watson, {width}", learn=learn, epsilon=epsilon, seed=seed)
 
 
 def by_gaps(times: float) -> Any:

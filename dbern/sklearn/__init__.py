@@ -433,9 +433,9 @@ class KernelRegressor(_Regressor):
 
     Parameters
     ----------
-    bandwidth : float or sequence of float
-        Of all columns or of each, in their units. The default, "auto", is refused before anything
-        is charged, with numbers to write: released bins do not tell which fits the responses.
+    bandwidth : "auto", float or sequence of float
+        Of all columns or of each, in their units. "auto", the default, follows from the number of
+        rows, epsilon and the number of columns.
 
     Examples
     --------
@@ -652,9 +652,9 @@ class KernelNB(_Probable):
 
     Parameters
     ----------
-    bandwidth : float or sequence of float
-        Of all columns or of each, in their units. The default, "auto", is refused before anything
-        is charged, with numbers to write: a release chooses one bandwidth, and each column has one.
+    bandwidth : "auto", float or sequence of float
+        Of all columns or of each, in their units. "auto", the default, follows from the number of
+        rows and epsilon.
 
     Examples
     --------

@@ -51,6 +51,12 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
+from dbern.targets.public_bandwidths import (
+    BEFORE_ROWS,
+    readable_lengths,
+    regression_share,
+    told_bandwidth,
+)
 from dbern.targets.typical import TypicalResponses
 
 # --- Bandwidths of kernel sums
@@ -134,7 +140,8 @@ class Smoother(Learner):
     ----------
     bandwidth : sequence of float, or "auto"
         Per axis, in data units: standard deviation of a Gaussian, length scale of a Laplace or
-        Matern kernel, half-width of a compact one. "auto", of densities: chosen by the release.
+        Matern kernel, half-width of a compact one. "auto": of a density what the released bins
+        choose, of a regression what follows from rows, epsilon and axes.
     covariance : sequence of sequences of float
         Instead of it: the symmetric positive definite covariance of a Gaussian, in data units.
     kernel : str
@@ -179,14 +186,8 @@ class Smoother(Learner):
 
         Raises SpecError for a bandwidth or a covariance that does not fit the axes.
         """
-        if self.bandwidth == "auto":
-            raise SpecError(
-                f'target.bandwidth: "auto" is for densities, not for "{self.kind}": released bins '
-                "tell which bandwidth fits the rows, not which fits their responses. Write "
-                "bandwidth = [0.5], one number for each axis"
-            )
         if not self.covariance:
-            kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
+            kernels = stated_kernels(domain, self.bandwidth, self.kernel)
             unit = domain.density_unit()
             return KernelSum(
                 name, domain, kernels, record_weights, unit,
@@ -253,9 +254,22 @@ class ChosenSum(KernelSum):
 
 def _equal_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:
     """Kernels whose deviation is the same fraction of every axis."""
+    return axis_kernels(domain, equal_lengths(name, domain, deviation), "bandwidth", name)
+
+
+def equal_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, ...]:
+    """Bandwidths, in data units, of kernels whose deviation is one fraction of every axis."""
     bandwidth = deviation / kernel_of(name, 1.0).deviation
-    lengths = tuple(bandwidth * axis.width for axis in domain.axes)
-    return axis_kernels(domain, lengths, "bandwidth", name)
+    return tuple(bandwidth * axis.width for axis in domain.axes)
+
+
+def stated_kernels(
+    domain: Domain, bandwidth: Sequence[float] | Literal["auto"], name: str
+) -> tuple[Kernel, ...]:
+    """Kernels of a bandwidth, or those that a spec is read with before it is chosen."""
+    if bandwidth == "auto":
+        return _equal_kernels(name, domain, BEFORE_ROWS)
+    return axis_kernels(domain, bandwidth, "bandwidth", name)
 
 
 def _oblique_kernels(
@@ -356,9 +370,10 @@ class NadarayaWatson(Smoother):
 
     Parameters
     ----------
-    bandwidth : sequence of float
+    bandwidth : sequence of float, or "auto"
         Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
-        Matern kernels, half-width of compact ones.
+        Matern kernels, half-width of compact ones. "auto": by the public number of rows, epsilon
+        and the number of axes, as `dbern.targets.public_bandwidths` says.
     covariance : sequence of sequences of float
         Instead of it: the covariance of a Gaussian, symmetric and positive definite.
     kernel : str
@@ -377,6 +392,7 @@ class NadarayaWatson(Smoother):
     """
 
     kind: ClassVar[str] = "nadaraya-watson"
+    chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("response", "group")
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
@@ -390,6 +406,20 @@ class NadarayaWatson(Smoother):
             self.kernel_sum("numerator", domain, by_response, _HALF, "denominator"),
             self.kernel_sum("denominator", domain, present, _HALF),
         )
+
+    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> NadarayaWatson:
+        """Return it with its bandwidth; groups are taken to be as large as one another."""
+        if self.bandwidth != "auto":
+            return self
+        domain, groups = schema.domain, len(schema.group.categories) if schema.group else 1
+        share = regression_share(n / groups, float(charge.epsilon), domain.dimensions)
+        lengths = readable_lengths(equal_lengths(self.kernel, domain, share))
+        return NadarayaWatson(**self.get_params() | {"bandwidth": lengths})
+
+    def notes(self, n: int) -> tuple[str, ...]:
+        """The bandwidth, which may have been chosen."""
+        del n
+        return told_bandwidth(self.bandwidth)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The quotient, in units of the response, or one for each group."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
@@ -26,11 +26,13 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.record_weights import ByCategory
 from dbern.data.domain import Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
 from dbern.targets.base import KernelName, Learner, Lengths, Way
 from dbern.targets.class_sums import ClassSums
-from dbern.targets.density import axis_kernels
+from dbern.targets.density import equal_lengths, stated_kernels
 from dbern.targets.joint_bayes import NaiveBayesProduct
 from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
+from dbern.targets.public_bandwidths import class_share, readable_lengths, told_bandwidth
 
 _COUNTS = Fraction(1, 10)
 """Of the budget: a count's noise is small beside that of a likelihood at the same epsilon."""
@@ -44,9 +46,10 @@ class NaiveBayes(Learner):
 
     Parameters
     ----------
-    bandwidth : sequence of float
+    bandwidth : sequence of float, or "auto"
         Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
-        Matern kernels, half-width of compact ones.
+        Matern kernels, half-width of compact ones. "auto", of a factored release: by the public
+        number of rows and epsilon, as `dbern.targets.public_bandwidths` says.
     kernel : str
         One of `dbern.bernstein.kernels.KERNELS`.
     release : "factored" or "joint"
@@ -67,9 +70,10 @@ class NaiveBayes(Learner):
     """
 
     kind: ClassVar[str] = "naive-bayes"
+    chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("label", "categories")
 
-    bandwidth: Lengths = Field(
+    bandwidth: Lengths | Literal["auto"] = Field(
         description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
     )
     kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
@@ -78,23 +82,17 @@ class NaiveBayes(Learner):
     )
     floor: float = Field(0.0, ge=0, le=1, description="floor = 0.01, from 0 to 1")
 
-    @field_validator("bandwidth", mode="before")
-    @classmethod
-    def _numbers(cls, bandwidth: Any) -> Any:
-        if isinstance(bandwidth, str) and bandwidth == "auto":
-            raise SpecError(
-                f'target.bandwidth: "auto" is for densities, not for "{cls.kind}": a release '
-                "chooses one bandwidth, and here each axis has a density of its own. Write "
-                "bandwidth = [0.5, 0.5], one number for each axis"
-            )
-        return bandwidth
-
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
         numbers = Domain(domain.numbers, domain.outside)
-        kernels = axis_kernels(numbers, self.bandwidth, "bandwidth", self.kernel)
+        kernels = stated_kernels(numbers, self.bandwidth, self.kernel)
         if self.release == "joint":
+            if self.bandwidth == "auto":
+                raise SpecError(
+                    'target.bandwidth: "auto" is for release = "factored". Write one number for '
+                    f"each of {', '.join(numbers.names)}"
+                )
             if domain.lists:
                 raise SpecError(
                     'target.release: "joint" is for axes of numbers. Write release = "factored"'
@@ -115,12 +113,26 @@ class NaiveBayes(Learner):
         counts = _COUNTS + fraction * len(domain.lists)
         return (*sums, ClassSums(domain, label, moments=False, fraction=counts))
 
+    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> NaiveBayes:
+        """Return it with its bandwidth."""
+        if self.bandwidth != "auto":
+            return self
+        share = class_share(n, float(charge.epsilon))
+        numbers = Domain(schema.domain.numbers)
+        lengths = readable_lengths(equal_lengths(self.kernel, numbers, share))
+        return NaiveBayes(**self.get_params() | {"bandwidth": lengths})
+
+    def notes(self, n: int) -> tuple[str, ...]:
+        """The bandwidth, which may have been chosen."""
+        del n
+        return told_bandwidth(self.bandwidth)
+
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
         label, domain = schema.classes, Domain(schema.domain.numbers)
         if self.release == "joint":
             return Identity(label.categories)
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
+        kernels = stated_kernels(domain, self.bandwidth, self.kernel)
         axes = list(zip(domain.axes, kernels, strict=True))
         return KernelScores(
             label.categories,

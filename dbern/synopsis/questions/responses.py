@@ -404,11 +404,11 @@ class GroupDifference(_Means):
         named, mean = " less that of ".join(map(str, groups)), _mean_text(bins)
         where = question.text.removeprefix(mean)
         if bins.response is not None:
-            asked: type[GroupDifference | ResponseDifference] = ResponseDifference
+            question_type: type[GroupDifference | ResponseDifference] = ResponseDifference
             pair, what = [parts[known.index(label)] for label in groups], mean
         else:
-            asked, pair, what = cls, [_signed_shares(bins, groups)], "share"
-        return asked(
+            question_type, pair, what = cls, [_signed_shares(bins, groups)], "share"
+        return question_type(
             bins=replace(bins, groups=(None,)), text=f"{what} of {named}{where}",
             labels=question.labels if question.count > 1 else {},
             target=question.target, count=question.count, parts=pair, sides=question.sides,

@@ -13,6 +13,7 @@ import dbern
 from dbern.bernstein.basis import iterated_basis
 from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
 from dbern.data.parquet import discover, read_footers, write_records
+from dbern.planning.rows import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
 from dbern.strategies.mean_squares import typical_noise
@@ -77,6 +78,7 @@ def planned(
         spec, columns = spec_of(table, target, epsilon, source)
         write_records(source, columns)
         plan = dbern.plan(spec)
+        spec = spec_for_rows(spec, plan.n)
         counters = plan.counters(spec).with_key(key)
         files = read_footers(discover(spec.source), spec.columns)
         tasks = passes(counters, share_out(files, _SALT))

@@ -116,8 +116,9 @@ def ask(
             _print(answers)
             return None
         shown = list(answers)
-    text = "\n".join(map(str, shown))
-    return {"beta": beta, "questions": [_content(answer) for answer in shown]}, text
+    if as_json:  # tables of answers take all of pandas to import
+        return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
+    return {}, "\n".join(map(str, shown))
 
 
 def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from contextlib import redirect_stdout, suppress
@@ -29,6 +30,8 @@ _LEAST_ADDRESSES, _RELEASE_ADDRESSES = 640 << 20, 2560 << 20
 """Measured on two cores: libraries and threads take far more addresses than memory."""
 
 _HELP = {"-h", "--help", "--version"}
+_OBJECTS_PER_COLLECTION = 10_000
+"""New objects after which garbage is looked for: a command makes 10^5 by imports, which stay."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,7 +53,11 @@ for _command in (
 
 def main() -> None:
     """Run the command line; every failure ends with a message that says what mends it."""
-    sys.exit(run(sys.argv[1:]))
+    gc.set_threshold(_OBJECTS_PER_COLLECTION)
+    code = run(sys.argv[1:])
+    # Python would look for garbage among all modules as it ends: a fifth of a small release.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -25,8 +25,9 @@ LIMITS = {  # elapsed seconds; times the processor's of `import numpy`
     "dbern --help": (0.5, 2.5),
     "import dbern": (1.0, 1.5),
     OPENED: (0.3, 6.0),
-    "a small release": (1.5, 30.0),
+    "a small release": (1.5, 15.0),
     "dbern show": (1.0, 9.0),  # draws it and has a band, without xarray, on one thread
+    "dbern ask": (1.0, 12.0),  # prints an interval, without xarray
 }
 ROWS = 10_000
 OPEN = {"k": None, "h": None, "noise": None}
@@ -70,6 +71,7 @@ def ways(project: Project, executable: str) -> dict[str, Callable[[], object]]:
         OPENED: lambda: ran(sys.executable, "-c", ASK, "small-0.zarr"),
         "a small release": released,
         "dbern show": lambda: ran(executable, "show", "small-0.zarr"),
+        "dbern ask": lambda: ran(executable, "ask", "small-0.zarr", "--mass", "x=1..3"),
     }
 
 

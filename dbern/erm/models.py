@@ -40,7 +40,9 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.record_weights import RecordWeights
 from dbern.data.domain import Column, Domain
-from dbern.erm.risk import Loss, Risk, mean_state_error, one_vs_rest, state_error
+from dbern.erm.float_errors import mean_state_error, state_error
+from dbern.erm.losses import Loss, one_vs_rest
+from dbern.erm.risk import Risk
 from dbern.erm.shards import DualObjective, PrimalObjective, objective
 from dbern.erm.solver import ProblemBounds, minimize
 from dbern.erm.spaces import Space

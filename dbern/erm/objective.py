@@ -30,18 +30,18 @@ Features are floats, and the records' own. A float state W of norm w has predict
 (p + 4 + max(4, sqrt(o))) u R w`` of exact ones, p features: p products and sums, and exponents,
 differences from the largest prediction, which round by ``u (|f| + sqrt(o) |f|_max)`` in norm. Given
 them a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
-(`dbern.erm.risk`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
+(`dbern.erm.summation`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
 gradient round by ``U = 4 u (w + a R r + a n M R)``.
 
-*Certificate.* By `dbern.erm.risk` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the gradient
-as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma, or proves
-``|W*| >= 2 B``, the state is the answer (`dbern.erm.solver`).
+*Certificate.* By `dbern.erm.float_errors` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the
+gradient as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma,
+or proves ``|W*| >= 2 B``, the state is the answer (`dbern.erm.solver`).
 
 *Plain steps* get there on every database: ``beta = a n R^2 Λ`` is up to 2^40. With the lemma of
-`dbern.erm.risk` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 + beta)`` of
-the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M R)``. A
-step is no longer than ``|W - W*|``, so that rounding it takes ``3 u`` of ``eta``: T steps leave
-``(1 + 3 u / (1 - eta))^T`` times as much, less than 1.1 times.
+`dbern.erm.float_errors` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 +
+beta)`` of the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M
+R)``. A step is no longer than ``|W - W*|``, so that rounding it takes ``3 u`` of ``eta``: T steps
+leave ``(1 + 3 u / (1 - eta))^T`` times as much, less than 1.1 times.
 Where ``|W*| <= 4 B`` every iterate has norm at most ``8 B``, for which gamma has room; beyond, the
 state comes nearer to ``W*`` than half of its norm, so that t of both is 0.
 """
@@ -55,8 +55,10 @@ from functools import cached_property
 import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
-from dbern.erm.risk import MAX_CONDITION, Loss, one_vs_rest, sum_by_pairs, summation_error
+from dbern.erm.float_errors import MAX_CONDITION
+from dbern.erm.losses import Loss, one_vs_rest
 from dbern.erm.solver import CurvedObjective, ProblemBounds
+from dbern.erm.summation import sum_by_pairs, summation_error
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import MOST_SCALES, Perturbation

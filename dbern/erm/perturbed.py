@@ -66,7 +66,9 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory
-from dbern.erm.measurement import MOST_BITS, LinearFunctions
+from dbern.erm.linear_features import CubeFeatures
+from dbern.erm.losses import Logistic
+from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import (
     LISTED,
     PerturbedObjective,
@@ -74,9 +76,8 @@ from dbern.erm.objective import (
     Separate,
     Softmax,
 )
-from dbern.erm.risk import Logistic
+from dbern.erm.solutions import MOST_BITS
 from dbern.erm.solver import count_steps, minimize
-from dbern.erm.spaces import LinearFeatures
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
@@ -136,17 +137,7 @@ def loss_of(model: LinearFunctions) -> Softmax | Separate:
     """The loss of all outputs, responses and their units over their radius."""
     if model.loss == Logistic():
         return Softmax(max(1, model.num_models - 1))
-    loss: Any = model.loss  # a dataclass of lengths alone
-    lengths = {name: value / model.radius for name, value in vars(loss).items()}
-    return Separate(replace(loss, **lengths), model.num_models)
-
-
-class CubeFeatures(LinearFeatures):
-    """Positions as they are: nothing is projected."""
-
-    def points(self, positions: FloatArray) -> FloatArray:
-        """Positions as they are."""
-        return positions
+    return Separate(model.loss.scaled(model.radius), model.num_models)
 
 
 @dataclass(frozen=True)

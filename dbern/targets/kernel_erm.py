@@ -33,8 +33,10 @@ from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
 from dbern.counting.record_weights import ByCategory, BySign
 from dbern.data.domain import Domain, RecordSchema
-from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
+from dbern.erm.gaussian_features import GaussianFeatures
+from dbern.erm.gram_kernels import STATIONARY, GramKernel
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget

@@ -27,16 +27,14 @@ from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.record_weights import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.data.domain import RecordSchema
+from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
+from dbern.erm.gram_kernels import GramKernel
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import Huber, Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
-from dbern.erm.risk import Huber, Logistic, Loss, Risk, Square
-from dbern.erm.spaces import (
-    LEAST_ROWS,
-    GaussianFeatures,
-    GramKernel,
-    LinearFeatures,
-    ProjectedGaussian,
-)
+from dbern.erm.risk import Risk
+from dbern.erm.spaces import LEAST_ROWS
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.strategies.base import AnyStrategy, Entries

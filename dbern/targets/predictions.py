@@ -19,11 +19,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import Loss, one_vs_rest
 from dbern.erm.objective import LISTED, PerturbedObjective, PerturbedRisk, Separate, Softmax
 from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions, lists_share
-from dbern.erm.risk import Loss, one_vs_rest
 from dbern.erm.solver import minimize
-from dbern.erm.spaces import LinearFeatures
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.perturbation import penalty_weight, tied_charge

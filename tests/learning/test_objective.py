@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dbern.erm import objective, solver
+from dbern.erm.losses import Hinge, Huber
 from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax
-from dbern.erm.risk import Hinge, Huber
 from dbern.erm.solver import count_steps, minimize
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
+from dbern.erm.losses import Hinge, Huber
 from dbern.erm.objective import LISTED, PerturbedRisk, Separate, Softmax
 from dbern.erm.perturbed import _regained, _row_weight
-from dbern.erm.risk import Hinge, Huber
 from dbern.privacy import perturbation
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import Perturbation, penalty_weight, tied_charge

@@ -22,6 +22,8 @@ from dbern.cluster.connection import Threads
 from dbern.counting.record_weights import BySign
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import Hinge, Huber, Logistic
 from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import LISTED
 from dbern.erm.perturbed import (
@@ -33,9 +35,7 @@ from dbern.erm.perturbed import (
     _regained,
     _row_weight,
 )
-from dbern.erm.risk import Hinge, Huber, Logistic
 from dbern.erm.solver import Certified, count_steps
-from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection

@@ -18,18 +18,13 @@ from dbern.combination.gaussian_scores import _gaussian_log_scores, _gaussian_sc
 from dbern.combination.kernel_scores import _kernel_log_scores, _kernel_scores
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, Column, Domain, Response
+from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
+from dbern.erm.gram_kernels import GramKernel
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, one_vs_rest
 from dbern.erm.objective import Separate, Softmax
 from dbern.erm.perturbed import _row_weight, lists_share
-from dbern.erm.risk import (
-    EpsilonInsensitive,
-    Hinge,
-    Huber,
-    Logistic,
-    Square,
-    one_vs_rest,
-    sum_by_pairs,
-)
-from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
+from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.noise_quantile import _fewest_draws, quantile_rank
 from dbern.privacy.accuracy import public_stream

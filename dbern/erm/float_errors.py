@@ -44,7 +44,7 @@ from dbern.erm.risk import Risk
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF
 
-_GROWTH = 1.01
+_COEFFICIENT_GROWTH = 1.01
 MAX_CONDITION = 2.0**40
 """Of problems that floats solve."""
 
@@ -54,7 +54,7 @@ def _prediction_error(risk: Risk, total: float, radius: float) -> float:
     bounds, largest = risk.bounds, max(radius, risk.radius)
     relative = bounds.summation * risk.kernel.bound(largest)
     kernel = risk.kernel.error(risk.dimensions, largest)
-    return OUTWARD * _GROWTH * total * bounds.slope * (relative + kernel)
+    return OUTWARD * _COEFFICIENT_GROWTH * total * bounds.slope * (relative + kernel)
 
 
 def state_error(risk: Risk, total: float) -> float:
@@ -78,7 +78,7 @@ def state_error(risk: Risk, total: float) -> float:
     if risk.features is not None:
         weights += bounds.slope * risk.features.feature_error / bounds.kappa
     update = 10 * UNIT_ROUNDOFF * condition * bounds.slope
-    return OUTWARD * (predictions + _GROWTH * bounds.kappa * total * (weights + update))
+    return OUTWARD * (predictions + _COEFFICIENT_GROWTH * bounds.kappa * total * (weights + update))
 
 
 def mean_state_error(risk: Risk) -> float:

@@ -51,15 +51,15 @@ from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-MOST_POINTS = 1_000_000
+MAX_LATTICE_POINTS = 1_000_000
 """Most lattice points that a choice may take, where values are cheap."""
 
-_MOST_FEATURES = 4096
-_NODES = 6  # lattice steps of the features a bandwidth
-_CUT_SHARE = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
-_NARROWEST = 0.01  # of an axis: eigenvectors of a lattice finer than that take long
-_THRESHOLDS = (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of the largest eigenvalue
-_COARSEST_CUT = 0.01  # of C M: a kernel that needs more features than there may be is refused
+_MAX_FEATURES = 4096
+_STEPS_PER_BANDWIDTH = 6  # lattice steps of the features a bandwidth
+_CUT_FRACTION = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
+_MIN_BANDWIDTH = 0.01  # of an axis: eigenvectors of a lattice finer than that take long
+_EIGENVALUE_THRESHOLDS = (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of the largest eigenvalue
+_MAX_CUT = 0.01  # of C M: a kernel that needs more features than there may be is refused
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class GaussianFeatures(FeatureMap):
     """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))`` by features, s per axis."""
 
     kernel: ProjectedGaussian
-    largest_lattice = MOST_POINTS
+    largest_lattice = MAX_LATTICE_POINTS
     cube = None  # nothing is released through a Gram matrix
 
     @property
@@ -226,18 +226,18 @@ class GaussianFeatures(FeatureMap):
         Raises SpecError for a kernel too narrow for any number of features that is allowed.
         """
         scales = self.kernel.scales
-        projected = _projection(scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
-        if projected is None or projected.cut * risk_factor > _COARSEST_CUT:
+        projected = _projection(scales, min(_CUT_FRACTION / n, _MAX_CUT) / risk_factor)
+        if projected is None or projected.cut * risk_factor > _MAX_CUT:
             raise SpecError(
-                f"target.length_scale: too short for {_MOST_FEATURES} features over "
+                f"target.length_scale: too short for {_MAX_FEATURES} features over "
                 f"{len(scales)} axes. Write a larger length_scale."
             )
         return replace(self, kernel=projected)
 
     def largest_factor(self, wanted: float) -> float:
         """Largest factor that the most features are enough for."""
-        kernel = _projection(self.kernel.scales, _COARSEST_CUT / wanted)
-        return 0.0 if kernel is None else min(wanted, 0.99 * _COARSEST_CUT / kernel.cut)
+        kernel = _projection(self.kernel.scales, _MAX_CUT / wanted)
+        return 0.0 if kernel is None else min(wanted, 0.99 * _MAX_CUT / kernel.cut)
 
     def restored(self, counting: Mapping[str, Any]) -> GaussianFeatures:
         """The space with the stored matrices."""
@@ -309,13 +309,13 @@ class GaussianFeatures(FeatureMap):
 def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian | None:
     """The fewest features whose cut is at most `wanted`, or the best that are allowed."""
     best = None
-    if min(scales) < _NARROWEST or math.prod(max(1.0, 0.5 / b) for b in scales) > _MOST_FEATURES:
+    if min(scales) < _MIN_BANDWIDTH or math.prod(max(1.0, 0.5 / b) for b in scales) > _MAX_FEATURES:
         return None
-    k = [max(8, math.ceil(_NODES / scale)) for scale in scales]
+    k = [max(8, math.ceil(_STEPS_PER_BANDWIDTH / scale)) for scale in scales]
     full = ProjectedGaussian.on_lattice(scales, k, [count + 1 for count in k])
-    for threshold in _THRESHOLDS:
+    for threshold in _EIGENVALUE_THRESHOLDS:
         rank = [sum(mu > threshold * s.levels[0] for mu in s.levels) for s in full.spectra]
-        if math.prod(rank) > _MOST_FEATURES:
+        if math.prod(rank) > _MAX_FEATURES:
             return best
         cut = tuple(s.cut(d) for s, d in zip(full.spectra, rank, strict=True))
         kernel = ProjectedGaussian(scales, cut)

@@ -36,7 +36,7 @@ STATIONARY = ("laplace", "matern-3/2", "matern-5/2")
 SHARD_ROWS = 2048
 """Rows of an automatic shard: its Gram matrix takes 32 MiB, and solving is quadratic in it."""
 
-MOST_VALUES = 1 << 14
+MAX_LATTICE_POINTS = 1 << 14
 """Most lattice points that a choice may take: every record has a kernel value at each."""
 
 
@@ -53,7 +53,7 @@ class GramKernel(Space):
     width: tuple[float, ...]
     kernels: tuple[Density, ...] = ()
     shard_rows = SHARD_ROWS
-    largest_lattice = MOST_VALUES
+    largest_lattice = MAX_LATTICE_POINTS
 
     @classmethod
     def product(cls, kernels: Sequence[Density]) -> GramKernel:

@@ -46,7 +46,7 @@ from dbern.strategies.gram import CubeKernel, GramStrategy
 
 
 @dataclass(frozen=True)
-class _Released(RiskModel, Measurement):
+class _RiskMeasurement(RiskModel, Measurement):
     name: str = field(default="weights", kw_only=True)
 
     def bind(self, n: int, charge: Budget) -> Measurement:
@@ -83,12 +83,12 @@ class _Released(RiskModel, Measurement):
         return ValuesAccumulator(model, lattice, model.unit)
 
 
-def _times(outputs: int, norm: int) -> str:
+def _repeated(outputs: int, norm: int) -> str:
     return f"{outputs}{'^{1/2}' if norm == 2 else ''}"
 
 
 @dataclass(frozen=True)
-class RiskMinimizer(_Released):
+class RiskMinimizer(_RiskMeasurement):
     """A regularized risk minimizer as a function on the lattice."""
 
     space: GaussianFeatures | GramKernel
@@ -137,7 +137,7 @@ class RiskMinimizer(_Released):
         """Bound n times the sensitivity (proof in `dbern.erm.models`)."""
         bound = self.space.operator_norm(cast("LatticeMapStrategy", strategy), norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
-        text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
+        text = f"{_repeated(self.outputs, norm)} x " if self.outputs > 1 else ""
         return Bound(
             OUTWARD * outputs * self._sensitivity * bound.value,
             f"{text}r {bound.derivation}, {self.derivation}",
@@ -145,7 +145,7 @@ class RiskMinimizer(_Released):
 
 
 @dataclass(frozen=True)
-class LinearFunctions(_Released):
+class LinearFunctions(_RiskMeasurement):
     """Weights of every output, one output after the other (*Linear functions* above)."""
 
     space: LinearFeatures
@@ -182,6 +182,6 @@ class LinearFunctions(_Released):
         del strategy
         outputs, size = self.num_models, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
-        text = "r" if outputs == 1 else f"{_times(outputs, norm)} x r"
+        text = "r" if outputs == 1 else f"{_repeated(outputs, norm)} x r"
         text += f" sqrt({size})" if norm == 1 else ""
         return Bound(OUTWARD * times * self._sensitivity, f"{text}, {self.derivation}")

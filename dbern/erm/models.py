@@ -51,10 +51,10 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 
-_TOLERANCE = 2.0**-8  # of the sensitivity
-_HEAVY = 1.25  # times the usual weight of a shard
-_SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
-_USUAL = Protection()
+_RELATIVE_TOLERANCE = 2.0**-8  # of the sensitivity
+_HEAVY_SHARD = 1.25  # times the usual weight of a shard
+_VANISHING_SHARD = 128  # times the usual rows of a shard, at which a record's weight is nothing
+_DEFAULT_PROTECTION = Protection()
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RiskModel:
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
-    protection: Protection = field(default=_USUAL, kw_only=True)
+    protection: Protection = field(default=_DEFAULT_PROTECTION, kw_only=True)
     ids: Column | None = None
     sources: tuple[tuple[str, str, str], ...] = ()
     chosen: bool = False
@@ -144,18 +144,18 @@ class RiskModel:
         sensitivity.
         """
         shards, private = self.shards or 1, self.protection.private_rows
-        heavy = self.cost * (_HEAVY if shards > 1 or private else 1)
+        heavy = self.cost * (_HEAVY_SHARD if shards > 1 or private else 1)
         space, axes = self.space, self.domain.dimensions
         risk = Risk(self.loss, space.kernel, heavy, self.n, space.radius, axes)
         risk = replace(risk, cost=self.cost, shards=shards, lipschitz=risk.bounds.slope)
-        vanishing = 1 << (_SPARE * -(-self.n // shards) - 1).bit_length()
+        vanishing = 1 << (_VANISHING_SHARD * -(-self.n // shards) - 1).bit_length()
         return replace(risk, vanishing=vanishing) if private else risk
 
     @cached_property
     def bounds(self) -> SolutionBounds:
         """Bounds that hold for every database."""
         risk, bounds, protection = self.risk, self.risk.bounds, self.protection
-        tolerance = _TOLERANCE * bounds.sensitivity / 2
+        tolerance = _RELATIVE_TOLERANCE * bounds.sensitivity / 2
         distance = tolerance + mean_state_error(risk)
         rows, floats = protection.unit.max_contributions / (2 if protection.added else 1), 0.0
         if protection.private_rows:
@@ -192,14 +192,14 @@ class RiskModel:
     def _counted(
         self, records: Mapping[str, FloatArray]
     ) -> tuple[BoolArray, FloatArray, FloatArray]:
-        kept, positions = self.domain.bounded(records)
-        known, output, weight = self.record_weights(records)
-        if known is not None:
-            positions, kept = positions[known[kept]], kept & known
+        valid, positions = self.domain.bounded(records)
+        labelled, output, weight = self.record_weights(records)
+        if labelled is not None:
+            positions, valid = positions[labelled[valid]], valid & labelled
         labels = output if weight is None else weight
         assert labels is not None, "weights that give labels"  # noqa: S101 - for the types
-        chosen = labels[kept] * (self.radius if weight is not None else 1)
-        return kept, positions, np.asarray(chosen, dtype=np.float64)
+        record_labels = labels[valid] * (self.radius if weight is not None else 1)
+        return valid, positions, np.asarray(record_labels, dtype=np.float64)
 
     def fitted(
         self, points: FloatArray, labels: FloatArray, counts: FloatArray

@@ -48,8 +48,8 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 PASS_ROWS = 1 << 18
 """Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
 
-MOST_BITS = 60
-_SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labels and slopes
+MAX_BITS = 60
+_ROW_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labels and slopes
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Solutions(GatheredAccumulator):
 
     @property
     @abstractmethod
-    def kept(self) -> str:
+    def stored_numbers(self) -> str:
         """Stored numbers of a shard, for a description."""
 
     @property
@@ -94,12 +94,12 @@ class _Solutions(GatheredAccumulator):
         shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         average = min(count_steps(model.bounds.average, model.bounds.tolerance))
-        plain, accelerated = count_steps(model.bounds.heaviest, model.bounds.tolerance)
-        largest = plain + (accelerated if accelerated < plain else 0)
+        plain_steps, accelerated_steps = count_steps(model.bounds.heaviest, model.bounds.tolerance)
+        largest = plain_steps + (accelerated_steps if accelerated_steps < plain_steps else 0)
         steps = f"about {average} steps each, {largest} at most"
-        own_loss = isinstance(model.loss, UserLoss)
-        seen = "; that a solve of your loss failed can be observed" if own_loss else ""
-        return f"{self.kept}: {shards}, {passes}, {steps}{seen}"
+        users_loss = isinstance(model.loss, UserLoss)
+        seen = "; that a solve of your loss failed can be observed" if users_loss else ""
+        return f"{self.stored_numbers}: {shards}, {passes}, {steps}{seen}"
 
     @property
     def shards(self) -> int:
@@ -118,7 +118,7 @@ class _Solutions(GatheredAccumulator):
     def memory_of(self, tables: int, solving: int) -> Memory:
         """A batch's positions, labels, hashes and a few temporaries; a pass's records."""
         axes = len(self.model.domain.axes)
-        rows = 8 * _SOLVER_COPIES * (axes + 2 + 2 * self.model.num_models) * self.pass_rows
+        rows = 8 * _ROW_COPIES * (axes + 2 + 2 * self.model.num_models) * self.pass_rows
         return Memory(8 * (24 + 6 * axes), tables, rows + 8 * solving)
 
     @property
@@ -143,7 +143,7 @@ class _Solutions(GatheredAccumulator):
         """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
         bounds = self.model.bounds
         norm = bounds.heaviest.norm + self.shards * bounds.distance + 1
-        return min(MOST_BITS, 61 - math.frexp(self.shards * self.largest * norm)[1])
+        return min(MAX_BITS, 61 - math.frexp(self.shards * self.largest * norm)[1])
 
     @property
     def mean_norm(self) -> float:
@@ -172,13 +172,13 @@ class _Solutions(GatheredAccumulator):
         *Values*: ``sup |phi|`` times the mean's norm, mapped, and everything that floats can add.
         """
         strategy = cast("LatticeMapStrategy", self.strategy)
-        sums = [strategy.row_sums(axis) for axis in range(len(strategy.lattice.k))]
-        largest = math.prod(float(one.max()) for one in sums)
+        row_sums = [strategy.row_sums(axis) for axis in range(len(strategy.lattice.k))]
+        largest = math.prod(float(sums.max()) for sums in row_sums)
         outputs, space = self.model.num_models, self.model.space
         accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
 
         def norm(p: int, outputs: float) -> float:
-            rows = math.prod(float((one**p).sum() ** (1 / p)) for one in sums)
+            rows = math.prod(float((sums**p).sum() ** (1 / p)) for sums in row_sums)
             return OUTWARD * outputs * row_error * rows
 
         return Errors(
@@ -207,7 +207,7 @@ class WeightsAccumulator(_Solutions):
         return None if isinstance(self.strategy, Entries) else self.strategy
 
     @property
-    def kept(self) -> str:
+    def stored_numbers(self) -> str:
         """Number of weights, for a description."""
         return f"weights of {self._features.size} features"
 
@@ -285,7 +285,7 @@ class ValuesAccumulator(_Solutions):
         return max(1.0, self.model.space.bound)
 
     @property
-    def kept(self) -> str:
+    def stored_numbers(self) -> str:
         """Number of values, for a description."""
         return f"values at {self.strategy.lattice.size} lattice points"
 

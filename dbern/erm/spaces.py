@@ -18,7 +18,7 @@ from dbern.erm.risk import Risk
 from dbern.erm.shards import STORED_FEATURES
 from dbern.types import FloatArray
 
-LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20  # of an automatic shard of features
+MIN_SHARD_ROWS, _MAX_SHARD_ROWS = 1 << 16, 1 << 20  # of an automatic shard of features
 
 
 class Space(ABC):
@@ -82,4 +82,4 @@ class FeatureMap(Space):
     @property
     def shard_rows(self) -> int:
         """Rows whose features are kept while a shard is solved."""
-        return min(_MOST_ROWS, max(LEAST_ROWS, STORED_FEATURES // self.size))
+        return min(_MAX_SHARD_ROWS, max(MIN_SHARD_ROWS, STORED_FEATURES // self.size))

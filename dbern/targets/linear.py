@@ -32,9 +32,9 @@ from dbern.erm.gram_kernels import GramKernel
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Huber, Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
-from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
+from dbern.erm.perturbed import PerturbedFunctions, categorical_fraction, categorical_noise, loss_of
 from dbern.erm.risk import Risk
-from dbern.erm.spaces import LEAST_ROWS
+from dbern.erm.spaces import MIN_SHARD_ROWS
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.strategies.base import AnyStrategy, Entries
@@ -43,7 +43,7 @@ from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.predictions import (
-    determinant_share,
+    determinant_fraction,
     deviation_of,
     predicted_moments,
     predicted_perturbed,
@@ -149,7 +149,7 @@ class Classifier(LinearFunctions):
         if self.typical.models > 1 and small:
             return _DETERMINANT_SHARES
         a_row = epsilon / self.protection.unit.max_contributions
-        return (determinant_share(n, a_row, loss_of(self.model), self.typical),)
+        return (determinant_fraction(n, a_row, loss_of(self.model), self.typical),)
 
     def _perturbed(
         self, n: int, epsilon: Fraction, shares: Sequence[Fraction]
@@ -240,7 +240,7 @@ def chosen_cost(
     predicted = schema.response.radius if schema.response else 1.0
     if classes > 2:
         predicted /= classes**2
-    most, shards = _MOVED * predicted * float(epsilon), 1 + n // LEAST_ROWS
+    most, shards = _MOVED * predicted * float(epsilon), 1 + n // MIN_SHARD_ROWS
     first = Risk(loss, space.kernel, 1.0, n, space.radius, schema.domain.dimensions)
     risks = [replace(first, cost=cost) for cost in _COSTS]
     fitting = {
@@ -483,9 +483,9 @@ class RidgeRegression(Learner):
         lists, sums = schema.domain.blocks, MomentSums.of(schema.domain, response_of(schema))
         by_value, of_numbers = sums.typical_noise(n, epsilon)
         numbers = len(schema.domain.numbers)
-        share = float(lists_share(numbers, lists))
+        share = float(categorical_fraction(numbers, lists))
         scale = 2 * _RESIDUAL / (_LINEAR * float(epsilon)) / n  # of b, over n, where it has all
-        listed = listed_noise(lists) * (scale / share) ** 2 if lists else 0.0
+        listed = categorical_noise(lists) * (scale / share) ** 2 if lists else 0.0
         b_variance = (scale / (1 - share)) ** 2 * (numbers + 2) * (numbers + 3) / 3
         objective = b_variance * float(np.sum(1 / typical_variances(numbers)))
         objective += _CUT * UNEXPLAINED

@@ -21,8 +21,19 @@ import numpy as np
 
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Loss, one_vs_rest
-from dbern.erm.objective import LISTED, PerturbedObjective, PerturbedRisk, Separate, Softmax
-from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions, lists_share
+from dbern.erm.objective import (
+    ONE_HOT_VALUE,
+    OutputwiseLoss,
+    PerturbedObjective,
+    PerturbedRisk,
+    Softmax,
+)
+from dbern.erm.perturbed import (
+    CONSTANT_FEATURE,
+    OUTPUT_FRACTION,
+    PerturbedFunctions,
+    categorical_fraction,
+)
 from dbern.erm.solver import minimize
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
@@ -153,7 +164,7 @@ def _minimized(
 def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tuple[float, float]:
     """Predict the risk of a perturbed objective."""
     risk = functions.risk
-    constants = np.full(typical.count, CONSTANT)
+    constants = np.full(typical.count, CONSTANT_FEATURE)
     features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
     rows, labels, counts = typical.weighed(features, functions.model.n)
     still = np.zeros((risk.loss.outputs, risk.features))
@@ -162,12 +173,12 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
     points = problem.rows(slice(0, typical.count))
     moved = risk.weight * np.linalg.inv(problem.hessian(state)) * _deviations(risk).ravel()
     moves = np.moveaxis(moved.reshape(*state.shape, -1), 2, 0)  # of the state, by each entry of b
-    noise = np.array([points @ risk.loss.whole(move).T for move in moves])
+    noise = np.array([points @ risk.loss.output_weights(move).T for move in moves])
     variance = np.square(noise).sum(axis=(0, 2))
     if noise.shape[2] > 1:  # whose mean is no noise of a class
         variance = variance - np.square(noise.sum(axis=2)).sum(axis=0) / noise.shape[2]
         variance /= noise.shape[2] - 1
-    return typical.risk(points @ risk.loss.whole(state).T, variance)
+    return typical.risk(points @ risk.loss.output_weights(state).T, variance)
 
 
 def _deviations(risk: PerturbedRisk) -> FloatArray:
@@ -186,8 +197,8 @@ def _deviations(risk: PerturbedRisk) -> FloatArray:
     return np.hstack(parts)
 
 
-def determinant_share(
-    n: int, epsilon: Fraction, loss: Softmax | Separate, typical: Typical
+def determinant_fraction(
+    n: int, epsilon: Fraction, loss: Softmax | OutputwiseLoss, typical: Typical
 ) -> Fraction:
     """Fraction of epsilon that the Jacobian of a perturbed objective should have.
 
@@ -197,18 +208,20 @@ def determinant_share(
     noise and penalty are felt. A loss that is c times as curved has weights that are ``sqrt(c)``
     times smaller.
     """
-    curve, lists = loss.bounds.diagonal, len(typical.lists)
+    curve, lists = loss.bounds.hessian_entry_bound, len(typical.lists)
     curved, size = n * _FLATNESS * curve * _NARROW**2, loss.outputs * (typical.axes + 1)
-    square = typical.axes + CONSTANT**2 + lists * LISTED**2
-    numbers = 1 - lists_share(typical.axes, typical.lists)
+    square = typical.axes + CONSTANT_FEATURE**2 + lists * ONE_HOT_VALUE**2
+    numbers = 1 - categorical_fraction(typical.axes, typical.lists)
 
-    def risk(share: Fraction) -> float:
-        weight, left = penalty_weight(epsilon * share, curve, 1, square), epsilon * (1 - ROUNDED)
-        tied = tied_charge(left, weight, 1, 1, square) if loss.tied else left - epsilon * share
-        penalty = 1 / weight
-        variance = (
-            (2 * loss.bounds.entry / float(tied * numbers)) ** 2 * (size + 1) * (size + 2) / 3
-        )
+    def risk(determinant: Fraction) -> float:
+        weight = penalty_weight(epsilon * determinant, curve, 1, square)
+        charge = epsilon * (1 - OUTPUT_FRACTION)
+        if loss.curvature_from_slope:
+            charge = tied_charge(charge, weight, 1, 1, square)
+        else:
+            charge -= epsilon * determinant
+        penalty, scale = 1 / weight, 2 * loss.bounds.gradient_entry_bound / float(charge * numbers)
+        variance = scale**2 * (size + 1) * (size + 2) / 3
         lost = [variance / (w**2 / (4 * curve)) + penalty**2 for w in typical.weights]
         return sum(lost) / (curved + penalty) ** 2
 

@@ -22,8 +22,8 @@ from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
 from dbern.erm.gram_kernels import GramKernel
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, one_vs_rest
-from dbern.erm.objective import Separate, Softmax
-from dbern.erm.perturbed import _row_weight, lists_share
+from dbern.erm.objective import OutputwiseLoss, Softmax
+from dbern.erm.perturbed import _row_weight, categorical_fraction
 from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.noise_quantile import _fewest_draws, quantile_rank
@@ -46,7 +46,7 @@ def test_losses_have_the_constants_of_their_formulas():
     assert Huber(threshold=0.5, bound=2.0).slope(math.inf) == 0.5
     assert EpsilonInsensitive(tube=0.1, width=0.1, bound=1.0).curvature == 10.0
     assert (Softmax(1).bounds.trace, Softmax(4).bounds.trace) == (0.25, 0.75)
-    assert Separate(Hinge(1.0), 3).bounds.trace == 3.0
+    assert OutputwiseLoss(Hinge(1.0), 3).bounds.trace == 3.0
 
 
 def test_a_user_s_loss_and_kernel_are_as_declared():
@@ -106,7 +106,9 @@ def test_gram_kernels_have_their_bounds_and_volumes():
 
 
 def test_the_shares_of_lists_grow_with_their_values():
-    shares = [float(lists_share(3, lists)) for lists in ((), (7,), (7, 15, 2), (1000,) * 10)]
+    shares = [
+        float(categorical_fraction(3, lists)) for lists in ((), (7,), (7, 15, 2), (1000,) * 10)
+    ]
     assert shares == [0.0, 0.25, 0.515625, 0.984375]
 
 

@@ -194,9 +194,8 @@ class PerturbedFunctions(Measurement):
         )
         charge = epsilon * (1 - OUTPUT_FRACTION)
         if protection.private_rows:
-            charge -= _row_weights_charge(
-                rows, (model.space.dimensions + 1) * loss.outputs, max_weight
-            )
+            num_weights = (model.space.dimensions + 1) * loss.outputs
+            charge -= _row_weights_charge(rows, num_weights, max_weight)
         left = (charge - epsilon * determinant) * (2 if protection.added else 1)
         if loss.curvature_from_slope:
             left = tied_charge(charge, weight, rows, rank, square, protection.added)

@@ -43,10 +43,10 @@ from dbern.system import one_thread
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
 from dbern.types import FloatArray
 
-_STEPS, _HALVINGS, _NEAR = 40, 12, 2.0**-20
-_NARROW = 0.05
+_MAX_STEPS, _MAX_HALVINGS, _DIFFERENCE_STEP = 40, 12, 2.0**-20
+_NARROW_DEVIATION = 0.05
 """Deviation of numbers for which the penalty is chosen: noise and penalty are felt there."""
-_FLATNESS = 0.6
+_RELATIVE_CURVATURE = 0.6
 """Mean second derivative of the logistic loss there, of its largest."""
 
 
@@ -61,18 +61,18 @@ def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> floa
     products = _typical_products(moments)
     exact, second = moments.of_products(products), products[:-1, :-1]
     covariance = second[1:, 1:] - np.outer(second[0, 1:], second[0, 1:])
-    sure, fit = (
+    exact_fit, noisy_fit = (
         least_squares(Measured.of(moments, exact, noise), axes, range(axes), penalty)
         for noise, penalty in ((0.0, None), (deviation, ridge))
     )
-    spread = np.roll(fit.spread, 1, axis=(0, 1))  # the intercept first, as in the products
+    spread = np.roll(noisy_fit.spread, 1, axis=(0, 1))  # the intercept first, as in the products
     noise = float((second * spread).sum())
     of_slopes = float((covariance * spread[1:, 1:]).sum())
     if ridge is None:
         explained = EXPLAINED * TYPICAL_STD**2
         return noise - of_slopes + explained * of_slopes / (explained + of_slopes)
-    missed = fit.slopes - sure.slopes
-    return noise + float(missed @ covariance @ missed)
+    shrinkage = noisy_fit.slopes - exact_fit.slopes
+    return noise + float(shrinkage @ covariance @ shrinkage)
 
 
 def _typical_products(moments: Moments) -> FloatArray:
@@ -111,10 +111,10 @@ def predicted_weights(
     """
     constant = np.full((typical.count, 1), space.kernel.constant)
     features = np.hstack([space.points(typical.unit), constant])
-    asked = np.hstack([typical.unit, constant])
+    at_positions = np.hstack([typical.unit, constant])
     states = [state for state, _ in minimizers(typical, features, loss, cost)]
-    scores = asked @ np.column_stack(states) / typical.radius
-    variance = (deviation / typical.radius) ** 2 * np.square(asked).sum(axis=1)
+    scores = at_positions @ np.column_stack(states) / typical.radius
+    variance = (deviation / typical.radius) ** 2 * np.square(at_positions).sum(axis=1)
     return typical.risk(scores, variance), typical.risk(scores, 0 * variance)
 
 
@@ -128,14 +128,14 @@ def minimizers(
     """
     rows, labels, counts = typical.weighed(features, cost)
     targets = one_vs_rest(labels, typical.models).T if typical.models > 1 else [labels]
-    found = []
+    solutions = []
     for target in targets:
-        wanted = typical.radius * target
+        responses = typical.radius * target
         with one_thread():  # threads would wait for each other longer than this takes
-            state = _minimized(loss, rows, wanted, counts, _NEAR * typical.radius)
-        slopes = counts * loss.derivative(wanted, rows @ state)
-        found.append((state, slopes.reshape(-1, len(features)).sum(axis=0)))
-    return found
+            state = _minimized(loss, rows, responses, counts, _DIFFERENCE_STEP * typical.radius)
+        slopes = counts * loss.derivative(responses, rows @ state)
+        solutions.append((state, slopes.reshape(-1, len(features)).sum(axis=0)))
+    return solutions
 
 
 def _minimized(
@@ -145,7 +145,7 @@ def _minimized(
         return float(weights @ loss.value(labels, features @ state) + state @ state / 2)
 
     state = np.zeros(features.shape[1])
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         values = features @ state
         above, slopes, below = (loss.derivative(labels, values + h) for h in (near, 0.0, -near))
         curved = weights * np.maximum(above - below, 0.0) / (2 * near)
@@ -153,10 +153,12 @@ def _minimized(
         hessian = np.eye(len(state)) + (features * curved[:, None]).T @ features
         step, before = -np.linalg.solve(hessian, gradient), value(state)
         slope = float(gradient @ step)
-        shares = (2.0**-i for i in range(_HALVINGS))
-        share = next((t for t in shares if value(state + t * step) <= before + 1e-4 * t * slope), 0)
-        state = state + share * step
-        if not share or -slope <= 1e-10 * (abs(before) + near):
+        step_sizes = (2.0**-i for i in range(_MAX_HALVINGS))
+        step_size = next(
+            (t for t in step_sizes if value(state + t * step) <= before + 1e-4 * t * slope), 0
+        )
+        state = state + step_size * step
+        if not step_size or -slope <= 1e-10 * (abs(before) + near):
             break
     return state
 
@@ -167,8 +169,8 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
     constants = np.full(typical.count, CONSTANT_FEATURE)
     features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
     rows, labels, counts = typical.weighed(features, functions.model.n)
-    still = np.zeros((risk.loss.outputs, risk.features))
-    problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, still)
+    no_linear_term = np.zeros((risk.loss.outputs, risk.features))
+    problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, no_linear_term)
     state = minimize(problem, risk.bounds.tolerance).state
     points = problem.rows(slice(0, typical.count))
     moved = risk.weight * np.linalg.inv(problem.hessian(state)) * _deviations(risk).ravel()
@@ -209,7 +211,10 @@ def determinant_fraction(
     times smaller.
     """
     curve, lists = loss.bounds.hessian_entry_bound, len(typical.lists)
-    curved, size = n * _FLATNESS * curve * _NARROW**2, loss.outputs * (typical.axes + 1)
+    curved, size = (
+        n * _RELATIVE_CURVATURE * curve * _NARROW_DEVIATION**2,
+        loss.outputs * (typical.axes + 1),
+    )
     square = typical.axes + CONSTANT_FEATURE**2 + lists * ONE_HOT_VALUE**2
     numbers = 1 - categorical_fraction(typical.axes, typical.lists)
 

@@ -30,12 +30,12 @@ from dbern.noise_quantile import _fewest_draws, quantile_rank
 from dbern.privacy.accuracy import public_stream
 from dbern.promises import printed_sum
 from dbern.strategies.base import Entries
-from dbern.targets.black_boxes import Range, _uniform_records
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import _finest_bandwidth
 from dbern.targets.functional_mean import CurveSums, _chosen_degree
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.typical import typical_variances
+from dbern.targets.user_functions import Range, uniform_records
 
 
 def test_losses_have_the_constants_of_their_formulas():
@@ -119,8 +119,8 @@ def test_weights_of_many_rows_sum_to_the_most():
 
 
 def test_made_up_records_are_in_their_ranges():
-    ranges = [Range(0.0, 10.0), Range(0.0, 1.0, whole=True)]
-    records = _uniform_records(ranges, 3, public_stream("example", 0))
+    ranges = [Range(0.0, 10.0), Range(0.0, 1.0, integer=True)]
+    records = uniform_records(ranges, 3, public_stream("example", 0))
     assert records.round(2).tolist() == [[0.51, 0.0], [3.21, 1.0], [2.4, 0.0]]
 
 

@@ -311,7 +311,7 @@ def tree(tmp_path):
         "bernstein/basis.py": "import dbern.errors",
         "privacy/keystream.py": "import secrets\nfrom cryptography import x509",
         "targets/base.py": "from dbern.bernstein.basis import b",
-        "targets/minimizers.py": "from dbern.targets.base import b",
+        "targets/density.py": "from dbern.targets.base import b",
         "certificate.py": "from dbern.bernstein import basis",
         "data/parquet.py": "import pyarrow as pa",
         "planning/spec.py": "from dbern.counting import moments\nfrom dbern.targets import base",

@@ -199,7 +199,7 @@ def _spec_text(answers: Answers, stem: str, options: dict[str, Any]) -> str:
 def _toml(value: Any) -> str:
     match value:
         case dict():
-            return f"{{ {', '.join(_line(key, part) for key, part in value.items())} }}"
+            return f"{{ {', '.join(_line(key, entry) for key, entry in value.items())} }}"
         case list():
             return f"[{', '.join(map(_toml, value))}]"
         case str() | int() | float():

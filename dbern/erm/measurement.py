@@ -164,8 +164,8 @@ class LinearFunctions(_RiskMeasurement):
     @property
     def entries(self) -> tuple[str, ...]:
         """Names of the weights of each output: listed values, axes and constant."""
-        names = [f"weight of {a.name} = {v}" for a in self.domain.lists for v in a.categories]
-        names += [f"weight of {axis.name}" for axis in self.domain.numbers]
+        names = [f"weight of {a.name} = {v}" for a in self.domain.categorical for v in a.categories]
+        names += [f"weight of {axis.name}" for axis in self.domain.numeric]
         if self.space.size > len(names):
             names.append("weight of the constant")
         if self.num_models == 1:

@@ -160,7 +160,7 @@ class PerturbedFunctions(Measurement):
         cls, model: LinearFunctions, n: int, weight: float, *scales: float
     ) -> PerturbedFunctions:
         """The functions for n records and the constants that a plan has resolved."""
-        radii = (1.0,) * len(model.domain.numbers) + (CONSTANT_FEATURE,)
+        radii = (1.0,) * len(model.domain.numeric) + (CONSTANT_FEATURE,)
         loss, radius = loss_of(model), model.radius
         space = CubeFeatures(model.space.dimensions, model.space.kernel)
         model = replace(model, space=space, n=n, shards=1, radius=1.0)
@@ -184,7 +184,8 @@ class PerturbedFunctions(Measurement):
     ) -> PerturbedFunctions:
         """The functions for an epsilon; the fraction `determinant` pays for the Jacobian."""
         loss, domain = loss_of(model), model.domain
-        square = len(domain.numbers) + CONSTANT_FEATURE**2 + len(domain.lists) * ONE_HOT_VALUE**2
+        one_hot = len(domain.categorical) * ONE_HOT_VALUE**2
+        square = len(domain.numeric) + CONSTANT_FEATURE**2 + one_hot
         rows = model.protection.unit.max_contributions
         trace, rank = rows * loss.bounds.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
@@ -201,8 +202,8 @@ class PerturbedFunctions(Measurement):
             left = tied_charge(charge, weight, rows, rank, square, protection.added)
         if left <= 0:
             raise SpecError(_SMALL_NORMALIZER)
-        listed = categorical_fraction(len(domain.numbers), domain.blocks)
-        parts = [left * (1 - listed), left * listed] if domain.lists else [left]
+        listed = categorical_fraction(len(domain.numeric), domain.blocks)
+        parts = [left * (1 - listed), left * listed] if domain.categorical else [left]
         moved = _REPLACED_MOVE * loss.bounds.gradient_entry_bound
         laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
         scales = [max(law.scale, _MIN_SCALE) for law in laws]

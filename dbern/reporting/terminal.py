@@ -27,7 +27,7 @@ _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
 def drawing(synopsis: Synopsis) -> str:
     """Draw the function as text at most 80 columns wide, the same on every terminal."""
-    axes = synopsis.domain.numbers
+    axes = synopsis.domain.numeric
     picture = _upright(picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS))
     lines: list[str] = []
     for panel in picture.panels:

@@ -457,7 +457,7 @@ class Synopsis:
             released=True,
             by_place=by_place,
             on_lattice=isinstance(first, ReleasedArray),
-            mends=mends_of(first.approximation, perturbed, bool(self.domain.lists)),
+            mends=mends_of(first.approximation, perturbed, bool(self.domain.categorical)),
         )
 
     def _unit(self, *, density: bool) -> str:

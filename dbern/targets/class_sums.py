@@ -73,9 +73,9 @@ class ClassSums(VectorSum):
         """Names of the entries of all classes."""
         features, domain = ["count"], self.domain
         if self.moments:
-            names = [axis.name for axis in domain.numbers]
+            names = [axis.name for axis in domain.numeric]
             features += [f"{what} of {name}" for what in ("sum", "squares") for name in names]
-        cells = [(axis.name, value) for axis in domain.lists for value in axis.categories]
+        cells = [(axis.name, value) for axis in domain.categorical for value in axis.categories]
         features += [f"count of {name} = {value}" for name, value in cells]
         return tuple(
             f"{feature} {'in' if ' of ' in feature else 'of'} {category}"
@@ -90,7 +90,7 @@ class ClassSums(VectorSum):
     def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
         """Bound n times it (*Sensitivity of class sums* above)."""
         del strategy
-        axes, lists = len(self.domain.numbers) * self.moments, len(self.domain.lists)
+        axes, lists = len(self.domain.numeric) * self.moments, len(self.domain.categorical)
         if added and norm == 1:
             listed = f" + {lists}" if lists else ""
             text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
@@ -138,10 +138,10 @@ class ClassSums(VectorSum):
         a float, and a division, of at most one; in all, of the sum of all entries, each record's at
         most ``1 + 1.5 l + m``. Of counts alone less is needed.
         """
-        axes, moments = len(self.domain.numbers), self.moments
+        axes, moments = len(self.domain.numeric), self.moments
         rounded, step = 2 * axes if moments else 0, _ROUNDED_STEPS * 2.0**-bits
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.domain.lists))
+        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.domain.categorical))
         return Errors(
             kernel=2.0**-bits,
             kernel_norms=(OUTWARD * rounded * step, OUTWARD * math.sqrt(rounded) * step),

@@ -122,7 +122,7 @@ def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
     return tuple(
         f"target.bandwidth: {b:g} is {b / axis.width:.0f} times the width of {axis.name}: next to "
         f"nothing is left of where records are; is it in that axis's unit{axis.counted}?"
-        for b, axis in zip(bandwidth, domain.numbers, strict=False)
+        for b, axis in zip(bandwidth, domain.numeric, strict=False)
         if b > _FLAT * axis.width
     )
 

@@ -171,7 +171,7 @@ class KernelERM(Learner):
         if self._by_objective_or_weights:
             parameters = self.method, self.C, self.constant, self.shards
             return (build_linear_functions(schema, loss, *parameters),)
-        if self.method == "objective" or schema.domain.lists:
+        if self.method == "objective" or schema.domain.categorical:
             key = "target.method" if self.method == "objective" else "data.bounds"
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '

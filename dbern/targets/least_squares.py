@@ -55,7 +55,7 @@ class MomentSums(VectorSum):
     @classmethod
     def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
         """Moments of all axes, with degree 2 of their products, and of the response."""
-        numbers = count_with_products(len(domain.numbers), degree)
+        numbers = count_with_products(len(domain.numeric), degree)
         return cls(domain, response, Moments.of(numbers + 1, domain.blocks), degree)
 
     @property
@@ -71,9 +71,11 @@ class MomentSums(VectorSum):
     @property
     def entries(self) -> tuple[str, ...]:
         """Names of the moments."""
-        names = [axis.name for axis in self.domain.numbers]
+        names = [axis.name for axis in self.domain.numeric]
         names += product_names(names) if self.degree == 2 else []
-        values = [[f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.lists]
+        values = [
+            [f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.categorical
+        ]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
     def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:

@@ -88,7 +88,7 @@ class UnboundLinearFunctions(LinearFunctions):
         The risk of more than two classes is the share of wrong ones, as noise costs the log loss
         long before it costs the largest score.
         """
-        lists, epsilon = self.domain.lists, charge.epsilon
+        lists, epsilon = self.domain.categorical, charge.epsilon
         stated = self.release_method == "objective"
         if (stated or lists) and charge.delta:
             raise SpecError(_CATEGORICAL_DELTA if lists else _PURE_EPSILON)
@@ -163,13 +163,13 @@ def build_linear_functions(
     Raises SpecError for parameters that the method, or an axis of categories, has no use for.
     """
     domain, response = schema.domain, schema.response
-    if domain.lists and method == "weights":
+    if domain.categorical and method == "weights":
         raise SpecError(NUMERIC_ONLY.format("objective"))
-    if (method == "objective" or domain.lists) and (constant, shards) != (1.0, "auto"):
+    if (method == "objective" or domain.categorical) and (constant, shards) != (1.0, "auto"):
         raise SpecError(
             'target.constant, target.shards: are of method = "weights". Leave them out.'
         )
-    numbers, weights = len(domain.numbers), label_weights(schema)
+    numbers, weights = len(domain.numeric), label_weights(schema)
     space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
     radius, classes = response.radius if response else 1.0, max(2, weights.outputs)
     by_log_loss = loss == Logistic() and classes == 2

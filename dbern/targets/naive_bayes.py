@@ -92,10 +92,10 @@ class NaiveBayes(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
-        numbers = Domain(domain.numbers, domain.outside)
+        numbers = Domain(domain.numeric, domain.outside)
         kernels = axis_kernels(numbers, self.bandwidth, "bandwidth", self.kernel)
         if self.release == "joint":
-            if domain.lists:
+            if domain.categorical:
                 raise SpecError(
                     'target.release: "joint" is for axes of numbers. Write release = "factored"'
                 )
@@ -112,12 +112,12 @@ class NaiveBayes(Learner):
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
-        counts = _COUNTS + fraction * len(domain.lists)
+        counts = _COUNTS + fraction * len(domain.categorical)
         return (*sums, ClassSums(domain, label, moments=False, fraction=counts))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
-        label, domain = schema.classes, Domain(schema.domain.numbers)
+        label, domain = schema.classes, Domain(schema.domain.numeric)
         if self.release == "joint":
             return Identity(label.categories)
         kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
@@ -132,7 +132,7 @@ class NaiveBayes(Learner):
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
-        return kernel_bayes_notes(self.combination(schema), ways, len(schema.domain.numbers))
+        return kernel_bayes_notes(self.combination(schema), ways, len(schema.domain.numeric))
 
 
 class GaussianNaiveBayes(Learner):
@@ -183,7 +183,7 @@ class GaussianNaiveBayes(Learner):
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """Floors of the deviations in unit-cube units."""
-        axes = schema.domain.numbers
+        axes = schema.domain.numeric
         if len(self.std_floor) != len(axes):
             raise SpecError(
                 f"target.std_floor: has {len(self.std_floor)} entries for {len(axes)} "

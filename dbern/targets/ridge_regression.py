@@ -144,7 +144,7 @@ class RidgeRegression(Learner):
         """Whether noise of moments adds more to squared errors than that of an objective."""
         lists, sums = schema.domain.blocks, MomentSums.of(schema.domain, response_of(schema))
         by_value, of_numbers = sums.typical_noise(n, epsilon)
-        numbers = len(schema.domain.numbers)
+        numbers = len(schema.domain.numeric)
         categorical = float(categorical_fraction(numbers, lists))
         scale = (
             2 * _RELATIVE_THRESHOLD / (_LINEAR_TERM_FRACTION * float(epsilon)) / n
@@ -195,7 +195,7 @@ class RidgeRegression(Learner):
                 times = moments.sensitivity(1).value / linear_only
                 lines.append(f"degree 2: {times:.2g} times the sensitivity of degree 1")
             note = typical.note((excess_risk, excess_risk))
-            if schema.domain.lists and note[-1:] == (WARNING,):
+            if schema.domain.categorical and note[-1:] == (WARNING,):
                 note = (*note, 'of listed values method = "objective" may have less noise: plan it')
             return (*lines, *note)
         if self.method == "objective":
@@ -210,7 +210,7 @@ class RidgeRegression(Learner):
     def _by_moments(self, schema: RecordSchema) -> bool:
         if self.method == "objective" and self.degree == 1:
             return False
-        numbers = count_with_products(len(schema.domain.numbers), self.degree)
+        numbers = count_with_products(len(schema.domain.numeric), self.degree)
         listed = sum(schema.domain.blocks)
         if self.degree == 2 and numbers >= MOST_NUMBERS:
             raise SpecError(

@@ -170,7 +170,7 @@ def test_records_have_their_columns_in_the_order_of_the_page():
     rows = box.rows({name: np.array(values) for name, values in columns.items()})
     assert rows.tolist() == [[0.0, 0.5, 1.0, -5.0, 2.0], [2.0, -1.0, 0.0, 2.0, 0.0]]
     assert not np.signbit(rows[0, 0])
-    assert [one.whole for one in box.ranges] == [False, False, True, False, True]
+    assert [one.integer for one in box.ranges] == [False, False, True, False, True]
     made = uniform_records(box.ranges, 500, public_stream("test", 0))
     assert [sorted(set(made[:, i])) for i in (2, 4)] == [[0.0, 1.0], [0.0, 1.0, 2.0]]
     assert (made.min(axis=0) >= [0, -1, 0, -5, 0]).all()

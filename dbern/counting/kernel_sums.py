@@ -121,7 +121,7 @@ class KernelSum(RecordSum):
         Each record's output and weight.
     unit : float
         A value in data units is this times its value in unit-cube units.
-    fraction : Fraction
+    output_fraction : Fraction
         Of the release's budget.
     validity_domain : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.

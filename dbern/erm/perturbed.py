@@ -145,15 +145,16 @@ def loss_of(model: LinearFunctions) -> Softmax | OutputwiseLoss:
 class PerturbedFunctions(Measurement):
     """Weights of linear functions, by a perturbed objective.
 
-    b spends the fraction `spent` of the budget, and `fraction` pays for the noise that is added at
-    the end. Responses are in [-1, 1] here: the released weights are `radius` times the solved ones.
+    b spends `objective_fraction` of the budget, and `output_fraction` pays for the noise that is
+    added at the end. Responses are in [-1, 1] here: the released weights are `radius` times the
+    solved ones.
     """
 
     model: LinearFunctions
     risk: PerturbedRisk
-    spent: Fraction = Fraction(0)
+    objective_fraction: Fraction = Fraction(0)
     radius: float = 1.0
-    fraction: Fraction = field(default=OUTPUT_FRACTION, kw_only=True)
+    output_fraction: Fraction = field(default=OUTPUT_FRACTION, kw_only=True)
 
     @classmethod
     def of(
@@ -207,7 +208,7 @@ class PerturbedFunctions(Measurement):
         moved = _REPLACED_MOVE * loss.bounds.gradient_entry_bound
         laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
         scales = [max(law.scale, _MIN_SCALE) for law in laws]
-        return replace(cls.of(model, n, weight, *scales), spent=1 - OUTPUT_FRACTION)
+        return replace(cls.of(model, n, weight, *scales), objective_fraction=1 - OUTPUT_FRACTION)
 
     @property
     def entries(self) -> tuple[str, ...]:

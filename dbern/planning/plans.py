@@ -123,7 +123,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
     stated: dict[str, Any] = {}
     content: dict[str, Any] = {
         "arrays": planned.arrays,
-        "share": promise["share"] if promise else decimal_text(measurement.fraction),
+        "share": promise["share"] if promise else decimal_text(measurement.output_fraction),
         "value_unit": planned.unit,
         "noise": planned.noise,
         "sensitivity": planned.sensitivity,

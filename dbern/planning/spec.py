@@ -427,7 +427,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         learner.components(schema),
     )
     components = tuned(components, tune, learner.kind) if tune else components
-    parts = [(one.name, one.outputs, one.fraction) for one in components]
+    parts = [(one.name, one.outputs, one.output_fraction) for one in components]
     require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)

@@ -190,7 +190,7 @@ class Smoother(Learner):
             unit = domain.density_unit()
             return KernelSum(
                 name, domain, kernels, record_weights, unit,
-                counted_in=counted_in, fraction=fraction,
+                counted_in=counted_in, output_fraction=fraction,
             )  # fmt: skip
         oblique, kernels = _oblique_kernels(domain, self.covariance)
         box = Domain(
@@ -202,7 +202,7 @@ class Smoother(Learner):
         unit = domain.density_unit(math.prod(oblique.width))
         return KernelSum(
             name, box, kernels, record_weights, unit, domain, oblique, counted_in,
-            fraction=fraction,
+            output_fraction=fraction,
         )  # fmt: skip
 
     def chosen_sum(self, name: str, domain: Domain, record_weights: RecordWeights) -> Measurement:

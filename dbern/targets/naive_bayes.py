@@ -108,12 +108,12 @@ class NaiveBayes(Learner):
         sums = (
             KernelSum(
                 f"axis_{i}", numbers.axis(i), (kernel,), ByCategory(label),
-                1 / numbers.axes[i].width, validity_domain=domain, fraction=fraction,
+                1 / numbers.axes[i].width, validity_domain=domain, output_fraction=fraction,
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
         counts = _COUNTS + fraction * len(domain.categorical)
-        return (*sums, ClassSums(domain, label, moments=False, fraction=counts))
+        return (*sums, ClassSums(domain, label, moments=False, output_fraction=counts))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""

@@ -204,7 +204,7 @@ def test_three_parts_are_the_charge(epsilon, loss):
     of_two = 2 / one.risk.scale + math.log1p(one.risk.weight * one.risk.bounds.length**2)
     if loss == LOGISTIC:
         of_two = spent_by(one.risk, one.risk.bounds.length**2)
-    assert one.fraction + one.spent == 1
+    assert one.output_fraction + one.objective_fraction == 1
     spent = of_two + float(OUTPUT_FRACTION * charge)
     assert 0.999999 * float(charge) < spent <= float(charge)
     plan = plan_files(spec_of({"method": "objective"}, epsilon=epsilon), ())

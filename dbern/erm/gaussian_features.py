@@ -216,7 +216,7 @@ class GaussianFeatures(FeatureMap):
         return math.prod(spectrum.rank for spectrum in self.kernel.spectra)
 
     @property
-    def counting(self) -> dict[str, Any]:
+    def stored_params(self) -> dict[str, Any]:
         """The stored matrices."""
         return {"features": [spectrum.to_dict() for spectrum in self.kernel.spectra]}
 
@@ -239,9 +239,9 @@ class GaussianFeatures(FeatureMap):
         kernel = _projection(self.kernel.scales, _MAX_CUT / wanted)
         return 0.0 if kernel is None else min(wanted, 0.99 * _MAX_CUT / kernel.cut)
 
-    def restored(self, counting: Mapping[str, Any]) -> GaussianFeatures:
+    def with_params(self, params: Mapping[str, Any]) -> GaussianFeatures:
         """The space with the stored matrices."""
-        spectra = tuple(AxisSpectrum.from_dict(axis) for axis in counting["features"])
+        spectra = tuple(AxisSpectrum.from_dict(axis) for axis in params["features"])
         return replace(self, kernel=ProjectedGaussian(self.kernel.scales, spectra))
 
     def approximation(self, norm: float) -> Approximation:  # noqa: ARG002 - of the expansion

@@ -52,7 +52,7 @@ class _RiskMeasurement(RiskModel, Measurement):
     def bind(self, n: int, charge: Budget) -> Measurement:
         """Return it for n records; before, it has no sensitivities."""
         del charge
-        return self.for_rows(n)
+        return self.resolved(n)
 
     @property
     def _sensitivity(self) -> float:
@@ -68,14 +68,14 @@ class _RiskMeasurement(RiskModel, Measurement):
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
         del strategy, tolerance
-        model = self.for_rows(n) if self.n != n else self
-        return {"shards": model.shards, **model.counting}
+        model = self.resolved(n) if self.n != n else self
+        return {"shards": model.shards, **model.stored_params}
 
     def restore(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> GatheredAccumulator:
         """Return the sums of what is solved for."""
-        model = self.restored(n, params)
+        model = self.with_params(n, params)
         if model.risk.features:
             weights = cast("LatticeMapStrategy | Entries", strategy)
             return WeightsAccumulator(model, weights, model.unit)

@@ -100,31 +100,31 @@ class RiskModel:
     sources: tuple[tuple[str, str, str], ...] = ()
     chosen: bool = False
 
-    def for_rows(self, n: int) -> Self:
+    def resolved(self, n: int) -> Self:
         """The model for n records, with fixed shards and features.
 
         Raises SpecError for more shards than records, or features that do not suffice.
         """
         if self.shards is not None and self.shards > n:
             raise SpecError(f"target.shards: more than the {n} records. Write shards = 1")
-        shards = self.shards or -(-n // self._resolved(1, n).shard_rows)
-        return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
+        shards = self.shards or -(-n // self._resolve_space(1, n).shard_rows)
+        return replace(self, n=n, shards=shards, space=self._resolve_space(shards, n))
 
     def protected(self, protection: Protection, ids: Column | None) -> Self:
         """The model for another neighboring relation."""
         return replace(self, protection=protection, ids=ids)
 
-    def restored(self, n: int, counting: Mapping[str, Any]) -> Self:
+    def with_params(self, n: int, params: Mapping[str, Any]) -> Self:
         """The model that a plan has resolved."""
-        cost, space = counting.get("C", self.cost), self.space.restored(counting)
-        return replace(self, n=n, shards=counting["shards"], space=space, cost=cost)
+        cost, space = params.get("C", self.cost), self.space.with_params(params)
+        return replace(self, n=n, shards=params["shards"], space=space, cost=cost)
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Parameters that the plan stores besides shards, as JSON values; `restored` reads them."""
-        return {**({"C": self.cost} if self.chosen else {}), **self.space.counting}
+    def stored_params(self) -> dict[str, Any]:
+        """Parameters that the plan stores besides shards, as JSON values (`with_params`)."""
+        return {**({"C": self.cost} if self.chosen else {}), **self.space.stored_params}
 
-    def _resolved(self, shards: int, n: int) -> Space:
+    def _resolve_space(self, shards: int, n: int) -> Space:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
         return self.space.resolved(factor, n)
 

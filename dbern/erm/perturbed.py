@@ -172,7 +172,7 @@ class PerturbedFunctions(Measurement):
         return cls(model, risk, radius=radius, name=model.name, domain=model.domain)
 
     @classmethod
-    def restored(
+    def from_params(
         cls, model: LinearFunctions, n: int, params: Mapping[str, Any]
     ) -> PerturbedFunctions:
         """Read the functions that a plan has resolved."""

@@ -42,8 +42,8 @@ class Space(ABC):
         return OUTWARD * math.sqrt(self.kernel.bound(self.radius))
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Parameters that the plan stores, as JSON values; `restored` reads them."""
+    def stored_params(self) -> dict[str, Any]:
+        """Parameters that the plan stores, as JSON values; `with_params` reads them."""
         return {}
 
     def resolved(self, risk_factor: float, n: int) -> Self:  # noqa: ARG002 - where a cut is chosen
@@ -54,8 +54,8 @@ class Space(ABC):
         """Largest `risk_factor` up to `wanted` that `resolved` does not refuse."""
         return wanted
 
-    def restored(self, counting: Mapping[str, Any]) -> Self:  # noqa: ARG002 - where some is stored
-        """The space whose `counting` this is."""
+    def with_params(self, params: Mapping[str, Any]) -> Self:  # noqa: ARG002 - where some is stored
+        """The space whose `stored_params` these are."""
         return self
 
     def points(self, positions: FloatArray) -> FloatArray:

@@ -78,7 +78,7 @@ class UnboundLinearFunctions(LinearFunctions):
     ) -> GatheredAccumulator:
         """Return the sums of the method that a plan has chosen."""
         if "weight" in params:
-            functions = PerturbedFunctions.restored(self.model, n, params)
+            functions = PerturbedFunctions.from_params(self.model, n, params)
             return functions.restore(strategy, n, params)
         return self.model.restore(strategy, n, params)
 
@@ -104,7 +104,7 @@ class UnboundLinearFunctions(LinearFunctions):
                 )
         if not candidates or (free and small):
             costs = _COST_GRID if self.chosen and small else (self.cost,)
-            candidates += [replace(self.model, cost=cost).for_rows(n) for cost in costs]
+            candidates += [replace(self.model, cost=cost).resolved(n) for cost in costs]
         if not small:
             return replace(candidates[0], notes=UNPREDICTED)
         risks = [self._predicted(candidate, epsilon) for candidate in candidates]

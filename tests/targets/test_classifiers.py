@@ -321,7 +321,7 @@ def test_weights_are_released_where_they_are_asked_for(changes):
     again = ReleasePlan.from_dict(plan.to_dict())
     assert not again.counters(spec).keyed
     (part,) = again.counters(spec).parts
-    assert {"shards": part.shards, **part.model.counting} == plan.components[0].counting
+    assert {"shards": part.shards, **part.model.stored_params} == plan.components[0].counting
 
 
 def test_a_c_that_is_chosen_is_kept_in_the_plan():

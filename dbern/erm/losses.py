@@ -66,7 +66,7 @@ def _ramp(z: FloatArray, width: float) -> FloatArray:
     return np.asarray(inside * (z - 0.5 * inside) / width)
 
 
-class _Signs:
+class _SignLabels:
     def scaled(self, radius: float) -> Self:  # noqa: ARG002 - classes have no unit
         return self
 
@@ -74,7 +74,7 @@ class _Signs:
         return np.where(labels > 0, 1.0, -1.0)
 
 
-class _Rounded:
+class _RoundedKinks:
     width: float
 
     @property
@@ -96,7 +96,7 @@ class Responses:
 
 
 @dataclass(frozen=True)
-class Hinge(_Signs, _Rounded):
+class Hinge(_SignLabels, _RoundedKinks):
     """``max(0, 1 - l f)`` for labels +-1, its kink rounded over a public width: ``h(1 - l f)``.
 
     ``|dL/df| = h' <= 1``; the derivative is (1/width)-Lipschitz in f because ``|l| = 1``;
@@ -143,7 +143,7 @@ class Hinge(_Signs, _Rounded):
 
 
 @dataclass(frozen=True)
-class Logistic(_Signs):
+class Logistic(_SignLabels):
     """``log(1 + exp(-l f))`` for labels +-1.
 
     ``|dL/df| = s(-l f)`` with the sigmoid ``s(t) = 1/(1 + e^-t)``, increasing: over ``|f| <= R``
@@ -257,7 +257,7 @@ class Huber(Responses):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(Responses, _Rounded):
+class EpsilonInsensitive(Responses, _RoundedKinks):
     """``max(0, |f - l| - tube)``, its kinks rounded over a public width: ``h(|f - l| - tube)``.
 
     Convex, being h, convex and nondecreasing, of a convex function. Where the derivative is not

@@ -25,7 +25,7 @@ class Promises:
     with probability at most `beta`. `largest` is the largest released value (before the release:
     possible value), `extent` the range of possible values. `by_place`: no single width describes
     the error, as for quotients and least squares. `on_lattice`: a function is released, and not
-    numbers that make one. `mends`: what to write so that more is promised of any database.
+    numbers that make one. `remedies`: what to write so that more is promised of any database.
     """
 
     expected: float | None
@@ -38,7 +38,7 @@ class Promises:
     released: bool
     by_place: bool = False
     on_lattice: bool = True
-    mends: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -95,9 +95,9 @@ class Promises:
     def _mended(self) -> str:
         if self.by_place:
             return "some databases leave all values open, whatever epsilon is"
-        if not self.mends:
+        if not self.remedies:
             return "go by what the plan predicts for typical records"
-        *others, last = self.mends
+        *others, last = self.remedies
         either = f"{', '.join(others)} or {last}" if others else last
         return f"{'release with' if self.released else 'write'} {either}"
 

@@ -173,7 +173,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
 
 def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
     """Records at the edges of a schema; the second is inside, the last is missing."""
-    axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.numbers]
+    axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.numeric]
     middle = {name: low + (high - low) / 2 for name, low, high in axes}
     ends = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
     if len(axes) <= _MOST_GRID:
@@ -186,10 +186,10 @@ def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
         shares = inner[shift:] + inner[:shift]
         pairs = zip(axes, shares, strict=False)
         places.append({name: low + share * (high - low) for (name, low, high), share in pairs})
-    ties = {axis.name: _beside_ties(axis) for axis in schema.domain.numbers}
+    ties = {axis.name: _beside_ties(axis) for axis in schema.domain.numeric}
     for name, low, high in axes:
         places += [middle | {name: value} for value in (*_around(low, high), *ties[name])]
-    lists = [axis.column for axis in schema.domain.lists]
+    lists = [axis.column for axis in schema.domain.categorical]
     others = [_values(one) for one in (schema.label, schema.group, *lists) if one is not None]
     if schema.response is not None:
         low, high, name = schema.response.low, schema.response.high, schema.response.name

@@ -219,7 +219,7 @@ def test_a_hostile_worker_runs_nothing_in_the_releasing_process(project, hostile
 @pytest.mark.parametrize("route", ["answer", "failing answer", "warn", "forwarded"])
 def test_a_hostile_worker_runs_nothing_in_doctor(hostile, route):
     hostile.send(route)
-    findings = {one.what: one.state for one in diagnosis.scheduler(hostile.address)}
+    findings = {one.subject: one.state for one in diagnosis.scheduler(hostile.address)}
     assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]
     bad = "mend" if "answer" in route else "good"
     assert findings["workers"] == bad

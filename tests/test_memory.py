@@ -22,7 +22,7 @@ from dbern.bernstein.basis import iterate
 from dbern.cluster import connection as workers
 from dbern.data import parquet as records
 from dbern.data.parquet import BATCH_ROWS, FileFacts, reading_bytes
-from dbern.erm.risk import BLOCK, sum_by_pairs
+from dbern.erm.summation import BLOCK, sum_by_pairs
 from dbern.errors import EnvironmentRefusedError
 from dbern.planning.cost import Cost
 from dbern.planning.planner import plan_files

@@ -369,7 +369,7 @@ def test_a_store_with_another_clock_is_warned_of_and_no_probe_is_left(
     url = bucket.url("new.zarr")
 
     def clock():
-        (found,) = (one for one in diagnosis.output(url) if one.what == "output's clock")
+        (found,) = (one for one in diagnosis.output(url) if one.subject == "output's clock")
         return found
 
     assert clock().state == "good"
@@ -378,7 +378,7 @@ def test_a_store_with_another_clock_is_warned_of_and_no_probe_is_left(
     found = clock()
     took = time.monotonic() - begin
     assert found.state == "warn"
-    (off,) = re.findall("^the object store's is off by ([0-9]+) s$", found.found)
+    (off,) = re.findall("^the object store's is off by ([0-9]+) s$", found.observed)
     assert 598 - took <= int(off) <= 601  # the store tells whole seconds, and is asked for a while
     assert bucket.objects("new.zarr") == {}
     monkeypatch.setattr(Objects, "remove", lambda *_: None)  # killed before

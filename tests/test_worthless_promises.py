@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from strategies import sections
 
-from dbern.erm.perturbed import CONSTANT
+from dbern.erm.perturbed import CONSTANT_FEATURE
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
@@ -83,7 +83,7 @@ def test_no_perturbed_function_leaves_the_extent_that_is_told(labels):
     planned = _planned({"kind": "logistic-regression"}, labels)
     low, high = planned.promises.extent
     weight, classes = planned.components[0].counting["weight"], len(labels["label"]["classes"])
-    corner = np.array([1.0] * len(_AXES) + [CONSTANT])
+    corner = np.array([1.0] * len(_AXES) + [CONSTANT_FEATURE])
 
     def objective(weights):
         scores = np.append(weights.reshape(-1, len(corner)) @ corner, 0.0)

@@ -37,13 +37,13 @@ _PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "data": {"source": "data.parquet"},
     "budget": {"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "dataset"},
 }
-_NEEDED: dict[str, Any] = {
+_STAND_INS: dict[str, Any] = {
     "label": {"column": "a label", "classes": [False, True]},
     "response": {"column": "a response", "bounds": [-1.0, 1.0]},
     "group": {"column": "a group", "values": [1]},
     "normalizer": "1000000",
 }
-_MOST_ASKED = 6  # axes; options give more
+_MAX_ASKED_AXES = 6  # axes; options give more
 
 
 class Answers:
@@ -71,7 +71,7 @@ class Answers:
             self._answer("axis", question.capitalize(), self._put_axis, text=text)
         if not self._options["axes"]:
             self._answer("axis", f"First {question}", self._put_axis)
-            while len(self.content["data"]["bounds"]) < _MOST_ASKED:
+            while len(self.content["data"]["bounds"]) < _MAX_ASKED_AXES:
                 if not self._answer("axis", "Another axis (empty for none)", self._put_axis, ""):
                     break
 
@@ -192,17 +192,17 @@ class Answers:
     def _put_unit(self, text: str) -> None:
         if text:
             # A colon is how `dbern ledger grant` has it.
-            column, most = _split("unit", re.sub(r":(?=\d+$)", "=", text))
-            if not re.fullmatch(r"\d+", most):
+            column, max_rows = _split("unit", re.sub(r":(?=\d+$)", "=", text))
+            if not re.fullmatch(r"\d+", max_rows):
                 message = f'"{text}": write {column}=8, the most rows of one that count'
                 raise click.BadParameter(message, param_hint="--unit")
-            self._put("data", "unit", {"column": column, "max_contributions": int(most)})
+            self._put("data", "unit", {"column": column, "max_contributions": int(max_rows)})
 
     def _check(self) -> tuple[str, set[str]]:
         """Return what is wrong with the spec so far, and the keys that it lacks."""
         from dbern.targets import PLACEHOLDER
 
-        content = {key: _PLACEHOLDERS.get(key, {}) | part for key, part in self.content.items()}
+        content = {name: _PLACEHOLDERS.get(name, {}) | keys for name, keys in self.content.items()}
         content["target"] = content["target"] or PLACEHOLDER
         content["data"]["bounds"] = content["data"]["bounds"] or {"an axis": [0.0, 1.0]}
         lacking: set[str] = set()
@@ -214,9 +214,9 @@ class Answers:
             else:
                 return "", lacking
             key = lines[0].partition(": is missing")[0].removeprefix("data.")
-            if key not in _NEEDED or key in content["data"]:
+            if key not in _STAND_INS or key in content["data"]:
                 break
-            content["data"][key] = _NEEDED[key]  # it is asked for later
+            content["data"][key] = _STAND_INS[key]  # it is asked for later
             lacking.add(key)
         wrong = [line for line in lines if line.partition(": is missing")[0] not in self._awaited]
         return "\n".join(wrong), lacking
@@ -254,7 +254,7 @@ def _bounds_of(option: str, text: str) -> tuple[str, list[Bound]]:
     """Return a column and its two limits: numbers, dates or times."""
     column, rest = _split(option, text)
     try:
-        low, high = (_limit(part.strip()) for part in rest.split(","))
+        low, high = (_limit(limit.strip()) for limit in rest.split(","))
     except ValueError:
         message = f'"{text}": write {column}=low,high'
         raise click.BadParameter(message, param_hint=f"--{option}") from None

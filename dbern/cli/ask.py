@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from dbern.synopsis.questions.answers import Answer, Target
 
-_ENDS = ("value", "low", "high")
-_COLUMNS = ("question", "region", "group", "quantile", "place", *_ENDS, "likely_error")
+_VALUES = ("value", "low", "high")
+_COLUMNS = ("question", "region", "group", "quantile", "place", *_VALUES, "likely_error")
 
 
 class _AskCommand(click.Command):
@@ -32,12 +32,12 @@ class _AskCommand(click.Command):
         questions = list[click.Parameter]()
         for option in (question.option for question in QUESTIONS):
             if option.metavar is None:
-                how: dict[str, Any] = {"is_flag": True}
+                usage: dict[str, Any] = {"is_flag": True}
             else:
-                how = {"multiple": True, "metavar": option.metavar}
-            questions.append(click.Option([f"--{option.name}"], help=option.help, **how))
-        synopsis, *others = super().get_params(ctx)
-        return [synopsis, *questions, *others]
+                usage = {"multiple": True, "metavar": option.metavar}
+            questions.append(click.Option([f"--{option.name}"], help=option.help, **usage))
+        synopsis, *options = super().get_params(ctx)
+        return [synopsis, *questions, *options]
 
 
 @click.command(cls=_AskCommand)
@@ -47,7 +47,7 @@ class _AskCommand(click.Command):
 )
 @click.option(
     "--with",
-    "other_path",
+    "compared_path",
     metavar="OTHER",
     type=click.Path(),
     help="The release to --compare with.",
@@ -72,7 +72,7 @@ class _AskCommand(click.Command):
 def ask(
     synopsis_path: str,
     condition: str | None,
-    other_path: str | None,
+    compared_path: str | None,
     target: Target,
     beta: str,
     as_csv: bool,
@@ -93,24 +93,24 @@ def ask(
     from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
-    other = None if other_path is None else open_synopsis(other_path).distribution()
+    compared = None if compared_path is None else open_synopsis(compared_path).distribution()
     box = None if condition is None else read_box(condition, "given")
-    settings = Settings(box, target, other)
-    asked = [
-        answers
+    settings = Settings(box, target, compared)
+    queries = [
+        query
         for question in QUESTIONS
         for text in _texts(texts[question.option.name])
-        for answers in question.from_text(text, distribution, settings)
+        for query in question.from_text(text, distribution, settings)
     ]
-    if not asked:
+    if not queries:
         *names, last = [f"--{question.option.name}" for question in QUESTIONS]
         raise click.UsageError(f"write at least one of {', '.join(names)} and {last}")
-    if other and not texts["compare"]:
+    if compared and not texts["compare"]:
         raise click.UsageError("--with: is the other release of --compare. Write both, or neither")
     level = confidence(beta)
-    with distribution.confidence(beta) as together:
+    with distribution.confidence(beta) as simultaneous:
         answers = itertools.chain.from_iterable(
-            ask_all(together, level / len(asked)) for ask_all in asked
+            query(simultaneous, level / len(queries)) for query in queries
         )
         if as_csv:
             _print(answers)
@@ -127,17 +127,17 @@ def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _content(answer: Answer) -> dict[str, Any]:
-    facts = {key: getattr(answer, key) for key in ("question", "target", "interval", "note")}
-    return facts | {"answers": _table(answer).drop(columns="question").to_dict("records")}
+    fields = {key: getattr(answer, key) for key in ("question", "target", "interval", "note")}
+    return fields | {"answers": _table(answer).drop(columns="question").to_dict("records")}
 
 
 def _print(answers: Iterator[Answer]) -> None:
-    for place, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         table = _table(answer)
-        places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
-        table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
+        axis_columns = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
+        table = table.rename(columns=dict.fromkeys(axis_columns, "place")).reindex(columns=_COLUMNS)
         with stdout_refusals():
-            table.map(_csv_cell).to_csv(sys.stdout, index=False, header=place == 0)
+            table.map(_csv_cell).to_csv(sys.stdout, index=False, header=index == 0)
             sys.stdout.flush()
 
 
@@ -154,6 +154,6 @@ def _table(answer: Answer) -> pd.DataFrame:
     for name in table.select_dtypes("datetime"):
         table[name] = table[name].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
     if answer.unit:
-        table = table.assign(**{end: table[end].map(answer.unit.text) for end in _ENDS})
+        table = table.assign(**{end: table[end].map(answer.unit.text) for end in _VALUES})
     table.insert(0, "question", answer.question)
     return table

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, shown_progress, tell
+from dbern.cli.output import common
+from dbern.cli.progress import shown_progress, tell
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:

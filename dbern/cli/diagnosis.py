@@ -1,4 +1,4 @@
-"""Tables of the checks of ``dbern doctor``: what is looked at, a check, and what mends it.
+"""Tables of the checks of ``dbern doctor``: what is looked at, a check, and a remedy.
 
 No check reads a record, spends budget or leaves anything behind.
 """
@@ -57,27 +57,33 @@ State = Literal["good", "warn", "mend"]
 class Finding:
     """Result of one check: what is there, and what to do about it where it is not good."""
 
-    what: str
+    subject: str
     state: State
-    found: str
-    mend: str = ""
+    observed: str
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return it as JSON values."""
+        return {
+            "what": self.subject, "state": self.state, "found": self.observed, "mend": self.remedy,
+        }  # fmt: skip
 
 
 Verdict: TypeAlias = tuple[State, str] | tuple[State, str, str]
-"""What a check returns: a state, what is there, and what mends it if not what the table says."""
+"""What a check returns: a state, what is there, and a remedy if not the one of the table."""
 
 
 def _run(*table: tuple[str, Callable[[], Verdict], str]) -> list[Finding]:
-    """Look at one thing after another; one that cannot be looked at is to be mended."""
+    """Run checks one after the other; what cannot be looked at is to be mended."""
     findings = []
-    for what, check, remedy in table:
+    for subject, check, remedy in table:
         verdict: Verdict
         try:
             verdict = check()
         except (OSError, DbernError) as error:
             verdict = "mend", f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        state, text, mend = (*verdict, remedy)[:3]
-        findings.append(Finding(what, state, text, "" if state == "good" else mend))
+        state, text, stated_remedy = (*verdict, remedy)[:3]
+        findings.append(Finding(subject, state, text, "" if state == "good" else stated_remedy))
     return findings
 
 
@@ -101,7 +107,8 @@ def _skew(off: float, whose: str) -> Verdict:
 
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)$")
-_BUILT = 1_700_000_000  # seconds since 1970: this package is younger
+_INSTALL = 'run: python -m pip install "{}>={}"'
+_EARLIEST_TIME = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
@@ -112,8 +119,8 @@ def installation() -> list[Finding]:
         ("python", lambda: ("good", platform.python_version()), ""),
         ("dbern", lambda: ("good", version("dbern")), ""),
         *(
-            (name, partial(_package, name, least), f'run: python -m pip install "{name}>={least}"')
-            for name, least in packages
+            (name, partial(_package, name, oldest), _INSTALL.format(name, oldest))
+            for name, oldest in packages
         ),
         ("clock", _clock, "set the system's clock"),
         (
@@ -124,30 +131,32 @@ def installation() -> list[Finding]:
     )
 
 
-def _package(name: str, least: str) -> Verdict:
+def _package(name: str, oldest: str) -> Verdict:
     try:
         installed = version(name)
     except PackageNotFoundError:
         return "mend", "is not installed"
-    if _numbers(installed) < _numbers(least):
-        return "mend", f"{installed} is older than {least}"
+    if _numbers(installed) < _numbers(oldest):
+        return "mend", f"{installed} is older than {oldest}"
     return "good", installed
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
 def _clock() -> Verdict:
     now = time.time()
     text = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    return ("good", text) if now >= _BUILT else ("mend", f"{text}, before this package was written")
+    if now < _EARLIEST_TIME:
+        return "mend", f"{text}, before this package was written"
+    return "good", text
 
 
-_BESIDE = ("keys", "staging", "locks", "runs")
-_OWN = "put the ledger's own file or folder there, owned by the user who releases"
-_LOCAL = "keep the ledger on a local disk of the machine that releases"
-_OUTSIDE = (
+_FOLDERS = ("keys", "staging", "locks", "runs")
+_OWNERSHIP = "put the ledger's own file or folder there, owned by the user who releases"
+_KEEP_LOCAL = "keep the ledger on a local disk of the machine that releases"
+_KEEP_OUTSIDE = (
     "keep ledger and keys out of every repository and backup: the keys of unfinished releases are "
     "as secret as the records"
 )
@@ -171,17 +180,17 @@ def ledger(url: str) -> list[Finding]:
     path = backend.path
     if path is None:  # its server keeps permissions, locks and disk
         return [*_content(url), *database(url)]
-    folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
+    folders = [path.with_name(f"{path.name}.{name}") for name in _FOLDERS]
     private = [("ledger file", path, 0o600)]
     private += [(folder.suffix[1:], folder, 0o700) for folder in folders if os.path.lexists(folder)]
     return [
-        *_run(*((what, partial(_private, file, mode), _OWN) for what, file, mode in private)),
+        *_run(*((name, partial(_private, file, mode), _OWNERSHIP) for name, file, mode in private)),
         *_content(url),
         *_run(
-            ("file locks", lambda: _exclusion(_second_flock_refused(path.parent)), _LOCAL),
-            ("ledger locks", lambda: _exclusion(_second_writer_refused(path)), _LOCAL),
-            ("ledger's disk", lambda: _disk(path), _LOCAL),
-            ("ledger's folder", lambda: _repository(path), _OUTSIDE),
+            ("file locks", lambda: _exclusion(_second_flock_refused(path.parent)), _KEEP_LOCAL),
+            ("ledger locks", lambda: _exclusion(_second_writer_refused(path)), _KEEP_LOCAL),
+            ("ledger's disk", lambda: _disk(path), _KEEP_LOCAL),
+            ("ledger's folder", lambda: _repository(path), _KEEP_OUTSIDE),
         ),
     ]
 
@@ -216,7 +225,7 @@ def _newest_entry(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     return "good", f"{counted(len(accounts), 'account')}, {entries}"
 
 
-_MOST_SHOWN = 5
+_MAX_LISTED = 5
 
 
 def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Verdict:
@@ -249,8 +258,8 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
 
 
 def _listed(parts: Sequence[str]) -> str:
-    rest = len(parts) - _MOST_SHOWN
-    return ", ".join(parts[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(parts) - _MAX_LISTED
+    return ", ".join(parts[:_MAX_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 _WAIT_SECONDS = 0.05
@@ -532,10 +541,10 @@ def _worker_memory(workers: Mapping[str, dict[str, Any]]) -> Verdict:
     if spilling:
         text = f"{len(spilling)} of {len(workers)} would spill private sums to their disks"
         return "mend", f"{text} (the first: {spilling[0]})"
-    least = min(report["limit"] for report in workers.values())
-    if not least:
+    smallest = min(report["limit"] for report in workers.values())
+    if not smallest:
         return "warn", "has no limit", "start workers with --memory-limit"
-    return "good", f"never spilled, {least / 2**30:.1f} GiB or more"
+    return "good", f"never spilled, {smallest / 2**30:.1f} GiB or more"
 
 
 def _frozen_workers(seconds: object) -> Verdict:

@@ -42,10 +42,10 @@ def doctor(
     for finding in findings:
         if quiet and finding.state == "good":
             continue
-        lines.append(f"{finding.state:<6}{finding.what:<18}{finding.found}")
-        if finding.mend:
-            lines.append(f"{'':<24}{finding.mend}")
+        lines.append(f"{finding.state:<6}{finding.subject:<18}{finding.observed}")
+        if finding.remedy:
+            lines.append(f"{'':<24}{finding.remedy}")
     warned = sum(finding.state == "warn" for finding in findings)
     lines.append(f"{broken} to mend, {warned} warned, {len(findings) - broken - warned} good")
-    content = {"ok": not broken, "findings": [vars(finding) for finding in findings]}
+    content = {"ok": not broken, "findings": [finding.to_dict() for finding in findings]}
     return content, "\n".join(lines), _ENVIRONMENT if broken else 0

@@ -10,9 +10,11 @@ from uuid import uuid4
 
 import click
 
-from dbern.cli.output import common, parsed, shown_progress
+from dbern.cli.output import common, parsed
+from dbern.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from dbern.ledger import DatasetStatus
     from dbern.privacy.budget import Budget
 
 _LEDGER = click.option(
@@ -22,19 +24,19 @@ _LEDGER = click.option(
     metavar="URL",
     help="As sqlite:///ledger.db or postgresql+psycopg://user@host/database.",
 )
-_BUDGET = 3
+_EXIT_BUDGET = 3
 _WHO_DECIDES = (
     "those who answer for its data decide whether to release less, to stop, or to grant more"
 )
 
 
 def _percentage(value: str) -> Fraction:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
+    if match is None:
         raise click.BadParameter("write a percentage of what was granted, as 20%")
     from dbern.privacy.budget import exact
 
-    return exact(found[1], "--warn-below", "20%") / 100
+    return exact(match[1], "--warn-below", "20%") / 100
 
 
 def _name(value: str) -> str:
@@ -136,7 +138,7 @@ def grant(
     from dbern.ledger import BudgetLedger
     from dbern.privacy.budget import Neighbors, PrivacyUnit
 
-    added = _budget(epsilon, delta)  # one may be 0
+    added = _budget(epsilon, delta)  # either may be 0
     terms["neighbors"] = Neighbors(neighbors) if neighbors else None
     terms["unit"] = PrivacyUnit.parse(unit) if unit else None
     with BudgetLedger.open(url) as opened:
@@ -215,14 +217,13 @@ def charge(
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @click.option(
     "--warn-below",
-    "least",
     callback=parsed(_percentage),
     metavar="20%",
     help="Exit with 3 where less than this of what was granted (in this period) remains.",
 )
 @common
 def status(
-    url: str, dataset: str | None, with_log: bool, least: Fraction | None
+    url: str, dataset: str | None, with_log: bool, warn_below: Fraction | None
 ) -> tuple[Any, str, int]:
     """Show what was granted and spent, on what, and what remains.
 
@@ -231,22 +232,26 @@ def status(
     from dbern.ledger import BudgetLedger
 
     with BudgetLedger.open(url, read_only=True) as opened:
-        found = opened.status(dataset)
-        accounts = [_account(one) for one in found]
+        statuses = opened.status(dataset)
+        accounts = [_account(status) for status in statuses]
         log = [vars(line) for line in opened.log(dataset)] if with_log else []
         pending = opened.is_pending()
     lines = _status_lines(accounts) or ["no budget was granted yet. Run: dbern ledger grant"]
     if pending:
         lines.append("restored or copied: spending is blocked until you run dbern ledger reconcile")
-    low = [one.dataset for one in found if least is not None and one.remaining_share < least]
+    low = [
+        status.dataset
+        for status in statuses
+        if warn_below is not None and status.remaining_share < warn_below
+    ]
     lines += [f"low: {name}; {_WHO_DECIDES}" for name in low]
     content = {
         "datasets": accounts,
         "reconcile": pending,
-        **({"low": low} if least is not None else {}),
+        **({"low": low} if warn_below is not None else {}),
         **({"log": log} if with_log else {}),
     }
-    return content, "\n".join([*lines, *map(_log_line, log)]), _BUDGET if low else 0
+    return content, "\n".join([*lines, *map(_log_line, log)]), _EXIT_BUDGET if low else 0
 
 
 @ledger.command()
@@ -274,7 +279,7 @@ def abandon(url: str, dataset: str, name: str, quiet: bool) -> tuple[Any, str]:
 
 @ledger.command()
 @_LEDGER
-@click.argument("places", nargs=-1, metavar="FOLDER..", type=click.Path())
+@click.argument("folders", nargs=-1, metavar="FOLDER..", type=click.Path())
 @click.option(
     "--restored",
     is_flag=True,
@@ -286,7 +291,7 @@ def abandon(url: str, dataset: str, name: str, quiet: bool) -> tuple[Any, str]:
 @click.option("--more", is_flag=True, help="More folders follow: spending stays blocked.")
 @common
 def reconcile(
-    url: str, places: tuple[str, ...], restored: bool, dataset: str | None, more: bool
+    url: str, folders: tuple[str, ...], restored: bool, dataset: str | None, more: bool
 ) -> tuple[Any, str]:
     """Charge published synopses that a restored ledger forgot.
 
@@ -296,35 +301,40 @@ def reconcile(
     from dbern.ledger import BudgetLedger, Reconciled
     from dbern.releasing.reconcile import reconcile as account_for
 
-    if not places and not restored:
+    if not folders and not restored:
         raise click.UsageError("name the folders where synopses are, or write --restored")
     done = Reconciled((), (), ())
     with BudgetLedger.open(url) as opened:
         if restored:
             opened.declare_restored()
-        if places:
-            done = account_for(opened, places, dataset=dataset, more=more)
+        if folders:
+            done = account_for(opened, folders, dataset=dataset, more=more)
         pending = opened.is_pending()
-    lines = [f"{one.output}: {one.charge} charged to {one.dataset}" for one in done.charged]
-    lines += [f"{one.output}: belongs to another ledger, not charged" for one in done.foreign]
+    lines = [
+        f"{synopsis.output}: {synopsis.charge} charged to {synopsis.dataset}"
+        for synopsis in done.charged
+    ]
+    lines += [
+        f"{synopsis.output}: belongs to another ledger, not charged" for synopsis in done.foreign
+    ]
     lines.append(
         f"{len(done.charged)} charged, {len(done.known)} known before; "
         f"spending {'is blocked' if pending else 'is allowed'}"
     )
     content = {
         "charged": [
-            {"output": one.output, "dataset": one.dataset, "name": one.name,
-             "release_id": one.release_id, "charge": str(one.charge)}
-            for one in done.charged
+            {"output": synopsis.output, "dataset": synopsis.dataset, "name": synopsis.name,
+             "release_id": synopsis.release_id, "charge": str(synopsis.charge)}
+            for synopsis in done.charged
         ],
-        "known": [one.output for one in done.known],
-        "foreign": [one.output for one in done.foreign],
+        "known": [synopsis.output for synopsis in done.known],
+        "foreign": [synopsis.output for synopsis in done.foreign],
         "reconcile": pending,
     }  # fmt: skip
     return content, "\n".join(lines)
 
 
-def _account(status: Any) -> dict[str, Any]:
+def _account(status: DatasetStatus) -> dict[str, Any]:
     """One account as JSON values; amounts as text, and in zcdp also as exact numbers."""
     from dbern.privacy.budget import decimal_text
 
@@ -342,8 +352,8 @@ def _account(status: Any) -> dict[str, Any]:
         **{key: str(amount) for key, amount in amounts.items()},
         "remaining_share": float(status.remaining_share),
         **({"period": status.period, "renewed": status.terms.period} if status.period else {}),
-        **({"zcdp": {key: {part: decimal_text(getattr(amount, part))
-                           for part in ("rho", "epsilon", "delta")}
+        **({"zcdp": {key: {quantity: decimal_text(getattr(amount, quantity))
+                           for quantity in ("rho", "epsilon", "delta")}
                      for key, amount in amounts.items()}} if status.accountant == "zcdp" else {}),
         "releases": [
             {"name": row.name, "state": str(row.state), "charge": str(row.charge),
@@ -390,6 +400,7 @@ def _charge(row: dict[str, Any], zcdp: bool) -> str:
 
 
 def _log_line(line: dict[str, Any]) -> str:
-    what = "/".join(part for part in (line["dataset"], line["name"]) if part)
+    release = "/".join(name for name in (line["dataset"], line["name"]) if name)
     detail = ", ".join(f"{key} {value}" for key, value in line["detail"].items() if value)
-    return f"{line['at']} {line['event']}{' ' * bool(what)}{what}{': ' * bool(detail)}{detail}"
+    text = f"{line['at']} {line['event']}{' ' * bool(release)}{release}"
+    return f"{text}: {detail}" if detail else text

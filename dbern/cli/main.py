@@ -16,7 +16,8 @@ from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
-from dbern.cli.output import JsonLines, let_go, tell
+from dbern.cli.output import close_quietly
+from dbern.cli.progress import JsonLines, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.scheduled import catch_up
 from dbern.cli.starting import init
@@ -26,7 +27,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
 
 INTERRUPTED = 130
-_LEAST_ADDRESSES, _RELEASE_ADDRESSES = 640 << 20, 2560 << 20
+_MIN_ADDRESSES, _MIN_RELEASE_ADDRESSES = 640 << 20, 2560 << 20
 """Measured on two cores: libraries and threads take far more addresses than memory."""
 
 _HELP = {"-h", "--help", "--version"}
@@ -83,7 +84,7 @@ def run(arguments: list[str]) -> int:
     finally:
         if lines := JsonLines.installed():
             lines.remove()
-        let_go()
+        close_quietly()
 
 
 def run_json(arguments: list[str]) -> tuple[int, dict[str, Any]]:
@@ -101,11 +102,11 @@ def _check_addresses(arguments: list[str]) -> None:
     limit = address_limit()
     if limit is None or not arguments or _HELP & set(arguments):
         return
-    least = _RELEASE_ADDRESSES if arguments[0] == "release" else _LEAST_ADDRESSES
-    if limit < least:
+    minimum = _MIN_RELEASE_ADDRESSES if arguments[0] == "release" else _MIN_ADDRESSES
+    if limit < minimum:
         raise EnvironmentRefusedError(
             f"{limit >> 20} MiB of addresses (ulimit -v) are too little memory to start in. Allow "
-            f"{least >> 20} MiB or more, or limit memory by a control group instead"
+            f"{minimum >> 20} MiB or more, or limit memory by a control group instead"
         )
 
 

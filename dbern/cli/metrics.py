@@ -16,42 +16,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
-from dbern.cli.output import common, imports_noted, parsed, tell
+from dbern.cli.output import common, parsed
+from dbern.cli.partitions import DAYS, due
+from dbern.cli.progress import imports_noted, tell
 from dbern.cli.synopses import write_whole
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.system import version
 
 if TYPE_CHECKING:
     from dbern.ledger import BudgetLedger, DatasetStatus, ReleaseRow
-
-# --- Which partitions are due
-
-
-DAYS: Final = {"day": 1, "week": 7}
-"""How long each kind of partition is."""
-
-
-def due(every: str, last: int, today: date | None = None, since: date | None = None) -> list[str]:
-    """Return the `last` complete partitions before `today`, the oldest first, none before `since`.
-
-    A day is called by its date, a week by its Monday. Today's are not complete and not among them.
-    """
-    length = DAYS[every]
-    end = today or datetime.now(UTC).date()
-    if every == "week":
-        end -= timedelta(days=end.weekday())
-    begins = (end - timedelta(days=length * back) for back in range(last, 0, -1))
-    return [str(day) for day in begins if since is None or day >= since]
-
 
 _HELP = {
     "info": "The version that measured this.",
@@ -93,10 +75,10 @@ class Schedule(NamedTuple):
 
 
 def _schedule(value: str) -> Schedule:
-    found = re.fullmatch(rf"(.+):({'|'.join(DAYS)}):0*([1-9][0-9]{{0,8}})", value, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(rf"(.+):({'|'.join(DAYS)}):0*([1-9][0-9]{{0,8}})", value, re.DOTALL)
+    if match is None:
         raise click.BadParameter("write a spec, what a partition is, and how many: SPEC:day:7")
-    return Schedule(found[1], found[2], int(found[3]))
+    return Schedule(match[1], match[2], int(match[3]))
 
 
 def _address(value: str) -> tuple[str, int]:
@@ -155,22 +137,22 @@ def metrics(
     if private and listen is not None:
         raise click.UsageError("--private: nobody is to ask for durations. Leave out --listen")
 
-    def measured() -> list[Sample]:
+    def measure() -> list[Sample]:
         with imports_noted(silent=quiet or as_json):
             return list(samples(url, schedules, certificates, private=private))
 
     if listen is not None:
-        with _server_of(listen, measured) as server:
+        with _server_of(listen, measure) as server:
             if not quiet:
                 where = f"http://{listen[0]}:{server.server_port}/metrics"
                 tell(f"metrics at {where} until Ctrl-C")
             server.serve_forever()
-    found = measured()
-    text = _exposition(found)
+    measurements = measure()
+    text = _exposition(measurements)
     if textfile is not None:
         write_whole(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
         text = f"wrote {textfile}"
-    return {"metrics": [one._asdict() for one in found]}, text.rstrip()
+    return {"metrics": [sample._asdict() for sample in measurements]}, text.rstrip()
 
 
 def samples(
@@ -188,16 +170,18 @@ def samples(
     yield Sample("info", 1, {"version": version("dbern")})
     yield Sample("measured_timestamp_seconds", int(time.time()), {})
     with BudgetLedger.open(url, read_only=True) as opened:
-        found, pending = opened.status(), opened.is_pending()
+        statuses, pending = opened.status(), opened.is_pending()
         left = opened.left_over()
-        durations = [one for status in found if private for one in _durations(opened, status)]
+        durations = [
+            sample for status in statuses if private for sample in _durations(opened, status)
+        ]
     yield Sample("ledger_reconciliation_pending", int(pending), {})
     yield Sample("ledger_leftover_staging", left, {})
-    for status in found:
+    for status in statuses:
         yield from _account(status)
     yield from durations
     for schedule in schedules:
-        yield from _missing(schedule, found, today)
+        yield from _missing(schedule, statuses, today)
     for path in certificates:
         end = ends(path, "--certificate").timestamp()
         yield Sample("certificate_end_timestamp_seconds", int(end), {"file": path})
@@ -207,69 +191,69 @@ def _account(status: DatasetStatus) -> Iterator[Sample]:
     whose = {"dataset": status.dataset}
     counted = ("rho",) if status.accountant == "zcdp" else ("epsilon", "delta")
     for key, amount in (("granted", status.granted), ("remaining", status.remaining)):
-        for unit in counted:
-            value = float(getattr(amount, unit))
-            yield Sample(f"budget_{key}", value, {**whose, "quantity": unit})
+        for quantity in counted:
+            value = float(getattr(amount, quantity))
+            yield Sample(f"budget_{key}", value, {**whose, "quantity": quantity})
     yield Sample("budget_remaining_ratio", float(status.remaining_share), whose)
-    states = Counter(str(one.state) for one in status.releases)
+    states = Counter(str(row.state) for row in status.releases)
     for state in (*_UNFINISHED, "committed", "abandoned", "refunded"):
         yield Sample("releases", states[state], {**whose, "state": state})
     if newest := _newest(status):
         yield Sample("newest_publication_timestamp_seconds", _seconds(newest.created), whose)
-    unfinished = [_seconds(one.created) for one in status.releases if one.state in _UNFINISHED]
+    unfinished = [_seconds(row.created) for row in status.releases if row.state in _UNFINISHED]
     if unfinished:
         yield Sample("oldest_unfinished_timestamp_seconds", min(unfinished), whose)
 
 
 def _newest(status: DatasetStatus) -> ReleaseRow | None:
-    published = (one for one in status.releases if one.state == "committed" and one.note is None)
-    return max(published, key=lambda one: _seconds(one.created), default=None)
+    published = (row for row in status.releases if row.state == "committed" and row.note is None)
+    return max(published, key=lambda row: _seconds(row.created), default=None)
 
 
 def _durations(opened: BudgetLedger, status: DatasetStatus) -> Iterator[Sample]:
     if newest := _newest(status):
         path, seconds = opened.run_record(newest.release_id).path, Counter[str]()
         lines = path.read_text(encoding="utf-8").splitlines() if path and path.exists() else []
-        for facts in map(json.loads, lines):  # of all runs of the release
-            if "seconds" in facts:
-                seconds[facts["stage"]] += facts["seconds"]
+        for fields in map(json.loads, lines):  # of all runs of the release
+            if "seconds" in fields:
+                seconds[fields["stage"]] += fields["seconds"]
         for stage, taken in seconds.items():
             whose = {"dataset": status.dataset, "release": newest.name, "stage": stage}
             yield Sample("stage_seconds", taken, whose)
 
 
 def _missing(
-    schedule: Schedule, found: Sequence[DatasetStatus], today: date | None
+    schedule: Schedule, statuses: Sequence[DatasetStatus], today: date | None
 ) -> Iterator[Sample]:
     from dbern.planning.spec import ReleaseSpec
 
     partitions = due(schedule.every, schedule.last, today)
-    specs = [ReleaseSpec.load(schedule.spec, partition=one) for one in partitions]
+    specs = [ReleaseSpec.load(schedule.spec, partition=partition) for partition in partitions]
     published = {
-        (status.dataset, one.name)
-        for status in found
-        for one in status.releases
-        if one.state == "committed"
+        (status.dataset, row.name)
+        for status in statuses
+        for row in status.releases
+        if row.state == "committed"
     }
-    wanted = [(one.budget.dataset, one.release.name) for one in specs]
-    whose = {"dataset": wanted[0][0], "spec": Path(schedule.spec).name, "every": schedule.every}
-    yield Sample("partitions_due", len(wanted), whose)
-    yield Sample("partitions_missing", sum(one not in published for one in wanted), whose)
+    scheduled = [(spec.budget.dataset, spec.release.name) for spec in specs]
+    whose = {"dataset": scheduled[0][0], "spec": Path(schedule.spec).name, "every": schedule.every}
+    yield Sample("partitions_due", len(scheduled), whose)
+    yield Sample("partitions_missing", sum(name not in published for name in scheduled), whose)
 
 
 def _seconds(created: str) -> float:
     return int(datetime.fromisoformat(created).timestamp())
 
 
-def _exposition(found: Sequence[Sample]) -> str:
+def _exposition(samples: Sequence[Sample]) -> str:
     lines = []
-    for name, said in _HELP.items():
-        of_it = [one for one in found if one.name == name]
-        if of_it:
-            lines += [f"# HELP dbern_{name} {said}", f"# TYPE dbern_{name} gauge"]
-        for one in of_it:
-            labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in one.labels.items())
-            lines.append(f"dbern_{name}{{{labels}}} {float(one.value)!r}".replace("{}", ""))
+    for name, description in _HELP.items():
+        named = [sample for sample in samples if sample.name == name]
+        if named:
+            lines += [f"# HELP dbern_{name} {description}", f"# TYPE dbern_{name} gauge"]
+        for sample in named:
+            labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in sample.labels.items())
+            lines.append(f"dbern_{name}{{{labels}}} {float(sample.value)!r}".replace("{}", ""))
     return "\n".join(lines) + "\n"
 
 

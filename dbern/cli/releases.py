@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, imports_noted, log_format, shown_progress
+from dbern.cli.output import common
+from dbern.cli.progress import imports_noted, log_format, shown_progress
 
 if TYPE_CHECKING:
-    from dbern.planning.tradeoffs import Aim
+    from dbern.planning.plans import ReleasePlan
+    from dbern.planning.tradeoffs import Aim, Option
 
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
@@ -77,24 +79,24 @@ def plan(
     return content, f"{advice}\n{planned.explain()}"
 
 
-def _content(planned: Any) -> dict[str, Any]:
+def _content(planned: ReleasePlan) -> dict[str, Any]:
     content: dict[str, Any] = planned.to_dict()
-    for component, one in zip(content["components"], planned.components, strict=True):
-        component["ranks"] = [axis.rank for axis in one.maps]
-        del component["maps"]
+    for fields, component in zip(content["components"], planned.components, strict=True):
+        fields["ranks"] = [axis.rank for axis in component.maps]
+        del fields["maps"]
     return content
 
 
-def _table(options: list[Any]) -> str:
+def _table(options: list[Option]) -> str:
     from dbern.promises import printed_sum
 
     head = f"{'noise':<18}{'k':<10}{'h':<6}{'values':>8}{'predicted':>11}"
     head += "".join(f"{name:>13}" for name in ("approx.", "+ rounding", "+ noise", "= bound"))
     rows = []
-    for one in options:
-        parts, total = printed_sum((one.approximation, one.rounding, one.noise))
-        text = f"{one.noise_kind:<18}{_axes(one.k):<10}{_axes(one.h):<6}{one.values:>8}"
-        text += f"{one.predicted:>11.3g}" + "".join(f"{part:>13}" for part in (*parts, total))
+    for option in options:
+        terms, total = printed_sum((option.approximation, option.rounding, option.noise))
+        text = f"{option.noise_kind:<18}{_axes(option.k):<10}{_axes(option.h):<6}{option.values:>8}"
+        text += f"{option.predicted:>11.3g}" + "".join(f"{term:>13}" for term in (*terms, total))
         rows.append(text)
     title = (
         "sup errors in data units, the plan's choice first: of what is predicted to err least, "
@@ -145,6 +147,6 @@ def release(
         out = publish(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
         )
-    facts = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}
+    fields = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}
     lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {out.guarantee}"]
-    return {"url": out.url, "name": spec.release.name, **facts}, "\n".join(lines)
+    return {"url": out.url, "name": spec.release.name, **fields}, "\n".join(lines)

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import click
 
-from dbern.cli.metrics import DAYS, due
 from dbern.cli.output import common
+from dbern.cli.partitions import DAYS, due
 
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
 SAME_FOR_ALL = {BUDGET, ENVIRONMENT, INTERRUPTED}

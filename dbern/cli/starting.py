@@ -132,7 +132,7 @@ def init(
     spec = loaded_spec(tomllib.loads(text), folder)
     if counts_rows(spec, spec.components):
         text = text.replace(_BETA, f"{_BETA}\n{_QUESTIONS}")
-        comment = _RESOLUTION.format(_key(spec.records.domain.numbers[0].name))
+        comment = _RESOLUTION.format(_key(spec.records.domain.numeric[0].name))
         text = text.replace("\n\n[target]\n", f"\n\n{comment}\n[target]\n", 1)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
@@ -199,7 +199,7 @@ def _spec_text(answers: Answers, stem: str, options: dict[str, Any]) -> str:
 def _toml(value: Any) -> str:
     match value:
         case dict():
-            return f"{{ {', '.join(_line(key, part) for key, part in value.items())} }}"
+            return f"{{ {', '.join(_line(key, entry) for key, entry in value.items())} }}"
         case list():
             return f"[{', '.join(map(_toml, value))}]"
         case str() | int() | float():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, parsed, shown_progress
+from dbern.cli.output import common, parsed
+from dbern.cli.progress import shown_progress
 from dbern.data.drafts import draft_of
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.system import counted

@@ -121,9 +121,9 @@ class KernelSum(RecordSum):
         Each record's output and weight.
     unit : float
         A value in data units is this times its value in unit-cube units.
-    fraction : Fraction
+    output_fraction : Fraction
         Of the release's budget.
-    box : Domain, optional
+    validity_domain : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.
     oblique : Oblique, optional
         From positions in the box to those in `domain`, whose axes are then oblique.
@@ -147,7 +147,7 @@ class KernelSum(RecordSum):
     kernels: tuple[Kernel, ...] = ()
     record_weights: RecordWeights = ALIKE
     unit: float = 1.0
-    box: Domain | None = None
+    validity_domain: Domain | None = None
     oblique: Oblique | None = None
     counted_in: str | None = None
     candidates: tuple[KernelSum, ...] = ()
@@ -178,14 +178,14 @@ class KernelSum(RecordSum):
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the axes and those of the weights."""
-        return (self.box or self.domain).columns + self.record_weights.columns
+        return (self.validity_domain or self.domain).columns + self.record_weights.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> Rows:
         """Locate a batch: axes with their bounds, outputs and weights."""
         axes = self.domain.axes
         counts, output, weight = self.record_weights(records)
-        if self.box is not None:
-            valid, unit = self.box.bounded(records)
+        if self.validity_domain is not None:
+            valid, unit = self.validity_domain.bounded(records)
             counts = valid if counts is None else valid & counts
             if self.oblique is not None:
                 columns = np.zeros((len(axes), len(valid)))

@@ -61,7 +61,7 @@ class Measurement(ABC):
         Of its group in the store.
     domain : Domain
         The axes it is a function of; of a vector, those in which a record must be valid.
-    fraction : Fraction
+    output_fraction : Fraction
         Of the release's budget: what the noise that is added to its values spends.
     notes : tuple of str
         What a plan says of it.
@@ -69,7 +69,7 @@ class Measurement(ABC):
 
     name: str
     domain: Domain
-    fraction: Fraction = WHOLE
+    output_fraction: Fraction = WHOLE
     notes: tuple[str, ...] = ()
 
     # How far a record moves it, and how records become integers
@@ -127,7 +127,7 @@ class Measurement(ABC):
 
     # What is released
 
-    spent = Fraction(0)
+    objective_fraction = Fraction(0)
     """Budget fraction of noise that enters before its values are computed."""
     binned = False
     """Whether bins may be released: what it adds up are kernels with weights in [-1, 1]."""

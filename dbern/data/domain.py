@@ -322,24 +322,24 @@ class Domain:
         return Domain((self.axes[index],), self.outside)
 
     @property
-    def numbers(self) -> tuple[Axis, ...]:
+    def numeric(self) -> tuple[Axis, ...]:
         """The axes that are numbers, not categories."""
         return tuple(axis for axis in self.axes if not axis.categories)
 
     @property
-    def lists(self) -> tuple[Axis, ...]:
+    def categorical(self) -> tuple[Axis, ...]:
         """The axes that are categories."""
         return tuple(axis for axis in self.axes if axis.categories)
 
     @property
     def blocks(self) -> tuple[int, ...]:
         """Numbers of listed values, one for each axis of categories."""
-        return tuple(len(axis.categories) for axis in self.lists)
+        return tuple(len(axis.categories) for axis in self.categorical)
 
     def parted(self, unit: FloatArray) -> tuple[Int64Array, FloatArray]:
         """Return positions in the unit cube (m, l) as places in the lists, and as numbers."""
         listed = np.array([bool(axis.categories) for axis in self.axes])
-        widths = np.array([axis.width for axis in self.lists])
+        widths = np.array([axis.width for axis in self.categorical])
         return np.rint(unit[:, listed] * widths).astype(np.int64), unit[:, ~listed]
 
     def features(self, points: FloatArray) -> FloatArray:
@@ -352,7 +352,7 @@ class Domain:
         [[0.0, 1.0, 0.25]]
         """
         unit = self.to_unit(points)
-        if not self.lists:
+        if not self.categorical:
             return unit
         columns = [
             (points[..., [i]] == np.arange(len(axis.categories))).astype(np.float64)

@@ -40,7 +40,9 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.record_weights import RecordWeights
 from dbern.data.domain import Column, Domain
-from dbern.erm.risk import Loss, Risk, mean_state_error, one_vs_rest, state_error
+from dbern.erm.float_errors import mean_state_error, state_error
+from dbern.erm.losses import Loss, one_vs_rest
+from dbern.erm.risk import Risk
 from dbern.erm.shards import DualObjective, PrimalObjective, objective
 from dbern.erm.solver import ProblemBounds, minimize
 from dbern.erm.spaces import Space
@@ -49,10 +51,10 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 
-_TOLERANCE = 2.0**-8  # of the sensitivity
-_HEAVY = 1.25  # times the usual weight of a shard
-_SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
-_USUAL = Protection()
+_RELATIVE_TOLERANCE = 2.0**-8  # of the sensitivity
+_HEAVY_SHARD = 1.25  # times the usual weight of a shard
+_VANISHING_SHARD = 128  # times the usual rows of a shard, at which a record's weight is nothing
+_DEFAULT_PROTECTION = Protection()
 
 
 @dataclass(frozen=True)
@@ -93,36 +95,36 @@ class RiskModel:
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
-    protection: Protection = field(default=_USUAL, kw_only=True)
+    protection: Protection = field(default=_DEFAULT_PROTECTION, kw_only=True)
     ids: Column | None = None
     sources: tuple[tuple[str, str, str], ...] = ()
     chosen: bool = False
 
-    def for_rows(self, n: int) -> Self:
+    def resolved(self, n: int) -> Self:
         """The model for n records, with fixed shards and features.
 
         Raises SpecError for more shards than records, or features that do not suffice.
         """
         if self.shards is not None and self.shards > n:
             raise SpecError(f"target.shards: more than the {n} records. Write shards = 1")
-        shards = self.shards or -(-n // self._resolved(1, n).shard_rows)
-        return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
+        shards = self.shards or -(-n // self._resolve_space(1, n).shard_rows)
+        return replace(self, n=n, shards=shards, space=self._resolve_space(shards, n))
 
     def protected(self, protection: Protection, ids: Column | None) -> Self:
         """The model for another neighboring relation."""
         return replace(self, protection=protection, ids=ids)
 
-    def restored(self, n: int, counting: Mapping[str, Any]) -> Self:
+    def with_params(self, n: int, params: Mapping[str, Any]) -> Self:
         """The model that a plan has resolved."""
-        cost, space = counting.get("C", self.cost), self.space.restored(counting)
-        return replace(self, n=n, shards=counting["shards"], space=space, cost=cost)
+        cost, space = params.get("C", self.cost), self.space.with_params(params)
+        return replace(self, n=n, shards=params["shards"], space=space, cost=cost)
 
     @property
-    def counting(self) -> dict[str, Any]:
-        """Parameters that the plan stores besides shards, as JSON values; `restored` reads them."""
-        return {**({"C": self.cost} if self.chosen else {}), **self.space.counting}
+    def stored_params(self) -> dict[str, Any]:
+        """Parameters that the plan stores besides shards, as JSON values (`with_params`)."""
+        return {**({"C": self.cost} if self.chosen else {}), **self.space.stored_params}
 
-    def _resolved(self, shards: int, n: int) -> Space:
+    def _resolve_space(self, shards: int, n: int) -> Space:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
         return self.space.resolved(factor, n)
 
@@ -142,18 +144,18 @@ class RiskModel:
         sensitivity.
         """
         shards, private = self.shards or 1, self.protection.private_rows
-        heavy = self.cost * (_HEAVY if shards > 1 or private else 1)
+        heavy = self.cost * (_HEAVY_SHARD if shards > 1 or private else 1)
         space, axes = self.space, self.domain.dimensions
         risk = Risk(self.loss, space.kernel, heavy, self.n, space.radius, axes)
         risk = replace(risk, cost=self.cost, shards=shards, lipschitz=risk.bounds.slope)
-        vanishing = 1 << (_SPARE * -(-self.n // shards) - 1).bit_length()
+        vanishing = 1 << (_VANISHING_SHARD * -(-self.n // shards) - 1).bit_length()
         return replace(risk, vanishing=vanishing) if private else risk
 
     @cached_property
     def bounds(self) -> SolutionBounds:
         """Bounds that hold for every database."""
         risk, bounds, protection = self.risk, self.risk.bounds, self.protection
-        tolerance = _TOLERANCE * bounds.sensitivity / 2
+        tolerance = _RELATIVE_TOLERANCE * bounds.sensitivity / 2
         distance = tolerance + mean_state_error(risk)
         rows, floats = protection.unit.max_contributions / (2 if protection.added else 1), 0.0
         if protection.private_rows:
@@ -190,14 +192,14 @@ class RiskModel:
     def _counted(
         self, records: Mapping[str, FloatArray]
     ) -> tuple[BoolArray, FloatArray, FloatArray]:
-        kept, positions = self.domain.bounded(records)
-        known, output, weight = self.record_weights(records)
-        if known is not None:
-            positions, kept = positions[known[kept]], kept & known
+        valid, positions = self.domain.bounded(records)
+        labelled, output, weight = self.record_weights(records)
+        if labelled is not None:
+            positions, valid = positions[labelled[valid]], valid & labelled
         labels = output if weight is None else weight
         assert labels is not None, "weights that give labels"  # noqa: S101 - for the types
-        chosen = labels[kept] * (self.radius if weight is not None else 1)
-        return kept, positions, np.asarray(chosen, dtype=np.float64)
+        record_labels = labels[valid] * (self.radius if weight is not None else 1)
+        return valid, positions, np.asarray(record_labels, dtype=np.float64)
 
     def fitted(
         self, points: FloatArray, labels: FloatArray, counts: FloatArray

@@ -30,18 +30,18 @@ Features are floats, and the records' own. A float state W of norm w has predict
 (p + 4 + max(4, sqrt(o))) u R w`` of exact ones, p features: p products and sums, and exponents,
 differences from the largest prediction, which round by ``u (|f| + sqrt(o) |f|_max)`` in norm. Given
 them a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
-(`dbern.erm.risk`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
+(`dbern.erm.summation`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
 gradient round by ``U = 4 u (w + a R r + a n M R)``.
 
-*Certificate.* By `dbern.erm.risk` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the gradient
-as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma, or proves
-``|W*| >= 2 B``, the state is the answer (`dbern.erm.solver`).
+*Certificate.* By `dbern.erm.float_errors` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the
+gradient as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma,
+or proves ``|W*| >= 2 B``, the state is the answer (`dbern.erm.solver`).
 
 *Plain steps* get there on every database: ``beta = a n R^2 Λ`` is up to 2^40. With the lemma of
-`dbern.erm.risk` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 + beta)`` of
-the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M R)``. A
-step is no longer than ``|W - W*|``, so that rounding it takes ``3 u`` of ``eta``: T steps leave
-``(1 + 3 u / (1 - eta))^T`` times as much, less than 1.1 times.
+`dbern.erm.float_errors` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 +
+beta)`` of the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M
+R)``. A step is no longer than ``|W - W*|``, so that rounding it takes ``3 u`` of ``eta``: T steps
+leave ``(1 + 3 u / (1 - eta))^T`` times as much, less than 1.1 times.
 Where ``|W*| <= 4 B`` every iterate has norm at most ``8 B``, for which gamma has room; beyond, the
 state comes nearer to ``W*`` than half of its norm, so that t of both is 0.
 """
@@ -55,30 +55,32 @@ from functools import cached_property
 import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
-from dbern.erm.risk import MAX_CONDITION, Loss, one_vs_rest, sum_by_pairs, summation_error
+from dbern.erm.float_errors import MAX_CONDITION
+from dbern.erm.losses import Loss, one_vs_rest
 from dbern.erm.solver import CurvedObjective, ProblemBounds
+from dbern.erm.summation import sum_by_pairs, summation_error
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import MOST_SCALES, Perturbation
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-LISTED = 0.375
+ONE_HOT_VALUE = 0.375
 """h: a listed value's feature, whose weight is penalized more, so that numbers are less."""
 
-_LEAST_TOLERANCE = 2.0**-26
-_CERTAIN = 64.0  # of b: beyond it with probability exp(-64), where the answer is cut
+_MIN_TOLERANCE = 2.0**-26
+_TAIL_EXPONENT = 64.0  # of b: beyond it with probability exp(-64), where the answer is cut
 
 
 @dataclass(frozen=True)
 class LossBounds:
     """Bounds of a loss of o predictions, and of its derivatives L' and L''."""
 
-    entry: float
+    gradient_entry_bound: float
     """Largest entry of L'."""
     slope: float
     """Largest ``|L'|``."""
-    diagonal: float
-    """Largest diagonal entry of L''."""
+    hessian_entry_bound: float
+    """Largest entry of L'', on its diagonal."""
     curvature: float
     """Largest eigenvalue of L''."""
     trace: float
@@ -105,21 +107,21 @@ class Softmax:
     outputs: int
 
     @property
-    def tied(self) -> bool:
+    def curvature_from_slope(self) -> bool:
         """Whether a slope p comes with the curvature ``p (1 - p)``: of two classes."""
         return self.outputs == 1
 
     @cached_property
     def bounds(self) -> LossBounds:
         """Bounds as above."""
-        outputs, of_two = self.outputs, self.outputs == 1
+        outputs, binary = self.outputs, self.outputs == 1
         errors = math.sqrt(outputs) * (2 * EXP_ULPS + outputs + 8) * UNIT_ROUNDOFF
         return LossBounds(
-            entry=1.0,
-            slope=1.0 if of_two else OUTWARD * math.sqrt(2),
-            diagonal=0.25,
-            curvature=0.25 if of_two else 0.5,
-            trace=0.25 if of_two else 1 - 1 / outputs,
+            gradient_entry_bound=1.0,
+            slope=1.0 if binary else OUTWARD * math.sqrt(2),
+            hessian_entry_bound=0.25,
+            curvature=0.25 if binary else 0.5,
+            trace=0.25 if binary else 1 - 1 / outputs,
             at_zero=OUTWARD * math.log(outputs + 1),
             derivative_error=errors,
         )
@@ -128,7 +130,7 @@ class Softmax:
         """Labels (n,) from record weights: of two classes the second has label 0."""
         return np.where(weights > 0, 0.0, 1.0) if self.outputs == 1 else weights
 
-    def whole(self, state: FloatArray) -> FloatArray:
+    def output_weights(self, state: FloatArray) -> FloatArray:
         """Weights of all classes less their mean; of two classes those of the second."""
         if self.outputs == 1:
             return state
@@ -142,7 +144,7 @@ class Softmax:
         rest = np.exp(-largest) + np.exp(predictions - largest[:, None]).sum(axis=1)
         return np.asarray(largest + np.log(rest) - chosen.sum(axis=1))
 
-    def shares(self, predictions: FloatArray) -> FloatArray:
+    def probabilities(self, predictions: FloatArray) -> FloatArray:
         """Probabilities p (n, o)."""
         largest = np.maximum(predictions.max(axis=1, keepdims=True), 0.0)
         odds = np.exp(predictions - largest)
@@ -150,21 +152,23 @@ class Softmax:
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L' (n, o)."""
-        ours = labels[:, None] == np.arange(self.outputs)
-        return np.asarray(self.shares(predictions) - ours)
+        is_label = labels[:, None] == np.arange(self.outputs)
+        return np.asarray(self.probabilities(predictions) - is_label)
 
     def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L'' (n, o, o): for steps alone, no proof rests on it."""
         del labels
-        shares = self.shares(predictions)
-        return np.asarray(shares[:, :, None] * (np.eye(self.outputs) - shares[:, None, :]))
+        probabilities = self.probabilities(predictions)
+        return np.asarray(
+            probabilities[:, :, None] * (np.eye(self.outputs) - probabilities[:, None, :])
+        )
 
 
-_NEAR = 2.0**-24
+_DIFFERENCE_STEP = 2.0**-24
 
 
 @dataclass(frozen=True)
-class Separate:
+class OutputwiseLoss:
     """The sum over o outputs of a loss of one prediction: a response, or a class against the rest.
 
     ``L'`` has an entry an output, each at most the loss's slope. ``L''`` is diagonal where there is
@@ -174,7 +178,7 @@ class Separate:
 
     loss: Loss
     outputs: int = 1
-    tied = False
+    curvature_from_slope = False
 
     @cached_property
     def bounds(self) -> LossBounds:
@@ -182,9 +186,9 @@ class Separate:
         loss, entry = self.loss, self.loss.slope(math.inf)
         root = math.sqrt(self.outputs)
         return LossBounds(
-            entry=entry,
+            gradient_entry_bound=entry,
             slope=OUTWARD * root * entry,
-            diagonal=loss.curvature,
+            hessian_entry_bound=loss.curvature,
             curvature=loss.curvature,
             trace=self.outputs * loss.curvature,
             at_zero=OUTWARD * self.outputs * loss.at_zero,
@@ -195,7 +199,7 @@ class Separate:
         """Labels from record weights: the same."""
         return weights
 
-    def whole(self, state: FloatArray) -> FloatArray:
+    def output_weights(self, state: FloatArray) -> FloatArray:
         """Weights of all outputs."""
         return state
 
@@ -212,8 +216,12 @@ class Separate:
 
     def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L'' (n, o, o), by differences: for steps alone, no proof rests on it."""
-        above, below = (self.derivative(labels, predictions + h) for h in (_NEAR, -_NEAR))
-        return np.asarray(((above - below) / (2 * _NEAR))[:, :, None] * np.eye(self.outputs))
+        above, below = (
+            self.derivative(labels, predictions + h) for h in (_DIFFERENCE_STEP, -_DIFFERENCE_STEP)
+        )
+        return np.asarray(
+            ((above - below) / (2 * _DIFFERENCE_STEP))[:, :, None] * np.eye(self.outputs)
+        )
 
 
 @dataclass(frozen=True)
@@ -265,7 +273,7 @@ class PerturbedBounds:
         B: ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
         """
         loss, outputs, laws = risk.loss.bounds, risk.loss.outputs, risk.laws
-        length = OUTWARD * math.hypot(*risk.radii, *(LISTED for _ in risk.lists))
+        length = OUTWARD * math.hypot(*risk.radii, *(ONE_HOT_VALUE for _ in risk.lists))
         spread = OUTWARD * length * math.sqrt(outputs)
         total = OUTWARD * risk.weight * risk.n
         undisturbed = ProblemBounds.of_losses(
@@ -273,11 +281,13 @@ class PerturbedBounds:
         )
 
         size = outputs * risk.features
-        usual = size + math.sqrt(2 * size * _CERTAIN) + _CERTAIN
+        usual = size + math.sqrt(2 * size * _TAIL_EXPONENT) + _TAIL_EXPONENT
         drawn = risk.weight * spread * max(law.scale for law in laws) * usual
         radius = OUTWARD * (2 * drawn + math.sqrt(2 * total * loss.at_zero))
         largest = 2 * radius / risk.weight + risk.n * loss.slope * length
-        largest = OUTWARD * largest * (math.sqrt(max(risk.lists)) / LISTED if risk.lists else 1.0)
+        largest = (
+            OUTWARD * largest * (math.sqrt(max(risk.lists)) / ONE_HOT_VALUE if risk.lists else 1.0)
+        )
         pulled = total * loss.slope * length
         farthest = OUTWARD * (1.01 * risk.weight * spread * largest + pulled)
 
@@ -289,7 +299,7 @@ class PerturbedBounds:
             summation=1.01 * length * total * errors,
             farthest=farthest,
         )
-        tolerance = max(_LEAST_TOLERANCE, floats.certified(8 * radius, 0.0))
+        tolerance = max(_MIN_TOLERANCE, floats.certified(8 * radius, 0.0))
         digits = risk.weight * spread * max(law.error(1.01 * largest) for law in laws)
         added = 8 * UNIT_ROUNDOFF**2 * farthest * (1 + undisturbed.smoothness)
         truncated = 8 * UNIT_ROUNDOFF * radius  # t, as floats
@@ -315,7 +325,7 @@ class PerturbedRisk:
     they come before the numbers.
     """
 
-    loss: Softmax | Separate
+    loss: Softmax | OutputwiseLoss
     n: int
     radii: tuple[float, ...]
     weight: float
@@ -344,9 +354,9 @@ class PerturbedRisk:
         if not self.lists:
             return (numbers,)
         blocks = self.lists * self.loss.outputs
-        return numbers, Perturbation((LISTED,) * sum(blocks), self.list_scale, blocks)
+        return numbers, Perturbation((ONE_HOT_VALUE,) * sum(blocks), self.list_scale, blocks)
 
-    def drawn(self, stream: KeyStream) -> tuple[FloatArray, float]:
+    def draw_linear_term(self, stream: KeyStream) -> tuple[FloatArray, float]:
         """Draw b (o, p), as the middles of its cells, and the larger of its norms."""
         draws = [law.draw(stream) for law in self.laws]
         parts = [b.reshape(self.loss.outputs, -1) for b, _ in reversed(draws)]
@@ -386,7 +396,7 @@ class PerturbedObjective(CurvedObjective):
         lists, rows = self.risk.lists, self._features[block]
         if not lists:
             return rows
-        listed = [LISTED * (rows[:, [i]] == np.arange(q)) for i, q in enumerate(lists)]
+        listed = [ONE_HOT_VALUE * (rows[:, [i]] == np.arange(q)) for i, q in enumerate(lists)]
         return np.column_stack([*listed, rows[:, len(lists) :]])
 
     def value(self, state: FloatArray) -> tuple[float, float]:

@@ -21,27 +21,27 @@ p) o`` eigenvalues, p features, which sum to ``u t R^2``: `dbern.privacy.perturb
 feature's own. By the law of b that is ``2 m D (D + 1) s'^2`` for m lists of D values that are as
 frequent, and ``d (d + 1) (d + 2) s^2 / (3 v)`` for d numbers of variance v, which is taken to be
 between an eighth of their bounds and a fortieth. The parts that make the sum least are in
-proportion to the third roots (`lists_share`).
+proportion to the third roots (`categorical_fraction`).
 
 *Private rows.* Where the number of rows is private floats need a bound on what they weigh: m, which
-is `MOST_TIMES` times the normalizer. Of c rows each weighs ``g(c) = (4 m - 1 - c)/(4 m - 2)`` while
-c is below ``2 m``, and ``m/c`` from ``2 m - 1`` on, so that all together weigh m at most; as many
-as the normalizer weigh a sixteenth less than they would. A row more changes all weights together by
-``c (g(c) - g(c+1)) + g(c+1)``: by ``c/(4 m - 2) + g(c+1) = 1`` below ``2 m - 1``, and by ``2 m/(c +
-1) <= 1`` from there on; u rows, one after another, by u at most. And ``g(c)/g(c+1) <= 1 + 1/(2 m -
-1)``. So `dbern.privacy.perturbation` (*Added*) says what a unit costs that is added or removed:
-half of what b costs for one that is replaced, and ``u p o ln(1 + 1/(2 m - 1))``, which is kept from
-epsilon (`_regained`). One that is replaced is removed, and another added: it costs what it does
-beside a public number of rows, and that. Weights as floats are two roundings off, for which the
-bound on a sum (`PerturbedRisk`) has room: it counts 16 more than there are.
+is `MAX_WEIGHT_RATIO` times the normalizer. Of c rows each weighs ``g(c) = (4 m - 1 - c)/(4 m - 2)``
+while c is below ``2 m``, and ``m/c`` from ``2 m - 1`` on, so that all together weigh m at most; as
+many as the normalizer weigh a sixteenth less than they would. A row more changes all weights
+together by ``c (g(c) - g(c+1)) + g(c+1)``: by ``c/(4 m - 2) + g(c+1) = 1`` below ``2 m - 1``, and
+by ``2 m/(c + 1) <= 1`` from there on; u rows, one after another, by u at most. And ``g(c)/g(c+1) <=
+1 + 1/(2 m - 1)``. So `dbern.privacy.perturbation` (*Added*) says what a unit costs that is added or
+removed: half of what b costs for one that is replaced, and ``u p o ln(1 + 1/(2 m - 1))``, which is
+kept from epsilon (`_row_weights_charge`). One that is replaced is removed, and another added: it
+costs what it does beside a public number of rows, and that. Weights as floats are two roundings
+off, for which the bound on a sum (`PerturbedRisk`) has room: it counts 16 more than there are.
 
 ``W*`` is solved for in the process that releases, which alone has the key of b; the records' exact
 digest makes that key, so that every database has a b of its own. What is kept of it
 (`dbern.erm.objective`), in steps of ``2^-s``, is within ``gamma + step`` of a function of ``W*``.
 
 *Bounded work.* Plain steps are as many as the objective's condition beta, and accelerated ones its
-root. So no penalty is lighter than what makes beta `MOST_SMOOTH`, whatever n and epsilon are: the
-minimizer is moved by a millionth of the loss's largest curvature, over what it has.
+root. So no penalty is lighter than what makes beta `MAX_SMOOTHNESS`, whatever n and epsilon are:
+the minimizer is moved by a millionth of the loss's largest curvature, over what it has.
 
 *Release.* Weights of the unit cube's axes and of a constant 1: with v an output's row, ``2 v`` and
 ``k v_0 - sum v``, a linear map of norm at most ``T = sqrt(4 + l + k^2)``: the square of its value
@@ -66,118 +66,113 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory
-from dbern.erm.measurement import MOST_BITS, LinearFunctions
+from dbern.erm.linear_features import CubeFeatures
+from dbern.erm.losses import Logistic
+from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import (
-    LISTED,
+    ONE_HOT_VALUE,
+    OutputwiseLoss,
     PerturbedObjective,
     PerturbedRisk,
-    Separate,
     Softmax,
 )
-from dbern.erm.risk import Logistic
+from dbern.erm.solutions import MAX_BITS
 from dbern.erm.solver import count_steps, minimize
-from dbern.erm.spaces import LinearFeatures
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
 from dbern.strategies.base import AnyStrategy, Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-CONSTANT = 1.5
+CONSTANT_FEATURE = 1.5
 """k: a penalty on the intercept that is 2.25 times lighter, for features that are longer."""
 
-ROUNDED = Fraction(1, 128)
+OUTPUT_FRACTION = Fraction(1, 128)
 """Of the budget: what is spent on the distance of what is computed from the minimizer."""
 
-_VARIANCE = 0.25 * 0.05  # of typical and of narrow numbers in [-1, 1], their deviations' product
+_TYPICAL_VARIANCE = 0.25 * 0.05
+"""Product of the deviations of typical and of narrow numbers in [-1, 1]."""
 
-MOST_TIMES = 4
+MAX_WEIGHT_RATIO = 4
 """Of the normalizer: what all rows weigh together at most where their number is private."""
-_COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
-_UNLIKELY = 1e-9  # of b, in the certificate
-_MOVED = 2.0
-_TOO_FEW = (
+_ROW_COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
+_TAIL_PROBABILITY = 1e-9  # of b, in the certificate
+_REPLACED_MOVE = 2.0
+_SMALL_NORMALIZER = (
     "data.normalizer: too small beside budget.epsilon for a perturbed objective. Write a larger "
     "normalizer, or a larger epsilon"
 )
-MOST_SMOOTH = 2.0**20
-_MOST_WEIGHT, _LEAST_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matters is smaller
+MAX_SMOOTHNESS = 2.0**20
+_MAX_WEIGHT, _MIN_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matters is smaller
 
 
-def _most(model: LinearFunctions, n: int) -> int:
-    return MOST_TIMES * n if model.protection.private_rows else n
+def _max_total_weight(model: LinearFunctions, n: int) -> int:
+    return MAX_WEIGHT_RATIO * n if model.protection.private_rows else n
 
 
-def _row_weight(rows: float, most: int) -> float:
-    """Weight g of one row of `rows`, so that they sum to at most `most` (*Private rows* above)."""
-    return (4 * most - 1 - rows) / (4 * most - 2) if rows < 2 * most else most / rows
+def _row_weight(rows: float, m: int) -> float:
+    """Weight g of one row of `rows`, so that they sum to at most m (*Private rows* above)."""
+    return (4 * m - 1 - rows) / (4 * m - 2) if rows < 2 * m else m / rows
 
 
-def _regained(rows: int, numbers: int, most: int) -> Fraction:
+def _row_weights_charge(rows: int, numbers: int, m: int) -> Fraction:
     """Bound ``u p o ln(1 + 1/(2 m - 1))``, the cost of other rows' weights (*Private rows*)."""
-    return Fraction(rows * numbers, 2 * most - 1)
+    return Fraction(rows * numbers, 2 * m - 1)
 
 
-def listed_noise(lists: tuple[int, ...]) -> int:
+def categorical_noise(lists: tuple[int, ...]) -> int:
     """Cost of noise in lists, to second order, in squared scales of b (*Numbers and lists*)."""
     return 2 * len(lists) * sum(lists) * (sum(lists) + 1)
 
 
-def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
+def categorical_fraction(numbers: int, lists: tuple[int, ...]) -> Fraction:
     """Fraction of the cost of b that is spent on lists (*Numbers and lists* above)."""
     if not lists:
         return Fraction(0)
     d = numbers + 1
-    ratio = d * (d + 1) * (d + 2) / 3 / _VARIANCE / listed_noise(lists)
+    ratio = d * (d + 1) * (d + 2) / 3 / _TYPICAL_VARIANCE / categorical_noise(lists)
     return Fraction(min(63, max(1, round(64 / (1 + ratio ** (1 / 3))))), 64)  # numbers keep a part
 
 
-def loss_of(model: LinearFunctions) -> Softmax | Separate:
+def loss_of(model: LinearFunctions) -> Softmax | OutputwiseLoss:
     """The loss of all outputs, responses and their units over their radius."""
     if model.loss == Logistic():
         return Softmax(max(1, model.num_models - 1))
-    loss: Any = model.loss  # a dataclass of lengths alone
-    lengths = {name: value / model.radius for name, value in vars(loss).items()}
-    return Separate(replace(loss, **lengths), model.num_models)
-
-
-class CubeFeatures(LinearFeatures):
-    """Positions as they are: nothing is projected."""
-
-    def points(self, positions: FloatArray) -> FloatArray:
-        """Positions as they are."""
-        return positions
+    return OutputwiseLoss(model.loss.scaled(model.radius), model.num_models)
 
 
 @dataclass(frozen=True)
 class PerturbedFunctions(Measurement):
     """Weights of linear functions, by a perturbed objective.
 
-    b spends the fraction `spent` of the budget, and `fraction` pays for the noise that is added at
-    the end. Responses are in [-1, 1] here: the released weights are `radius` times the solved ones.
+    b spends `objective_fraction` of the budget, and `output_fraction` pays for the noise that is
+    added at the end. Responses are in [-1, 1] here: the released weights are `radius` times the
+    solved ones.
     """
 
     model: LinearFunctions
     risk: PerturbedRisk
-    spent: Fraction = Fraction(0)
+    objective_fraction: Fraction = Fraction(0)
     radius: float = 1.0
-    fraction: Fraction = field(default=ROUNDED, kw_only=True)
+    output_fraction: Fraction = field(default=OUTPUT_FRACTION, kw_only=True)
 
     @classmethod
     def of(
         cls, model: LinearFunctions, n: int, weight: float, *scales: float
     ) -> PerturbedFunctions:
         """The functions for n records and the constants that a plan has resolved."""
-        radii = (1.0,) * len(model.domain.numbers) + (CONSTANT,)
+        radii = (1.0,) * len(model.domain.numeric) + (CONSTANT_FEATURE,)
         loss, radius = loss_of(model), model.radius
         space = CubeFeatures(model.space.dimensions, model.space.kernel)
         model = replace(model, space=space, n=n, shards=1, radius=1.0)
         lists, scale, *list_scale = model.domain.blocks, *scales
-        risk = PerturbedRisk(loss, _most(model, n), radii, weight, scale, lists, *list_scale)
+        risk = PerturbedRisk(
+            loss, _max_total_weight(model, n), radii, weight, scale, lists, *list_scale
+        )
         return cls(model, risk, radius=radius, name=model.name, domain=model.domain)
 
     @classmethod
-    def restored(
+    def from_params(
         cls, model: LinearFunctions, n: int, params: Mapping[str, Any]
     ) -> PerturbedFunctions:
         """Read the functions that a plan has resolved."""
@@ -190,26 +185,30 @@ class PerturbedFunctions(Measurement):
     ) -> PerturbedFunctions:
         """The functions for an epsilon; the fraction `determinant` pays for the Jacobian."""
         loss, domain = loss_of(model), model.domain
-        square = len(domain.numbers) + CONSTANT**2 + len(domain.lists) * LISTED**2
+        one_hot = len(domain.categorical) * ONE_HOT_VALUE**2
+        square = len(domain.numeric) + CONSTANT_FEATURE**2 + one_hot
         rows = model.protection.unit.max_contributions
         trace, rank = rows * loss.bounds.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
-        most, protection = _most(model, n), model.protection
-        weight = min(weight, _MOST_WEIGHT, MOST_SMOOTH / (most * square * loss.bounds.curvature))
-        charge = epsilon * (1 - ROUNDED)
+        max_weight, protection = _max_total_weight(model, n), model.protection
+        weight = min(
+            weight, _MAX_WEIGHT, MAX_SMOOTHNESS / (max_weight * square * loss.bounds.curvature)
+        )
+        charge = epsilon * (1 - OUTPUT_FRACTION)
         if protection.private_rows:
-            charge -= _regained(rows, (model.space.dimensions + 1) * loss.outputs, most)
+            num_weights = (model.space.dimensions + 1) * loss.outputs
+            charge -= _row_weights_charge(rows, num_weights, max_weight)
         left = (charge - epsilon * determinant) * (2 if protection.added else 1)
-        if loss.tied:
+        if loss.curvature_from_slope:
             left = tied_charge(charge, weight, rows, rank, square, protection.added)
         if left <= 0:
-            raise SpecError(_TOO_FEW)
-        listed = lists_share(len(domain.numbers), domain.blocks)
-        parts = [left * (1 - listed), left * listed] if domain.lists else [left]
-        moved = _MOVED * loss.bounds.entry
+            raise SpecError(_SMALL_NORMALIZER)
+        listed = categorical_fraction(len(domain.numeric), domain.blocks)
+        parts = [left * (1 - listed), left * listed] if domain.categorical else [left]
+        moved = _REPLACED_MOVE * loss.bounds.gradient_entry_bound
         laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
-        scales = [max(law.scale, _LEAST_SCALE) for law in laws]
-        return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
+        scales = [max(law.scale, _MIN_SCALE) for law in laws]
+        return replace(cls.of(model, n, weight, *scales), objective_fraction=1 - OUTPUT_FRACTION)
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -246,12 +245,12 @@ class PerturbedFunctions(Measurement):
         del n, params
         return PerturbedAccumulator(self, cast("Entries", strategy))
 
-    def released(self, kept: FloatArray) -> FloatArray:
+    def released(self, solved: FloatArray) -> FloatArray:
         """Weights of listed values, the unit cube's axes and the constant, by output."""
-        kept = self.risk.loss.whole(kept)
-        listed, numbers, constants = np.split(kept, [sum(self.risk.lists), -1], axis=1)
-        constants = CONSTANT * constants[:, 0] - numbers.sum(axis=1)
-        return self.radius * np.column_stack([LISTED * listed, 2.0 * numbers, constants])
+        solved = self.risk.loss.output_weights(solved)
+        listed, numbers, constants = np.split(solved, [sum(self.risk.lists), -1], axis=1)
+        constants = CONSTANT_FEATURE * constants[:, 0] - numbers.sum(axis=1)
+        return self.radius * np.column_stack([ONE_HOT_VALUE * listed, 2.0 * numbers, constants])
 
     @property
     def size(self) -> int:
@@ -261,12 +260,12 @@ class PerturbedFunctions(Measurement):
     @property
     def gain(self) -> float:
         """Norm T of the map to released weights."""
-        return OUTWARD * self.radius * math.sqrt(4 + sum(one * one for one in self.risk.radii))
+        return OUTWARD * self.radius * math.sqrt(4 + sum(r * r for r in self.risk.radii))
 
     @property
     def bits(self) -> int:
         """Fixed-point bits s; the truncated state has norm B at most."""
-        return min(MOST_BITS, 61 - math.frexp(self.risk.bounds.radius)[1])
+        return min(MAX_BITS, 61 - math.frexp(self.risk.bounds.radius)[1])
 
     @property
     def step(self) -> float:
@@ -334,7 +333,7 @@ class PerturbedAccumulator(GatheredAccumulator):
         floats = 4 * (risk.features + functions.model.num_models + 8) * UNIT_ROUNDOFF * largest
         from scipy.special import gammainccinv  # late: it takes 0.2 s
 
-        unlikely = _UNLIKELY / len(risk.laws)
+        unlikely = _TAIL_PROBABILITY / len(risk.laws)
         drawn = max(float(gammainccinv(len(a.radii), unlikely)) * a.scale for a in risk.laws)
         off = (
             OUTWARD * risk.weight * risk.bounds.spread * drawn
@@ -359,7 +358,7 @@ class PerturbedAccumulator(GatheredAccumulator):
         """
         axes, rows = self.functions.model.domain.dimensions, self.functions.model.n
         outputs, numbers = self.functions.risk.loss.outputs, self.functions.size
-        gathered = 8 * (_COPIES * (axes + 3) + 4 * outputs) * rows + 8 * 4 * numbers**2
+        gathered = 8 * (_ROW_COPIES * (axes + 3) + 4 * outputs) * rows + 8 * 4 * numbers**2
         return Memory(8 * (24 + 6 * axes), 0, gathered)
 
     @property
@@ -375,11 +374,13 @@ class PerturbedAccumulator(GatheredAccumulator):
         risk = self.functions.risk
         content = hashlib.sha256(np.column_stack([rows, counts]).tobytes()).hexdigest()
         terms = " ".join(map(repr, [*(law.scale for law in risk.laws), risk.weight]))
-        b, largest = risk.drawn(KeyStream(subkey(self.secret, content, terms), 0))
+        b, largest = risk.draw_linear_term(KeyStream(subkey(self.secret, content, terms), 0))
         if largest > 1.001 * risk.bounds.largest:
             return np.zeros(self.shape, dtype=np.int64)
         codes, numbers = self.functions.model.domain.parted(rows[:, :-1])
-        features = np.column_stack([codes, 2.0 * numbers - 1.0, np.full(len(rows), CONSTANT)])
+        features = np.column_stack(
+            [codes, 2.0 * numbers - 1.0, np.full(len(rows), CONSTANT_FEATURE)]
+        )
         labels = risk.loss.labels(rows[:, -1])
         if self.functions.model.protection.private_rows:
             counts = counts * _row_weight(float(counts.sum()), risk.n)
@@ -390,5 +391,5 @@ class PerturbedAccumulator(GatheredAccumulator):
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Weights of the unit cube's axes and of the constant."""
         del output
-        kept = np.ldexp(state.astype(np.float64), -self.functions.bits)
-        return self.functions.released(kept).ravel()[slab.start : slab.stop]
+        solved = np.ldexp(state.astype(np.float64), -self.functions.bits)
+        return self.functions.released(solved).ravel()[slab.start : slab.stop]

@@ -15,8 +15,9 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import ExplicitKernel, Kernel, ProductKernel, rowwise_products
-from dbern.erm.risk import BLOCK, Risk, sum_by_pairs
+from dbern.erm.risk import Risk
 from dbern.erm.solver import Objective
+from dbern.erm.summation import BLOCK, sum_by_pairs
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 

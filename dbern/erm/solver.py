@@ -5,7 +5,7 @@ sees its *pull* ``-grad P(w)``, so that ``grad J(w) = w - pull(w)``. All steps s
 
 *Certificate.* J is 1-strongly convex, so ``|w - w*| <= |grad J(w)|``: whenever the gradient's norm
 is at most the tolerance, the state is the answer. What floats add is proved of each objective
-(`dbern.erm.risk`, `dbern.erm.objective`).
+(`dbern.erm.float_errors`, `dbern.erm.objective`).
 
 *Newton's steps* come first where an objective has them, halved until its value or its gradient
 falls. They are expected to get there; nothing is proved about them.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.erm.risk import Responses, check_bound
+from dbern.erm.losses import Responses, check_bound
 from dbern.errors import SpecError
 from dbern.system import named_function
 from dbern.types import FloatArray
@@ -123,8 +123,8 @@ class UserLoss(Responses):
     `function` and `gradient` are elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape,
     importable on workers. `lipschitz` is M: the solver clips the derivative there, which keeps a
     convex loss convex, so a declared M that is too small changes the model, never the privacy.
-    `curvature`, `at_zero` and `derivative_error` are those of `dbern.erm.risk`; labels are clipped
-    to ``[-bound, bound]``.
+    `curvature`, `at_zero` and `derivative_error` are those of `dbern.erm.losses`; labels are
+    clipped to ``[-bound, bound]``.
     """
 
     function: Pairs
@@ -167,6 +167,12 @@ class UserLoss(Responses):
     def slope(self, largest: float) -> float:  # noqa: ARG002 - one constant is declared
         """M, as declared."""
         return self.lipschitz
+
+    def scaled(self, radius: float) -> UserLoss:  # noqa: ARG002 - none is right
+        """Refuse it: a function that is given has the units that it was written for."""
+        raise SpecError(
+            'target.method: a loss of your own is released by weights. Write method = "weights"'
+        )
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise; no float warning may depend on records."""

@@ -782,7 +782,7 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
 
         return min((usual, *near), key=width) if near else usual
     best = min(found, key=lambda candidate: candidate.error)
-    shared = problem.measurement.fraction != 1
+    shared = problem.measurement.output_fraction != 1
     if shared or problem.questions is not None or best.strategy.kind != "binned":
         return best
     alike = (

@@ -55,7 +55,7 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
     accumulator = on_lattice.restore(strategy, n, params)
     promised = exact.of_each() if family.norm == math.inf else exact
     # The fraction that was checked to add up: what a measurement becomes cannot spend more.
-    contract = _contract(promised, measurement.outputs, accumulator, n, measurement.fraction)
+    contract = _contract(promised, measurement.outputs, accumulator, n, measurement.output_fraction)
     law = family.calibrate(contract, bound.charge)
     errors, unit = accumulator.errors, on_lattice.unit
     lattice_error = errors.kernel + errors.position
@@ -166,7 +166,7 @@ def counted(
     n, tolerance = bound.n, 0.0
     exact = _exact_sensitivity(measurement, strategy, family, n)
     if isinstance(strategy, Strategy):
-        ratio = family.ratio(bound.charge.part(measurement.fraction))
+        ratio = family.ratio(bound.charge.part(measurement.output_fraction))
         if family.norm == math.inf:  # over the root of the number of values, all of which move
             ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
         axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))

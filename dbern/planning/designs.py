@@ -138,7 +138,7 @@ def problem_of(
         measurement=measurement,
         n=bound.n,
         family=family,
-        noise_ratio=family.ratio(bound.charge.part(measurement.fraction)),
+        noise_ratio=family.ratio(bound.charge.part(measurement.output_fraction)),
         k=k,
         h=_stated_h(measurement, bound),
         certified=bound.certified,
@@ -202,7 +202,7 @@ def _stated_k(measurement: Measurement, bound: BoundSpec) -> tuple[int, ...] | N
 def _paper_k(measurement: Measurement, bound: BoundSpec, h: int) -> tuple[int, ...]:
     """Choice of k that proves Theorem 1, its constants set to one."""
     dimensions = measurement.domain.dimensions
-    epsilon = float(bound.charge.part(measurement.fraction).epsilon)
+    epsilon = float(bound.charge.part(measurement.output_fraction).epsilon)
     certain = math.log(1 / bound.spec.beta)
     ratio = epsilon * bound.n / (measurement.function_sensitivity * certain)
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions

@@ -41,7 +41,7 @@ def notes_of(
         if axis.multiples is not None:
             values = f"{axis.multiples.count + 1} values"
             yield f"{axis.name}: rows are {rounded_text([axis])}, ties to even multiples; {values}"
-    for axis in spec.records.domain.lists:
+    for axis in spec.records.domain.categorical:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
     if any(part.measurement.candidates for part in parts):

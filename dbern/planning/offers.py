@@ -78,7 +78,7 @@ class Offer:
             self.finer,
             name=name,
             domain=measurement.domain,
-            fraction=share * self.part,
+            output_fraction=share * self.part,
         )
 
     def promise(self, noise: ScaledNoise, share: Fraction, among: int) -> dict[str, Any]:

@@ -125,10 +125,15 @@ def _refuse_choices(bound: BoundSpec) -> None:
     """Refuse a charge that is not one, and choices that what is released leaves no room for."""
     spec, measurements = bound.spec, bound.measurements
     kind, noise, usual = spec.learner.kind, spec.mechanism.noise, spec.families[0]
-    if any(measurement.spent < 0 for measurement in measurements):  # it would hide a fraction
-        raise SpecError(f'target.kind: "{kind}" spends less than 0. Write spent >= 0')
+    # A negative one would hide a fraction.
+    if any(measurement.objective_fraction < 0 for measurement in measurements):
+        raise SpecError(f'target.kind: "{kind}" spends less than 0. Write objective_fraction >= 0')
     fractions = [
-        (measurement.name, measurement.outputs, measurement.fraction + measurement.spent)
+        (
+            measurement.name,
+            measurement.outputs,
+            measurement.output_fraction + measurement.objective_fraction,
+        )
         for measurement in measurements
     ]
     require_one_charge(kind, fractions)  # for n rows it may be another measurement

@@ -39,7 +39,7 @@ from dbern.promises import Promises, printed_sum
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.bias import KernelMixture, mends_of
+from dbern.strategies.bias import KernelMixture, remedies_of
 from dbern.system import counted, html_table
 
 
@@ -123,7 +123,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
     stated: dict[str, Any] = {}
     content: dict[str, Any] = {
         "arrays": planned.arrays,
-        "share": promise["share"] if promise else decimal_text(measurement.fraction),
+        "share": promise["share"] if promise else decimal_text(measurement.output_fraction),
         "value_unit": planned.unit,
         "noise": planned.noise,
         "sensitivity": planned.sensitivity,
@@ -216,7 +216,7 @@ class ReleasePlan:
         return Promises(
             ahead.expected, ahead.these_data, sure.total, sure.beta, ahead.unit, largest,
             ahead.extent, released=False, by_place=ahead.by_place, on_lattice=self.on_lattice,
-            mends=mends_of(stated, "scale" in one.counting, "list_scale" in one.counting)
+            remedies=remedies_of(stated, "scale" in one.counting, "list_scale" in one.counting)
         )  # fmt: skip
 
     @property

@@ -45,7 +45,10 @@ def refuse_long_metadata(spec: ReleaseSpec, components: Sequence[PlannedMeasurem
         size += _BYTES_OF_TEXT * (len(planned.arrays) + len(planned.entries))
     size += sum(
         len(str(value).encode()) + _BYTES_OF_TEXT
-        for values in (spec.combination.classes, *(axis.categories for axis in spec.domain.lists))
+        for values in (
+            spec.combination.classes,
+            *(axis.categories for axis in spec.domain.categorical),
+        )
         for value in values
     )
     if max(objects * _BYTES_OF_OBJECT, size) > MOST_METADATA:

@@ -427,7 +427,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         learner.components(schema),
     )
     components = tuned(components, tune, learner.kind) if tune else components
-    parts = [(one.name, one.outputs, one.fraction) for one in components]
+    parts = [(one.name, one.outputs, one.output_fraction) for one in components]
     require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
@@ -441,7 +441,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
 
 
 def _check_units(units: Mapping[str, str], schema: RecordSchema) -> None:
-    numbers = [axis.name for axis in schema.domain.numbers if axis.unit is None]
+    numbers = [axis.name for axis in schema.domain.numeric if axis.unit is None]
     if schema.response and schema.response.unit is None:
         numbers.append(schema.response.name)
     for name in units:
@@ -455,15 +455,15 @@ def _check_units(units: Mapping[str, str], schema: RecordSchema) -> None:
 
 def _check_lists(learner: Learner, schema: RecordSchema) -> None:
     domain = schema.domain
-    if domain.lists and "categories" not in learner.uses:
+    if domain.categorical and "categories" not in learner.uses:
         free = {"group": "group" in learner.uses and not schema.group, "filter": not schema.filter}
         sections = " or ".join(f"[data.{role}]" for role, usable in free.items() if usable)
         instead = f", or write its column and values in {sections}" if sections else ""
         raise SpecError(
-            f'data.bounds.{domain.lists[0].name}: "{learner.kind}" has no use for a list of values.'
-            f" Leave it out{instead}."
+            f'data.bounds.{domain.categorical[0].name}: "{learner.kind}" has no use for a list of '
+            f"values. Leave it out{instead}."
         )
-    if not domain.numbers:
+    if not domain.numeric:
         raise SpecError(
             "data.bounds: every axis is a list of values. Write one axis of numbers, such as "
             "x = [0.0, 10.0]."

@@ -125,7 +125,7 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
             f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
             '"kernel-density" with numbers as its bandwidth'
         )
-    return (replace(one, fraction=one.fraction * (1 - share)),)
+    return (replace(one, output_fraction=one.output_fraction * (1 - share)),)
 
 
 # --- Bins and finer ones
@@ -389,4 +389,4 @@ def restored(one: Measurement, planned: Any, components: Sequence[Any]) -> Measu
     times, lattice = planned.promise["how"]
     finer = Finer.of(one.kernels, bins.strategy, bins.h, (times, lattice))
     fraction = Fraction(planned.promise["share"])
-    return BiasStatistic(one, finer, name=planned.name, domain=one.domain, fraction=fraction)
+    return BiasStatistic(one, finer, name=planned.name, domain=one.domain, output_fraction=fraction)

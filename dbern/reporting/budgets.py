@@ -39,7 +39,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
     With a period, what is used is that of the event's own period.
     """
     zcdp = status.accountant == ZCDP
-    unit = "rho" if zcdp else "epsilon"
+    quantity = "rho" if zcdp else "epsilon"
     granted = Budget(Fraction(0))
     charges: dict[str, tuple[Fraction, str | None]] = {}
     states: dict[str, str] = {}
@@ -52,7 +52,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
             granted += Budget(*parts)
         elif line.release_id is not None:
             if "epsilon" in line.detail:
-                cost = stored_amount(line.detail[unit] or "0", unit)
+                cost = stored_amount(line.detail[quantity] or "0", quantity)
                 charges.setdefault(line.release_id, (cost, period_of(line.at, status.terms.period)))
             known = states.get(line.release_id)
             states[line.release_id] = "spent" if line.event == "reconciled" else line.event
@@ -64,11 +64,11 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
         current = {key: cost for key, (cost, period) in charges.items() if period == now}
         spent = sum(current[key] for key in current if states[key] in _CHARGED)
         free = sum(current[key] for key in current if states[key] == _REFUNDED)
-        whole = granted_amount(status.accountant, granted)
+        total = granted_amount(status.accountant, granted)
         moments.append(
             _Moment(
                 line.at,
-                float(whole.rho if zcdp else whole.epsilon),  # type: ignore[attr-defined]  # as its accountant says
+                float(total.rho if zcdp else total.epsilon),  # type: ignore[attr-defined]  # as its accountant says
                 float(sum(current.values()) - spent - free),
                 float(spent),
             )
@@ -86,12 +86,12 @@ def ledger_page(
     return render(
         "ledger.html",
         title="Privacy budgets",
-        accounts=[_account(place, one, lines) for place, one in enumerate(statuses)],
+        accounts=[_account(index, status, lines) for index, status in enumerate(statuses)],
         pending=pending,
     )
 
 
-def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> dict[str, Any]:
+def _account(index: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> dict[str, Any]:
     moments = history(lines, status)
     symbol = "ρ" if status.accountant == ZCDP else "ε"
     granted = _size(status.granted)
@@ -99,9 +99,9 @@ def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> d
     for row in status.releases:
         cost = (row.rho or 0) if status.accountant == ZCDP else row.charge.epsilon
         cost = 0 if row.state is State.REFUNDED else cost
-        share = percent(float(cost) / granted if granted else 0.0)
+        fraction = percent(float(cost) / granted if granted else 0.0)
         shown = {key: str(getattr(row, key)) for key in ("name", "state", "charge", "created")}
-        releases.append(shown | {"share": share})
+        releases.append(shown | {"share": fraction})
     span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""
     alt = (
         f"Budget of {status.dataset} over time{span}: of {status.granted} granted, "
@@ -117,7 +117,7 @@ def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> d
         },
         "releases": releases,
         "log": [line for line in lines if line.dataset == status.dataset],
-        "picture": {"forms": _drawing(place, moments, symbol), "alt": alt},
+        "picture": {"forms": _drawing(index, moments, symbol), "alt": alt},
     }
 
 
@@ -125,10 +125,10 @@ def _size(amount: Any) -> float:
     return float(getattr(amount, "rho", amount.epsilon))
 
 
-def _drawing(place: int, moments: Sequence[_Moment], symbol: str) -> dict[str, str]:
+def _drawing(index: int, moments: Sequence[_Moment], symbol: str) -> dict[str, str]:
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        times = [datetime.fromisoformat(one.at).timestamp() / _DAY for one in moments]
+        times = [datetime.fromisoformat(moment.at).timestamp() / _DAY for moment in moments]
         margin = max((times[-1] - times[0]) / 20, _MINUTE)
         times = [times[0] - margin, *times, times[-1] + margin]
         amounts = [(0.0,) * 3, *((m.granted, m.spent, m.spent + m.reserved) for m in moments)]
@@ -149,6 +149,6 @@ def _drawing(place: int, moments: Sequence[_Moment], symbol: str) -> dict[str, s
 
     heights = {"wide": 300, "narrow": 240}
     return {
-        form: drawn(f"budget-{place}-{form}", (WIDTHS[form], heights[form]), paint)
+        form: drawn(f"budget-{index}-{form}", (WIDTHS[form], heights[form]), paint)
         for form in WIDTHS
     }

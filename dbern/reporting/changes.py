@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _MORE, _LESS = "#0a6b6b", "#b4531a"
 _PALE = "#f0f0ee"  # where nothing is proven: the sign of noise would look like a pattern
-_FAINTEST = 0.4  # strength of a proven difference's colour, at least
+_MIN_STRENGTH = 0.4  # strength of a proven difference's colour, at least
 
 _HINT = "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
-_LINE = 40  # letters of a scale's label: it is no longer than the map is high
+_MAX_LABEL_LETTERS = 40  # letters of a scale's label: it is no longer than the map is high
 _INK, _MUTED, _RULE = (INK["light"][name] for name in ("ink", "muted", "rule"))
 
 
@@ -116,12 +116,12 @@ def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
 def _draw_map(axes: Axes, change: xarray.Dataset, largest: float) -> None:
     second, first = (change[name] for name in change["value"].dims)
     values, low, high = (change[name].to_numpy() for name in ("value", "low", "high"))
-    colours = _blend(values, _FAINTEST + (1 - _FAINTEST) * np.abs(values) / largest)
+    colours = _blend(values, _MIN_STRENGTH + (1 - _MIN_STRENGTH) * np.abs(values) / largest)
     colours[(low <= 0) & (high >= 0)] = channels(_PALE)
     axes.pcolormesh(first, second, colours, shading="nearest", rasterized=True)
-    for end in (low, high):
-        if end.min() < 0 < end.max():
-            axes.contour(first, second, end, [0.0], colors=_INK, linewidths=0.7)
+    for bound in (low, high):
+        if bound.min() < 0 < bound.max():
+            axes.contour(first, second, bound, [0.0], colors=_INK, linewidths=0.7)
     axes.set(xlabel=_label(first), ylabel=_label(second), xlim=_edges(first), ylim=_edges(second))
     axes.tick_params(colors=_MUTED, labelsize=8.5)
     axes.spines[:].set_color(_RULE)
@@ -158,10 +158,12 @@ def _draw_scale(figure: Figure, panels: list[Axes], label: str, largest: float) 
     from matplotlib.colors import ListedColormap, Normalize
 
     size = np.linspace(-1.0, 1.0, 256)
-    colours = ListedColormap(_blend(np.sign(size), _FAINTEST + (1 - _FAINTEST) * np.abs(size)))
+    colours = ListedColormap(
+        _blend(np.sign(size), _MIN_STRENGTH + (1 - _MIN_STRENGTH) * np.abs(size))
+    )
     scale = ScalarMappable(Normalize(-largest, largest), colours)
     bar = figure.colorbar(scale, ax=panels, shrink=0.8, aspect=28, pad=0.02)
-    bar.set_label(fill(label, _LINE), fontsize=9, color=_INK)
+    bar.set_label(fill(label, _MAX_LABEL_LETTERS), fontsize=9, color=_INK)
     bar.ax.tick_params(colors=_MUTED, labelsize=8.5)
     bar.outline.set_edgecolor(_RULE)
     write_plainly(bar.ax)

@@ -75,7 +75,7 @@ def _recipes(synopsis: Synopsis) -> dict[str, str]:
     """
     store, axes = Path(synopsis.url).name, synopsis.domain.axes
     places = {axis.name: middle(axis) for axis in axes}
-    combination, lists = synopsis.combination, synopsis.domain.lists
+    combination, lists = synopsis.combination, synopsis.domain.categorical
     program = _template("recipe.py.txt").render(
         store=repr(store),
         point=repr(places),

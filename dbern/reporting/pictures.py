@@ -174,7 +174,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     their first values. The band is simultaneous over the whole domain, at the
     confidence of the certificate.
     """
-    axes, lists = synopsis.domain.numbers, synopsis.domain.lists
+    axes, lists = synopsis.domain.numeric, synopsis.domain.categorical
     if len(axes) == 1:
         return _curves(synopsis, places)
     fixed = _fixed([*lists, *axes[2:]]) if len(axes) > 3 or lists else ""
@@ -217,8 +217,8 @@ def value_name(synopsis: Synopsis) -> str:
 
 def page_picture(synopsis: Synopsis) -> Picture:
     """Return the picture of a page; errors are shares of its largest value."""
-    axes = len(synopsis.domain.numbers)
-    drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2
+    axes = len(synopsis.domain.numeric)
+    drawn = axes if axes <= (2 if synopsis.domain.categorical else 3) else 2
     return picture_of(synopsis, _PAGE[3 if drawn == 2 and is_grouped(synopsis) else drawn])
 
 
@@ -232,7 +232,8 @@ def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:
 def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
     """Values (places, places) or (places, places, classes) along the first two axes."""
     others = len(synopsis.domain.axes) - 2
-    if others + 2 <= MOST_AXES and not synopsis.domain.lists:  # axis by axis, as points are not
+    # Axis by axis, as points are not.
+    if others + 2 <= MOST_AXES and not synopsis.domain.categorical:
         whole = _on_grid(synopsis, [places, places, *[3] * others])
         middles: Any = (slice(None), slice(None), *[1] * others)
         return np.asarray(whole[middles])
@@ -242,7 +243,7 @@ def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
 
 def _plane(synopsis: Synopsis, places: int, at: Mapping[str, float]) -> dict[str, Any]:
     """Points of a map over the first two axes; `at` fixes others."""
-    first, second = synopsis.domain.numbers[:2]
+    first, second = synopsis.domain.numeric[:2]
     steps = np.linspace(0.0, 1.0, places)
     drawn = {first.name: np.repeat(first.at(steps), places)}
     drawn[second.name] = np.tile(second.at(steps), places)
@@ -281,7 +282,7 @@ def _heights(axis: Axis) -> list[float]:
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
-    (axis,), lists = synopsis.domain.numbers, synopsis.domain.lists
+    (axis,), lists = synopsis.domain.numeric, synopsis.domain.categorical
     points: Any = axis.at(np.linspace(0.0, 1.0, places))
     points = _with_others(synopsis, {axis.name: points}) if lists else points
     values = np.asarray(synopsis(points)).reshape(places, -1)

@@ -21,47 +21,47 @@ from dbern.percentages import percent
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
-def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+def deployment_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
 
     Raises SpecError for a release that is not differentially private.
     """
-    if "random_dp" in facts:
+    if "random_dp" in metadata:
         raise SpecError(
             "export: random differential privacy is not a variant that the registry has. Release "
             "with a proved sensitivity"
         )
-    pure = Fraction(facts["delta"]) == 0
+    pure = Fraction(metadata["delta"]) == 0
     stated = ("epsilon",) if pure else ("epsilon", "delta")
-    summary = combination_of(facts["combine"]).meaning(facts["target"]) == "density"
+    summary = combination_of(metadata["combine"]).meaning(metadata["target"]) == "density"
     return {
-        "url_slug": _slug(facts["name"]),
+        "url_slug": _slug(metadata["name"]),
         "deployment": {
             "basic": {
-                "name": facts["name"],
+                "name": metadata["name"],
                 "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
-                "description": _description(facts),
+                "description": _description(metadata),
                 "intended_use": "",
                 "data_product_type": "Summary statistics" if summary else "Machine learning model",
                 "data_product_region": "",
                 "data_product_sector": "",
-                "publication_date": facts["created"][:10],
+                "publication_date": metadata["created"][:10],
             },
             "dp_variant": {
                 "variant_name": "Pure DP" if pure else "Approximate DP",
-                "data_domain": _domain(facts),
-                "unprotected_quantities": _unprotected(facts),
+                "data_domain": _domain(metadata),
+                "unprotected_quantities": _unprotected(metadata),
             },
             "privacy_loss": {
-                "privacy_unit": "Row-level" if facts["unit"] == "row" else facts["unit"],
-                "privacy_unit_details": f"Neighbouring databases: {facts['neighbors']}, "
-                f"unit {facts['unit']}.",
+                "privacy_unit": "Row-level" if metadata["unit"] == "row" else metadata["unit"],
+                "privacy_unit_details": f"Neighbouring databases: {metadata['neighbors']}, "
+                f"unit {metadata['unit']}.",
                 "number_of_privacy_units": 1,
-                "privacy_parameters": {one: float(Fraction(facts[one])) for one in stated},
-                "privacy_parameters_details": " ".join(guarantee_of(facts).words),
+                "privacy_parameters": {name: float(Fraction(metadata[name])) for name in stated},
+                "privacy_parameters_details": " ".join(guarantee_of(metadata).words),
             },
             "deployment_model": _model(),
-            "implementation": _implementation(facts),
+            "implementation": _implementation(metadata),
             "administrative": {
                 "evidence_sources": {},
                 "status": "Draft",
@@ -98,40 +98,41 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def _axes(facts: Mapping[str, Any]) -> str:
-    axes = [Axis.from_dict(axis) for axis in facts["domain"]["axes"]]
-    return ", ".join(f"{one.name} {range_text(one)}" for one in axes)
+def _axes(metadata: Mapping[str, Any]) -> str:
+    axes = [Axis.from_dict(axis) for axis in metadata["domain"]["axes"]]
+    return ", ".join(f"{axis.name} {range_text(axis)}" for axis in axes)
 
 
-def _domain(facts: Mapping[str, Any]) -> str:
-    domain = facts["domain"]
+def _domain(metadata: Mapping[str, Any]) -> str:
+    domain = metadata["domain"]
     fate = "moved to the bounds." if domain["outside"] == "clamp" else "dropped."
-    kept = domain.get("filter")
-    counted = f" Of rows whose {kept['column']} is one of {kept['values']}." if kept else ""
-    return f"Tables of rows with {_axes(facts)}; other values are {fate}{counted}"
+    counted = ""
+    if passing := domain.get("filter"):
+        counted = f" Of rows whose {passing['column']} is one of {passing['values']}."
+    return f"Tables of rows with {_axes(metadata)}; other values are {fate}{counted}"
 
 
-def _description(facts: Mapping[str, Any]) -> str:
-    certificate = facts["certificate"]
+def _description(metadata: Mapping[str, Any]) -> str:
+    certificate = metadata["certificate"]
     return (
-        f"A function ({facts['target']['kind']}) over {_axes(facts)}, released once as "
+        f"A function ({metadata['target']['kind']}) over {_axes(metadata)}, released once as "
         "coefficients and queried without limit. With probability "
         f"{1 - certificate['beta']:g} every value is within "
         f"{certificate['total']:.4g} of the non-private function."
     )
 
 
-def _unprotected(facts: Mapping[str, Any]) -> str:
-    chosen = parameters_of(facts["target"])
+def _unprotected(metadata: Mapping[str, Any]) -> str:
+    chosen = parameters_of(metadata["target"])
     free = chosen.pop("chosen_of", None)  # then the bandwidth is no choice made before
     after = f" Bandwidth {chosen.pop('bandwidth')} was chosen of {free}." if free else ""
-    told = "; ".join(f"{key} {value}" for key, value in chosen.items() if key != "n")
-    rows = facts["target"].get("n")
-    kept = ", the filter" if "filter" in facts["domain"] else ""
+    parameters = "; ".join(f"{key} {value}" for key, value in chosen.items() if key != "n")
+    rows = metadata["target"].get("n")
+    filter_text = ", the filter" if "filter" in metadata["domain"] else ""
     counted = f"The number of rows, {rows}, is published. " if rows else ""
     return (
-        f"{counted}Public choices, made without looking at the data: the bounds{kept}; {told}."
-        f"{after}"
+        f"{counted}Public choices, made without looking at the data: the bounds{filter_text}; "
+        f"{parameters}.{after}"
     )
 
 
@@ -151,27 +152,31 @@ def _model() -> dict[str, str]:
     }
 
 
-def _implementation(facts: Mapping[str, Any]) -> dict[str, str]:
+def _implementation(metadata: Mapping[str, Any]) -> dict[str, str]:
+    certificate = metadata["certificate"]
     laws = "; ".join(
-        f"{', '.join(one['arrays'])}: exact {one['noise']['kind']} noise of scale "
-        f"{one['noise']['scale']:.6g}, with {percent(float(Fraction(one['share'])))} of the budget"
-        for one in facts["components"]
+        f"{', '.join(component['arrays'])}: exact {component['noise']['kind']} noise of scale "
+        f"{component['noise']['scale']:.6g}, with "
+        f"{percent(float(Fraction(component['share'])))} of the budget"
+        for component in metadata["components"]
     )
     derived = "; ".join(
-        line for one in facts["components"] for line in one["sensitivity"]["derivation"]
+        line
+        for component in metadata["components"]
+        for line in component["sensitivity"]["derivation"]
     )
     return {
         "preprocessing_and_hyperparameter_tuning": "Degree, order and noise were fixed by public "
         "facts alone, before any record was read.",
         "mechanisms": f"The Bernstein mechanism (Aldà & Rubinstein, AAAI 2017) by dbern "
-        f"{facts['dbern_version']}. {laws}. Noise is drawn by integer arithmetic from a keyed "
+        f"{metadata['dbern_version']}. {laws}. Noise is drawn by integer arithmetic from a keyed "
         "AES-256-CTR stream and added to integers; whatever floating point computes before has a "
         f"proved bound, which the sensitivity includes. Sensitivity: {derived}.",
         "composition": "The parts' budgets add up to the stated one; a ledger charges the dataset "
         "before the noise is drawn.",
         "post_processing": "Evaluation of the released polynomial, at any order.",
         "justification": "",
-        "utility": f"Certified beforehand: error at most {facts['certificate']['total']:.4g} with "
-        f"probability {1 - facts['certificate']['beta']:g}.",
-        "additional_information": f"Release {facts['release_id']}.",
+        "utility": f"Certified beforehand: error at most {certificate['total']:.4g} with "
+        f"probability {1 - certificate['beta']:g}.",
+        "additional_information": f"Release {metadata['release_id']}.",
     }

@@ -27,7 +27,7 @@ _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
 def drawing(synopsis: Synopsis) -> str:
     """Draw the function as text at most 80 columns wide, the same on every terminal."""
-    axes = synopsis.domain.numbers
+    axes = synopsis.domain.numeric
     picture = _upright(picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS))
     lines: list[str] = []
     for panel in picture.panels:
@@ -41,8 +41,8 @@ def drawing(synopsis: Synopsis) -> str:
         beyond = ", wider than what is drawn of it" if picture.beyond else ""
         lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band{beyond}")
     elif picture.kind == "map":
-        least, largest = format_number(picture.low, 3), format_number(picture.high, 3)
-        lines.append(f"{' ' * _GUTTER}{least} {_SHADES} {largest}")
+        smallest, largest = format_number(picture.low, 3), format_number(picture.high, 3)
+        lines.append(f"{' ' * _GUTTER}{smallest} {_SHADES} {largest}")
     else:
         lines += [
             f"{' ' * _GUTTER}{_REGIONS[i % len(_REGIONS)] * 2}  {_clean(label, _MAP_COLUMNS)}"
@@ -58,7 +58,7 @@ def _upright(picture: Picture) -> Picture:
         return picture
     if _LATITUDE.search(picture.axes[1].name):
         return picture
-    panels = (replace(one, values=one.values.swapaxes(0, 1)) for one in picture.panels)
+    panels = (replace(panel, values=panel.values.swapaxes(0, 1)) for panel in picture.panels)
     return replace(picture, axes=picture.axes[::-1], panels=tuple(panels))
 
 
@@ -83,12 +83,12 @@ def _curve(picture: Picture, panel: Panel) -> Iterator[str]:
     covered = np.zeros(cells.shape, dtype=np.bool_)
     if panel.low is not None and panel.high is not None:
         top, bottom = height(panel.high) // 4, height(panel.low) // 4
-        places = np.arange(rows)[:, None]
-        inside = (places >= top) & (places <= bottom)
+        row_numbers = np.arange(rows)[:, None]
+        inside = (row_numbers >= top) & (row_numbers <= bottom)
         covered = np.asarray(inside.reshape(rows, _MAP_COLUMNS, 2).any(axis=2))
     for row in range(rows):
-        ends = {0: format_number(high, 3), rows - 1: format_number(low, 3)}
-        label = ends.get(row, "")
+        labels = {0: format_number(high, 3), rows - 1: format_number(low, 3)}
+        label = labels.get(row, "")
         text = "".join(
             chr(_BRAILLE + drawn) if drawn else _BAND if band else " "
             for drawn, band in zip(cells[row], covered[row], strict=True)
@@ -104,9 +104,9 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     chosen = np.rint(np.linspace(0, panel.values.shape[1] - 1, rows)).astype(int)[::-1]
     values = panel.values[:, chosen]
     spread = (picture.high - picture.low) or 1.0
-    ends = {0: second.text(second.high), rows - 1: second.text(second.low)}
+    labels = {0: second.text(second.high), rows - 1: second.text(second.low)}
     for row in range(rows):
-        label = _clean(ends.get(row, ""), _GUTTER - 2)
+        label = _clean(labels.get(row, ""), _GUTTER - 2)
         name = second.label if len(second.label) <= _GUTTER - 2 else second.name
         label = _clean(name, _GUTTER - 2) if row == rows // 2 else label
         if picture.kind == "regions":
@@ -118,8 +118,8 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     yield _foot(first, columns)
 
 
-def _clean(text: str, most: int) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)[:most]
+def _clean(text: str, max_letters: int) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text)[:max_letters]
 
 
 def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:

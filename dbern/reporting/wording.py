@@ -34,8 +34,9 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
     epsilon, delta = float(Fraction(metadata["epsilon"])), Fraction(metadata["delta"])
     factor = _up(math.exp(epsilon)) if epsilon < 300 else f"exp({metadata['epsilon']})"
     noun = "row" if metadata["unit"] == "row" else "unit"
-    unit = noun if noun == "row" else f"unit ({metadata['unit']})"
-    change = f"one {unit} of the data {_REPLACED.get(metadata['neighbors'], metadata['neighbors'])}"
+    privacy_unit = noun if noun == "row" else f"unit ({metadata['unit']})"
+    neighbors = metadata["neighbors"]
+    change = f"one {privacy_unit} of the data {_REPLACED.get(neighbors, neighbors)}"
     slack = f", plus {metadata['delta']}" if delta else ""
     words = [
         f"Whatever is computed from this release, when {change}, no result becomes more probable "

@@ -202,7 +202,7 @@ class Released(BaseEstimator):
     def _nearest(self, X: Any) -> Any:  # noqa: N803
         """Nearest points within the bounds, in the form that a synopsis takes."""
         points, domain = np.clip(self._points(X), *self._box), self.synopsis_.domain
-        if not domain.lists:
+        if not domain.categorical:
             return points
         return {
             axis.name: listed_column(values, axis.categories) if axis.categories else values

@@ -69,7 +69,7 @@ class GramBall(Approximation):
 
     cube: CubeKernel
     radius: float
-    mends = _OF_BALLS
+    remedies = _OF_BALLS
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Bound ``|f| sup_y e(y)``."""
@@ -99,7 +99,7 @@ class StatedBall(Approximation):
     h: tuple[int, ...]
     rank: int
     planned: float
-    mends = _OF_BALLS
+    remedies = _OF_BALLS
 
     @classmethod
     def of(cls, ball: GramBall, k: Sequence[int], h: Sequence[int], maps: Maps) -> StatedBall:

@@ -32,12 +32,12 @@ class Approximation(ABC):
     """A class of functions, and the sup error of its worst member.
 
     `choices`: the release chose it from so many classes by looking at its noisy values, so that the
-    bound is one on all of them at once. `mends`: parts of a spec that, besides a larger epsilon,
+    bound is one on all of them at once. `remedies`: parts of a spec that, besides a larger epsilon,
     make the bound smaller.
     """
 
     choices: int = 1
-    mends: ClassVar[tuple[str, ...]] = ()
+    remedies: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -65,7 +65,7 @@ class KernelMixture(Approximation):
     kernels: tuple[Kernel, ...]
     gap: float = 0.0
     choices: int = 1
-    mends = "wider kernels", 'objective = "certified"'
+    remedies = "wider kernels", 'objective = "certified"'
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
@@ -83,14 +83,16 @@ class KernelMixture(Approximation):
         return math.prod(kernel.peak for kernel in self.kernels)
 
 
-def mends_of(approximation: Approximation | None, perturbed: bool, lists: bool) -> tuple[str, ...]:
+def remedies_of(
+    approximation: Approximation | None, perturbed: bool, lists: bool
+) -> tuple[str, ...]:
     """Return what to write in a spec so that more is promised of any database.
 
     There is no `approximation` of numbers that make a function: where these are of a perturbed
     objective, weights promise more, and are for axes of numbers.
     """
     if approximation or not perturbed:
-        return "a larger epsilon", *(approximation.mends if approximation else ())
+        return "a larger epsilon", *(approximation.remedies if approximation else ())
     return () if lists else ('method = "weights" under target',)
 
 

@@ -62,7 +62,7 @@ class Holder(Approximation):
 
     constant: float
     exponent: float
-    mends = ("another k",)
+    remedies = ("another k",)
 
     def __post_init__(self) -> None:
         if not (0 < self.exponent <= 1 and 0 < self.constant < math.inf):
@@ -92,7 +92,7 @@ class Smooth(Approximation):
 
     order: int
     bound: float
-    mends = ("another k",)
+    remedies = ("another k",)
 
     def __post_init__(self) -> None:
         if self.order < 1 or not 0 < self.bound < math.inf:

@@ -71,7 +71,7 @@ def _check_alike(new: Synopsis, old: Synopsis) -> None:
         [(axis.name, axis.low, axis.high, axis.unit, axis.categories) for axis in side.domain.axes]
         for side in (new, old)
     ]
-    if len(axes[0]) not in SHAPES or new.domain.lists:
+    if len(axes[0]) not in SHAPES or new.domain.categorical:
         raise SpecError(
             "change: is drawn of functions of one or two axes of numbers. Compare shares: dbern "
             "ask NEW --compare REGION --with OLD"

@@ -56,7 +56,7 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
         )
     if not isinstance(points, np.ndarray | list | tuple):
         array = _stacked(points, domain)
-    elif domain.lists:
+    elif domain.categorical:
         found: Any = points if hasattr(points, "dtype") else np.asarray(points, dtype=object)
         check_shape(found.shape, domain)
         return _of_columns(list(found.T), domain)
@@ -339,10 +339,10 @@ def grid_axes(
     that is not a count of at least 2 for each axis, or that needs more memory than this process may
     still use: values, coordinates and what evaluating takes.
     """
-    if domain.lists:
+    if domain.categorical:
         raise SpecError(
-            f"grid: {domain.lists[0].name} is a list of values. Call the synopsis with a table of "
-            "points, or with coordinates of xarray"
+            f"grid: {domain.categorical[0].name} is a list of values. Call the synopsis with a "
+            "table of points, or with coordinates of xarray"
         )
     counts = per_axis(shape, domain.dimensions, 2)
     if counts is None:

@@ -25,7 +25,7 @@ from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.promises import Promises
-from dbern.strategies.bias import mends_of
+from dbern.strategies.bias import remedies_of
 from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing, as_released
 from dbern.synopsis.bands import (
     About,
@@ -457,7 +457,7 @@ class Synopsis:
             released=True,
             by_place=by_place,
             on_lattice=isinstance(first, ReleasedArray),
-            mends=mends_of(first.approximation, perturbed, bool(self.domain.lists)),
+            remedies=remedies_of(first.approximation, perturbed, bool(self.domain.categorical)),
         )
 
     def _unit(self, *, density: bool) -> str:

@@ -103,7 +103,7 @@ class Regression:
         intercept, quadratic = self.intercept, {}
         moves = {  # z = a x + b
             axis.name: (2 / axis.width, -(axis.low + axis.high) / axis.width)
-            for axis in self.domain.numbers
+            for axis in self.domain.numeric
         }
         for name, (first, second) in self.products.items():
             (a, b), (c, d), coefficient = moves[first], moves[second], self.coefficients[name]
@@ -128,15 +128,15 @@ class Regression:
         """
         array, domain = as_points(points, self.domain), self.domain
         numbers = array[:, [not axis.categories for axis in domain.axes]]
-        found = self.intercept + numbers @ self._slopes(domain.numbers)
-        within = Domain(domain.numbers)
+        found = self.intercept + numbers @ self._slopes(domain.numeric)
+        within = Domain(domain.numeric)
         z = dict(zip(within.names, 2 * within.to_unit(numbers).T - 1, strict=True))
         for name, (one, other) in self.products.items():
             product = z[one] * z[other]
             found += self.coefficients[name] * (2 * product - 1 if one == other else product)
-        if domain.lists:
+        if domain.categorical:
             listed = domain.features(array)[:, : sum(domain.blocks)]
-            found += listed @ self._slopes(domain.lists)
+            found += listed @ self._slopes(domain.categorical)
             found[np.isnan(array).any(axis=1)] = np.nan
         return like(points, found, self.domain, [self.response])
 
@@ -156,13 +156,13 @@ def in_data_units(
     Weights are of each listed value, of the unit cube's axes of numbers, and of the constant
     feature `constant`, which is 0 for none.
     """
-    blocks, numbers = domain.blocks, domain.numbers
+    blocks, numbers = domain.blocks, domain.numeric
     listed, slopes, rest = np.split(weights, np.cumsum([sum(blocks), len(numbers)]))
     widths = np.array([axis.width for axis in numbers])
     slopes, intercept = slopes / widths, constant * float(rest.sum())
     intercept -= float(slopes @ [axis.low for axis in numbers])
     values = {axis.name: (slope,) for axis, slope in zip(numbers, slopes, strict=True)}
-    for axis, block in zip(domain.lists, np.split(listed, np.cumsum(blocks)), strict=False):
+    for axis, block in zip(domain.categorical, np.split(listed, np.cumsum(blocks)), strict=False):
         values[axis.name] = block - block.mean()  # a number more in all of a list is an intercept
         intercept += float(block.mean())
     names = [name for axis in domain.axes for name in _columns_of(axis)]
@@ -205,13 +205,13 @@ class ReleasedMoments(ReleasedVector):
     ) -> None:
         super().__init__(store, name, component)
         response = _Column(combination.response, combination.low, combination.high)
-        own = [axis.name for axis in domain.numbers]
+        own = [axis.name for axis in domain.numeric]
         names = product_names(own) if combination.degree == 2 else []
         products = tuple(_Column(name, -1.0, 1.0) for name in names)
         self._pairs = dict(
             zip(names, itertools.combinations_with_replacement(own, 2), strict=False)
         )
-        self._lists, self._numbers = domain.lists, (*domain.numbers, *products, response)
+        self._lists, self._numbers = domain.categorical, (*domain.numeric, *products, response)
         self._names = (*domain.names, response.name)
         self._combination = combination
 

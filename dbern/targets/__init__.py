@@ -18,11 +18,13 @@ from dbern.errors import SpecError
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.density import KernelDensity, NadarayaWatson, axis_kernels
 from dbern.targets.functional_mean import FunctionalMean
-from dbern.targets.kernel_erm import KernelERM, SupportVectorMachine
-from dbern.targets.linear import LogisticRegression, RidgeRegression
+from dbern.targets.kernel_erm import KernelERM
+from dbern.targets.logistic_regression import LogisticRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.oracle import Oracle
 from dbern.targets.priestley_chao import PriestleyChao
+from dbern.targets.ridge_regression import RidgeRegression
+from dbern.targets.support_vector_machine import SupportVectorMachine
 
 __all__ = [
     "FunctionalMean",
@@ -47,7 +49,7 @@ __all__ = [
     "learner_of",
 ]
 
-_OURS: tuple[type[Learner], ...] = (
+_BUILT_IN: tuple[type[Learner], ...] = (
     KernelDensity,
     NadarayaWatson,
     PriestleyChao,
@@ -64,7 +66,7 @@ PLACEHOLDER = {"kind": RidgeRegression.kind, "C": 1.0}
 """A target that takes any axes: it stands for one that is not chosen yet."""
 
 _GROUP = "dbern.targets"
-_MEANWHILE: dict[str, type[Learner]] = {}
+_TEMPORARY: dict[str, type[Learner]] = {}
 
 
 def kinds() -> list[str]:
@@ -75,7 +77,7 @@ def kinds() -> list[str]:
     >>> kinds()[0]
     'kernel-density'
     """
-    ours = [learner.kind for learner in _OURS]
+    ours = [learner.kind for learner in _BUILT_IN]
     return ours + sorted({point.name for point in entry_points(group=_GROUP)} - set(ours))
 
 
@@ -91,13 +93,13 @@ def known(learner: type[Learner]) -> Iterator[None]:
     ...     learner_of("mine").__name__
     'Mine'
     """
-    before = dict(_MEANWHILE)
-    _MEANWHILE[learner.kind] = learner
+    before = dict(_TEMPORARY)
+    _TEMPORARY[learner.kind] = learner
     try:
         yield
     finally:
-        _MEANWHILE.clear()
-        _MEANWHILE.update(before)
+        _TEMPORARY.clear()
+        _TEMPORARY.update(before)
 
 
 def learner_of(kind: str) -> type[Learner]:
@@ -113,12 +115,12 @@ def learner_of(kind: str) -> type[Learner]:
     >>> learner_of("kernel-density").__name__
     'KernelDensity'
     """
-    ours = {learner.kind: learner for learner in _OURS} | _MEANWHILE
+    ours = {learner.kind: learner for learner in _BUILT_IN} | _TEMPORARY
     if kind in ours:
         return ours[kind]
-    others = {point.name: point for point in entry_points(group=_GROUP)}
-    if kind in others:
-        learner: type[Learner] = others[kind].load()
+    installed = {point.name: point for point in entry_points(group=_GROUP)}
+    if kind in installed:
+        learner: type[Learner] = installed[kind].load()
         return learner
     known = kinds()
     near = difflib.get_close_matches(kind, known, n=1)

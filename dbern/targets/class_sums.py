@@ -47,8 +47,8 @@ from dbern.data.domain import Column, Domain
 from dbern.strategies.base import AnyStrategy, Bound
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-_MOST_BITS = 40
-_ROUNDED = 1.001  # units that rounding and floats part two integers by
+_MAX_BITS = 40
+_ROUNDED_STEPS = 1.001  # units that rounding and floats part two integers by
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class ClassSums(VectorSum):
     @property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of all classes."""
-        features, box = ["count"], self.domain
+        features, domain = ["count"], self.domain
         if self.moments:
-            names = [axis.name for axis in box.numbers]
+            names = [axis.name for axis in domain.numeric]
             features += [f"{what} of {name}" for what in ("sum", "squares") for name in names]
-        cells = [(axis.name, value) for axis in box.lists for value in axis.categories]
+        cells = [(axis.name, value) for axis in domain.categorical for value in axis.categories]
         features += [f"count of {name} = {value}" for name, value in cells]
         return tuple(
             f"{feature} {'in' if ' of ' in feature else 'of'} {category}"
@@ -90,7 +90,7 @@ class ClassSums(VectorSum):
     def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
         """Bound n times it (*Sensitivity of class sums* above)."""
         del strategy
-        axes, lists = len(self.domain.numbers) * self.moments, len(self.domain.lists)
+        axes, lists = len(self.domain.numeric) * self.moments, len(self.domain.categorical)
         if added and norm == 1:
             listed = f" + {lists}" if lists else ""
             text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
@@ -106,27 +106,27 @@ class ClassSums(VectorSum):
 
     def bits(self, n: int) -> int:
         """As many bits as never overflow: ``n 2^s < 2^62``."""
-        return min(_MOST_BITS, 62 - n.bit_length())
+        return min(_MAX_BITS, 62 - n.bit_length())
 
     def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
         """Integer sums of a batch, class by class."""
         valid, positions = self.domain.bounded(records)
-        known, codes, _ = ByCategory(self.label)(records)
-        positions, codes = positions[known[valid]], codes[valid & known]
+        labelled, codes, _ = ByCategory(self.label)(records)
+        positions, codes = positions[labelled[valid]], codes[valid & labelled]
         listed, numbers = self.domain.parted(positions)
-        unit, width = 1 << bits, 1 + 2 * numbers.shape[1] * self.moments
-        features = np.full((len(codes), width), unit, dtype=np.int64)
+        scale, width = 1 << bits, 1 + 2 * numbers.shape[1] * self.moments
+        features = np.full((len(codes), width), scale, dtype=np.int64)
         if self.moments:
             centred = 2.0 * numbers - 1.0
             squares = centred * centred - 0.5
-            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
+            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(scale))
         classes = len(self.label.categories)
         sums = np.zeros((classes, self.size // classes), dtype=np.int64)
         for code in range(classes):
             sums[code, :width] = features[codes == code].sum(axis=0)
         for size, values in zip(self.domain.blocks, listed.T, strict=True):
             cells = np.bincount(codes * size + values, minlength=classes * size)
-            sums[:, width : width + size] = unit * cells.reshape(-1, size)
+            sums[:, width : width + size] = scale * cells.reshape(-1, size)
             width += size
         return sums.ravel()
 
@@ -138,13 +138,13 @@ class ClassSums(VectorSum):
         a float, and a division, of at most one; in all, of the sum of all entries, each record's at
         most ``1 + 1.5 l + m``. Of counts alone less is needed.
         """
-        axes, moments = len(self.domain.numbers), self.moments
-        rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-bits
+        axes, moments = len(self.domain.numeric), self.moments
+        rounded, step = 2 * axes if moments else 0, _ROUNDED_STEPS * 2.0**-bits
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.domain.lists))
+        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.domain.categorical))
         return Errors(
             kernel=2.0**-bits,
-            kernel_norms=(OUTWARD * rounded * unit, OUTWARD * math.sqrt(rounded) * unit),
+            kernel_norms=(OUTWARD * rounded * step, OUTWARD * math.sqrt(rounded) * step),
             position=OUTWARD * (16 if moments else 8) * UNIT_ROUNDOFF,
             floats=floats,
             float_norms=(norm, norm),

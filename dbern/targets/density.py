@@ -128,7 +128,7 @@ def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
     return tuple(
         f"target.bandwidth: {b:g} is {b / axis.width:.0f} times the width of {axis.name}: next to "
         f"nothing is left of where records are; is it in that axis's unit{axis.counted}?"
-        for b, axis in zip(bandwidth, domain.numbers, strict=False)
+        for b, axis in zip(bandwidth, domain.numeric, strict=False)
         if b > _FLAT * axis.width
     )
 
@@ -191,7 +191,7 @@ class Smoother(Learner):
             unit = domain.density_unit()
             return KernelSum(
                 name, domain, kernels, record_weights, unit,
-                counted_in=counted_in, fraction=fraction,
+                counted_in=counted_in, output_fraction=fraction,
             )  # fmt: skip
         oblique, kernels = _oblique_kernels(domain, self.covariance)
         box = Domain(
@@ -203,7 +203,7 @@ class Smoother(Learner):
         unit = domain.density_unit(math.prod(oblique.width))
         return KernelSum(
             name, box, kernels, record_weights, unit, domain, oblique, counted_in,
-            fraction=fraction,
+            output_fraction=fraction,
         )  # fmt: skip
 
     def chosen_sum(self, name: str, domain: Domain, record_weights: RecordWeights) -> Measurement:

@@ -250,7 +250,7 @@ class FunctionalMean(Learner):
             raise SpecError(
                 "data.response.points: is missing. Write points = 100, the length of each list"
             )
-        if domain.dimensions != 1 or domain.lists:
+        if domain.dimensions != 1 or domain.categorical:
             raise SpecError(
                 f"data.bounds: curves are over one axis of numbers, not {domain.dimensions}. Write "
                 "the axis of the grid alone, such as t = [0.0, 1.0]."

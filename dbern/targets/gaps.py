@@ -82,14 +82,14 @@ POSITION_BITS = 32
 _CELL_BITS = 16
 _CELLS = 1 << (POSITION_BITS - _CELL_BITS)
 _IN_CELL = 1 << _CELL_BITS
-_LEAST_MERGED = 1 << 18  # records that are gathered before they are put in order
+_MIN_MERGED_ROWS = 1 << 18  # records that are gathered before they are put in order
 _POSITION_BYTES = 220  # of a position while runs are merged: measured
 
 
-def _pass_bytes(rows: int, *, whole: bool) -> int:
+def _pass_bytes(rows: int, *, only_pass: bool) -> int:
     """Memory of a pass for so many positions; one of several passes may hold a cell's more."""
-    gathered = rows if whole else rows + _IN_CELL
-    return _POSITION_BYTES * (gathered + _LEAST_MERGED) + 4 * 8 * _CELLS
+    gathered = rows if only_pass else rows + _IN_CELL
+    return _POSITION_BYTES * (gathered + _MIN_MERGED_ROWS) + 4 * 8 * _CELLS
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class OrderedPass(Pass):
         keys = self._in_run(keys) if self.surveys else keys
         self._waiting.append(keys)
         self._rows += len(keys)
-        if self._rows > max(_LEAST_MERGED, 0 if self._run is None else len(self._run.positions)):
+        if self._rows > max(_MIN_MERGED_ROWS, 0 if self._run is None else len(self._run.positions)):
             self._merge()
 
     def _in_run(self, keys: UInt64Array) -> UInt64Array:
@@ -196,8 +196,8 @@ class OrderedPass(Pass):
 PASS_ROWS = 1 << 20
 """Distinct positions that a pass is to hold."""
 
-_MOST_BITS = 30
-_TIMES = 3  # as many atoms as one of a kernel sum: *Effective kernel*, above
+_MAX_BITS = 30
+_ATOMS_PER_MOVE = 3  # as many atoms as one of a kernel sum: *Effective kernel*, above
 
 
 @dataclass(frozen=True)
@@ -266,11 +266,11 @@ class GapSum(Measurement):
     @property
     def response_bits(self) -> int:
         """R: no sum of responses overflows, and no number made of one."""
-        return min(_MOST_BITS, 60 - self.n.bit_length())
+        return min(_MAX_BITS, 60 - self.n.bit_length())
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose sums of atoms so accurate that all that a record moves meet the tolerance."""
-        of_atoms = tolerance * 2.0**self.scale / (_TIMES * n)
+        of_atoms = tolerance * 2.0**self.scale / (_ATOMS_PER_MOVE * n)
         return self._atoms.counter_params(strategy, 1 << self.scale, of_atoms)
 
     def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> GapAccumulator:
@@ -324,13 +324,13 @@ class GapAccumulator(Accumulator):
     @property
     def _atoms_times(self) -> float:
         """Ratio of n atoms to the normalizer, and three for one in a record's movement."""
-        return OUTWARD * _TIMES * self.gaps.n / self._scale
+        return OUTWARD * _ATOMS_PER_MOVE * self.gaps.n / self._scale
 
     @property
     def _spread(self) -> float:
         """Absolute integers of all atoms, relative to the most of a kernel sum's."""
-        units = math.ldexp(self._scale, self.atoms.bits)
-        return OUTWARD * (1 + self.gaps.n / units)
+        steps = math.ldexp(self._scale, self.atoms.bits)
+        return OUTWARD * (1 + self.gaps.n / steps)
 
     @property
     def _response_error(self) -> float:
@@ -366,8 +366,8 @@ class GapAccumulator(Accumulator):
     @property
     def memory(self) -> Memory:
         """Memory of positions, responses and keys; of the atoms' tables; of one pass."""
-        whole = self.passes == 1
-        gathered = _pass_bytes(self.gaps.n if whole else PASS_ROWS, whole=whole)
+        only_pass = self.passes == 1
+        gathered = _pass_bytes(self.gaps.n if only_pass else PASS_ROWS, only_pass=only_pass)
         return Memory(8 * 20, self.atoms.memory.tables, gathered)
 
     @property
@@ -397,12 +397,13 @@ class GapAccumulator(Accumulator):
         step.
         """
         gaps = self.gaps
-        valid, unit = gaps.domain.bounded(records)
-        known, _, weight = ByResponse(gaps.response)(records)
-        position = np.floor(unit[known[valid], 0] * 2.0**POSITION_BITS).astype(np.uint64)
+        valid, positions = gaps.domain.bounded(records)
+        has_response, _, weight = ByResponse(gaps.response)(records)
+        position = positions[has_response[valid], 0] * 2.0**POSITION_BITS
+        position = np.floor(position).astype(np.uint64)
         position = np.minimum(position, np.uint64((1 << POSITION_BITS) - 1))
-        unit_response = 1 << gaps.response_bits
-        response = np.rint(weight[valid & known] * unit_response) + unit_response
+        response_unit = 1 << gaps.response_bits
+        response = np.rint(weight[valid & has_response] * response_unit) + response_unit
         return np.asarray((position << np.uint64(POSITION_BITS)) | response.astype(np.uint64))
 
     def add_atoms(self, state: Int64Array, run: Run, before: int | None) -> None:

@@ -1,47 +1,33 @@
-"""Regularized risk minimization with kernels, and support vector machines.
-
-Kernels and losses, any convex ones, are built in or the user's.
-
-*Support vector machines* without bias, in closed form, or by a solver.
-
-``w = argmin (C/n) sum_i max(0, 1 - l_i <w, phi(d_i)>) + |w|^2 / 2`` with labels +-1. In the dual,
-``w = (C/n) sum_i a_i l_i phi(d_i)`` with a_i in [0, 1], and a_i = 1 wherever the margin
-``l_i <w, phi(d_i)>`` is below one. With ``kappa^2 = sup K(x, x)`` every such w has norm at most
-``C kappa``, so no margin exceeds ``C kappa^2``. Where that is at most one, all dual variables at
-their bound, a = 1, satisfy the optimality conditions: the hinge's subgradient contains -1 up to
-and including margin one. By strong convexity this is the minimiser:
-
-    ``F(y) = (C/n) sum_i l_i K(d_i, y)``,
-
-a signed kernel sum, exact, with no solver; its sensitivities are proved in
-`dbern.counting.kernel_sums`. For larger C the hinge is rounded over a public width and the machine
-is solved for (`dbern.erm.measurement`).
-"""
+"""Regularized risk minimization with kernels and convex losses, built in or the user's."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination.base import Combination
-from dbern.combination.functions import OneVersusRest
-from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
-from dbern.counting.record_weights import ByCategory, BySign
 from dbern.data.domain import Domain, RecordSchema
-from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
+from dbern.erm.gaussian_features import GaussianFeatures
+from dbern.erm.gram_kernels import STATIONARY, GramKernel
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.base import Learner, Lengths, Positive, Way, response_of
 from dbern.targets.density import axis_kernels
-from dbern.targets.linear import (
+from dbern.targets.linear_functions import (
+    build_linear_functions,
+    released_method,
+)
+from dbern.targets.minimizers import (
     AUTO,
     CONSTANT,
     METHOD,
@@ -49,29 +35,27 @@ from dbern.targets.linear import (
     Cost,
     Method,
     Shards,
-    chosen_cost,
-    cost_of,
+    build_minimizer,
+    choose_cost,
+    combine_classes,
+    combine_responses,
+    cost_text,
     gaussian_space,
-    linear_functions,
-    method_taken,
-    minimizer,
-    of_classes,
-    of_responses,
-    told,
+    stated_cost,
 )
-from dbern.targets.predicted_functions import minimizer_notes, predicted_sums
+from dbern.targets.predicted_functions import minimizer_notes
 from dbern.targets.predictions import deviation_of, predicted_weights
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 
-_OF_CLASSES = ("logistic", "hinge")
-_OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
-_PERTURBED = (*_OF_CLASSES, "huber")
+_CLASS_LOSSES = ("logistic", "hinge")
+_LOSSES = (*_CLASS_LOSSES, "square", "huber", "epsilon-insensitive")
+_OBJECTIVE_LOSSES = (*_CLASS_LOSSES, "huber")
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
-_SHARE = 0.1  # of the range: the default of a tube and of a rounding
+_DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
 _LESS_NOISE = 'of several classes kind = "support-vector-machine" has less noise: plan it'
-_NARROWEST, _WIDEST = 1e-3, 1e3  # of what is predicted
+_MIN_LENGTH, _MAX_LENGTH = 1e-3, 1e3  # of what is predicted
 
 
 class KernelERM(Learner):
@@ -183,36 +167,35 @@ class KernelERM(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
-        name = "prediction" if schema.response else "decision"
         space = self._space(schema)
-        if self._either:
-            facts = self.method, self.C, self.constant, self.shards
-            return (linear_functions(schema, loss, *facts),)
-        if self.method == "objective" or schema.domain.lists:
+        if self._by_objective_or_weights:
+            parameters = self.method, self.C, self.constant, self.shards
+            return (build_linear_functions(schema, loss, *parameters),)
+        if self.method == "objective" or schema.domain.categorical:
             key = "target.method" if self.method == "objective" else "data.bounds"
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
                 '"logistic", "hinge" or "huber". Write these, or method = "auto" and numbers.'
             )
-        cost, sources = cost_of(self.C), self._sources()
-        return (minimizer(name, schema, loss, space, cost, self.shards, sources),)
+        minimizer = build_minimizer(schema, loss, space, stated_cost(self.C), self.shards)
+        return (replace(minimizer, sources=self._sources()),)
 
     @property
-    def _either(self) -> bool:
+    def _by_objective_or_weights(self) -> bool:
         """Whether both methods can release it."""
-        return self.kernel == "linear" and self.loss in _PERTURBED
+        return self.kernel == "linear" and self.loss in _OBJECTIVE_LOSSES
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> KernelERM:
         """Return it with its C."""
-        if self.C != "auto" or self._either:
+        if self.C != "auto" or self._by_objective_or_weights:
             return self
         loss, space = self._loss(schema), self._space(schema)
-        cost = chosen_cost(schema, loss, space, n, charge.epsilon)
+        cost = choose_cost(schema, loss, space, n, charge.epsilon)
         return KernelERM(**self.get_params() | {"C": cost})
 
     def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
         """Return the method, where there is a choice."""
-        return method_taken(counting) if self._either else {}
+        return released_method(counting) if self._by_objective_or_weights else {}
 
     def identity(self) -> dict[str, Any]:
         """Digests of the modules of a user's kernel and loss."""
@@ -230,13 +213,13 @@ class KernelERM(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The decision function, or the response."""
         constant = self.constant if self.kernel == "linear" else None
-        made = of_responses if schema.response else of_classes
+        made = combine_responses if schema.response else combine_classes
         return made(schema, constant)
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the risk on typical records, beside a constant's; not of a loss of your own."""
         del n
-        if self._either or ":" in self.loss:
+        if self._by_objective_or_weights or ":" in self.loss:
             return ()
         axes, response = schema.domain.dimensions, schema.response
         if response:
@@ -247,8 +230,10 @@ class KernelERM(Learner):
         space, loss = self._space(schema), self._loss(schema)
         if isinstance(space, LinearFeatures):
             noise = deviation_of(ways[0].law)
-            return typical.note(*predicted_weights(typical, space, loss, cost_of(self.C), noise))
-        notes = minimizer_notes(typical, ways[0], space, loss, cost_of(self.C))
+            return typical.note(
+                *predicted_weights(typical, space, loss, stated_cost(self.C), noise)
+            )
+        notes = minimizer_notes(typical, ways[0], space, loss, stated_cost(self.C))
         several = self.kernel == "gaussian" and not response and typical.models > 1
         poor = any(note.startswith(LARGE_CLASS) for note in notes)
         return (*notes, *[_LESS_NOISE] * (several and poor))
@@ -256,13 +241,16 @@ class KernelERM(Learner):
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
         both = (("kernel", self.kernel), ("loss", self.loss))
-        own = [f'{key} = "{name}"' for key, name in both if ":" in name]
-        words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
-        chosen = self._either and self.C == "auto"
-        return (*(() if chosen else (told(cost_of(self.C), n),)), *([words] if own else []))
+        declared = [f'{key} = "{name}"' for key, name in both if ":" in name]
+        words = f"as stated, not checked, and privacy rests on it: {', '.join(declared)}"
+        unresolved = self._by_objective_or_weights and self.C == "auto"
+        return (
+            *(() if unresolved else (cost_text(stated_cost(self.C), n),)),
+            *([words] if declared else []),
+        )
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
-        self._refuse_idle()
+        self._refuse_unused()
         domain = schema.domain
         if self.kernel in _SCALED:
             if self.length_scale is None:
@@ -274,7 +262,7 @@ class KernelERM(Learner):
             kernels = axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
             return GramKernel.product(kernels)
         if ":" in self.kernel:
-            return self._own_kernel(domain)
+            return self._users_kernel(domain)
         if self.kernel == "linear":
             return LinearFeatures(domain.dimensions, Linear(self.constant))
         axes = domain.dimensions
@@ -285,23 +273,23 @@ class KernelERM(Learner):
         )
         return GramKernel(kernel, low=(-1.0,) * axes, width=(2.0,) * axes)
 
-    def _refuse_idle(self) -> None:
+    def _refuse_unused(self) -> None:
         """Refuse an unknown kernel, and parameters that the kernel has no use for."""
-        own = ":" in self.kernel
-        if self.kernel not in _KERNELS and not own:
+        users = ":" in self.kernel
+        if self.kernel not in _KERNELS and not users:
             raise SpecError(f'target.kernel: "{self.kernel}" is unknown. Write {_listed(_KERNELS)}')
         idle = {
             "length_scale": self.kernel not in _SCALED,
             "degree": self.kernel != "polynomial",
-            "kernel_bound": not own,
-            "kernel_lipschitz": not own,
-            "kernel_curvature": not own,
+            "kernel_bound": not users,
+            "kernel_lipschitz": not users,
+            "kernel_curvature": not users,
         }
         for name, unused in idle.items():
             if unused and getattr(self, name) is not None:
                 raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none. Leave it out.')
 
-    def _own_kernel(self, domain: Domain) -> GramKernel:
+    def _users_kernel(self, domain: Domain) -> GramKernel:
         function = imported(self.kernel, "target.kernel")
         if self.kernel_bound is None:
             raise SpecError(
@@ -317,21 +305,24 @@ class KernelERM(Learner):
     def _loss(self, schema: RecordSchema) -> Loss:
         self._refuse_lengths(schema.response.radius if schema.response else 1.0)
         if ":" in self.loss:
-            return self._own_loss(schema)
-        if self.loss not in _OURS:
-            known = (*_OURS, "module:name")
+            return self._users_loss(schema)
+        if self.loss not in _LOSSES:
+            known = (*_LOSSES, "module:name")
             raise SpecError(f'target.loss: "{self.loss}" is unknown. Write {_listed(known)}')
         for name in ("lipschitz", "at_zero", "curvature"):
             if getattr(self, name) is not None:
                 raise SpecError(f'target.{name}: is for loss = "module:name". Leave it out.')
-        if self.loss in _OF_CLASSES:
+        if self.loss in _CLASS_LOSSES:
             if schema.response is not None:
                 raise SpecError(
                     f'data.response: loss = "{self.loss}" is for classes. Leave it out.'
                 )
-            stated = self.method == "weights" or (self.method, self.C) == ("auto", cost_of(self.C))
-            smooth = self._either and not stated
-            width = self.width or (1.0 if smooth else _SHARE)
+            stated = self.method == "weights" or (self.method, self.C) == (
+                "auto",
+                stated_cost(self.C),
+            )
+            smooth = self._by_objective_or_weights and not stated
+            width = self.width or (1.0 if smooth else _DEFAULT_FRACTION)
             return Logistic() if self.loss == "logistic" else Hinge(width)
         if schema.label is not None:
             raise SpecError(f'data.label: loss = "{self.loss}" is for a response. Leave it out.')
@@ -340,19 +331,19 @@ class KernelERM(Learner):
             return Square(bound)
         if self.loss == "huber":
             return Huber(self.threshold or bound, bound)
-        tube = _SHARE * bound if self.tube is None else self.tube
-        return EpsilonInsensitive(tube, self.width or _SHARE * bound, bound)
+        tube = _DEFAULT_FRACTION * bound if self.tube is None else self.tube
+        return EpsilonInsensitive(tube, self.width or _DEFAULT_FRACTION * bound, bound)
 
     def _refuse_lengths(self, scale: float) -> None:
         """Refuse what is far from the scale of predictions: the solver's steps grow with it."""
         for name in ("width", "tube", "threshold"):
-            if not _NARROWEST * scale <= (getattr(self, name) or scale) <= _WIDEST * scale:
+            if not _MIN_LENGTH * scale <= (getattr(self, name) or scale) <= _MAX_LENGTH * scale:
                 raise SpecError(
-                    f"target.{name}: must be from {_NARROWEST:g} to {_WIDEST:g} times what is "
-                    f"predicted, {scale:g}. Write {name} = {_SHARE * scale:g}"
+                    f"target.{name}: must be from {_MIN_LENGTH:g} to {_MAX_LENGTH:g} times what is "
+                    f"predicted, {scale:g}. Write {name} = {_DEFAULT_FRACTION * scale:g}"
                 )
 
-    def _own_loss(self, schema: RecordSchema) -> UserLoss:
+    def _users_loss(self, schema: RecordSchema) -> UserLoss:
         if (schema.label is None) == (schema.response is None):
             raise SpecError(
                 "data.label: a loss of your own is of classes or of a response. Write one of "
@@ -367,7 +358,7 @@ class KernelERM(Learner):
         bound = schema.response.radius if schema.response else 1.0
         return UserLoss.rounded(
             imported(self.loss, "target.loss"),
-            self.width or _SHARE * bound,
+            self.width or _DEFAULT_FRACTION * bound,
             lipschitz=self.lipschitz,
             at_zero=self.at_zero,
             curvature=self.curvature or math.inf,
@@ -377,99 +368,3 @@ class KernelERM(Learner):
 
 def _listed(names: Sequence[Any]) -> str:
     return "one of " + ", ".join(f'"{name}"' for name in names)
-
-
-# --- Support vector machines
-
-
-_SOLVED = 10  # below it few margins reach one: the closed form is as good, with half the noise
-
-
-class SupportVectorMachine(Learner):
-    """Decision function of a support vector machine with the kernel exp(-|x-y|^2 / (2 s^2)).
-
-    With two classes the second is the positive one; with more, one machine a class against the
-    rest. The regularisation is the paper's ``C/n``: scikit-learn's C is this C over n.
-
-    Parameters
-    ----------
-    length_scale : sequence of float
-        s per axis, in data units.
-    C : "auto" or float
-        Up to 1 the machine has a closed form; beyond, it is solved for. "auto" is
-        chosen as that of `KernelERM`, for a width of .1 at most 100; below 10 it is 1. Of more than
-        two classes it is 1: a class's sum of kernels is as large as the class is likely, whereas a
-        machine that is solved for says "the rest" wherever no class has more than half, and noise
-        decides between them.
-    width : float
-        Over which the kink of the hinge is rounded for the solver, of a margin.
-    shards : "auto" or int
-        For the solver: as of `KernelERM`.
-
-    Raises
-    ------
-    SpecError
-        For a length scale or C out of range, or records without classes.
-
-    Examples
-    --------
-    >>> SupportVectorMachine(length_scale=[1.0, 1.0]).C
-    'auto'
-    """
-
-    kind: ClassVar[str] = "support-vector-machine"
-    chooses: ClassVar[bool] = True
-    uses: ClassVar[tuple[str, ...]] = ("label",)
-
-    length_scale: Lengths = Field(
-        description="length_scale = [1.0, 1.0], one per axis in data units"
-    )
-    C: Cost = AUTO
-    width: float = Field(0.1, ge=1e-3, le=1, description="width = 0.1, from 0.001 to 1")
-    shards: Shards = SHARDS
-
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
-        """The signed sum, or one sum for each of more than two classes; or what is solved for."""
-        label, domain = schema.classes, schema.domain
-        if cost_of(self.C) > 1:
-            space, loss = gaussian_space(schema, self.length_scale), Hinge(self.width)
-            return (minimizer("decision", schema, loss, space, cost_of(self.C), self.shards),)
-        kernels = axis_kernels(domain, self.length_scale, "length_scale")
-        # The measurement's kernels are densities: the machine's is this times their product.
-        unit = cost_of(self.C) * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
-        record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
-        return (KernelSum("decision", domain, kernels, record_weights, unit),)
-
-    def combination(self, schema: RecordSchema) -> Combination:
-        """The function itself; of more sums each one minus all others, of more models each one."""
-        classes = schema.classes.categories
-        if cost_of(self.C) > 1 or len(classes) == 2:
-            return of_classes(schema)
-        return OneVersusRest(classes)
-
-    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> SupportVectorMachine:
-        """Return it with its C."""
-        if self.C != "auto":
-            return self
-        cost = 1.0
-        if len(schema.classes.categories) == 2:
-            space = gaussian_space(schema, self.length_scale)
-            cost = chosen_cost(schema, Hinge(self.width), space, n, charge.epsilon)
-        return SupportVectorMachine(**self.get_params() | {"C": cost if cost >= _SOLVED else 1.0})
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms."""
-        return (told(cost_of(self.C), n),)
-
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
-        """Predict the share of wrong classes of typical records, beside a constant's."""
-        del n
-        axes, classes = schema.domain.dimensions, len(schema.classes.categories)
-        typical = TypicalClasses(axes, (), classes, logistic=False)
-        if cost_of(self.C) > 1:
-            space = gaussian_space(schema, self.length_scale)
-            return minimizer_notes(typical, ways[0], space, Hinge(self.width), cost_of(self.C))
-        shares = typical.shares
-        weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
-        released, variance, plain = predicted_sums(typical, ways, weights)
-        return typical.noted(released, variance[:, 0], plain)

@@ -37,8 +37,8 @@ from dbern.strategies.moments import Moments, product_names
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-_MOST_BITS = 32
-_ROUNDED = 1.001  # units that rounding parts two integers by
+_MAX_BITS = 32
+_ROUNDED_STEPS = 1.001  # units that rounding parts two integers by
 _ROWS = 1 << 13  # whose products are in memory at a time
 
 
@@ -55,7 +55,7 @@ class MomentSums(VectorSum):
     @classmethod
     def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
         """Moments of all axes, with degree 2 of their products, and of the response."""
-        numbers = count_with_products(len(domain.numbers), degree)
+        numbers = count_with_products(len(domain.numeric), degree)
         return cls(domain, response, Moments.of(numbers + 1, domain.blocks), degree)
 
     @property
@@ -71,9 +71,11 @@ class MomentSums(VectorSum):
     @property
     def entries(self) -> tuple[str, ...]:
         """Names of the moments."""
-        names = [axis.name for axis in self.domain.numbers]
+        names = [axis.name for axis in self.domain.numeric]
         names += product_names(names) if self.degree == 2 else []
-        values = [[f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.lists]
+        values = [
+            [f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.categorical
+        ]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
     def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:
@@ -106,7 +108,7 @@ class MomentSums(VectorSum):
     def bits(self, n: int) -> int:
         """As many bits as never overflow: ``n a 2^s < 2^62``."""
         room = 62 - n.bit_length() - self.moments.largest_entry.bit_length()
-        return min(_MOST_BITS, room)
+        return min(_MAX_BITS, room)
 
     def errors(self, bits: int) -> Errors:
         """Bound errors; rounding adds a unit for each entry to the sensitivity.
@@ -116,11 +118,11 @@ class MomentSums(VectorSum):
         integer as a float, and a division, of at most the weight a, which no record's entry
         exceeds; in all, of the sum of all entries, in either norm.
         """
-        moments, unit = self.moments, _ROUNDED * 2.0**-bits
+        moments, step = self.moments, _ROUNDED_STEPS * 2.0**-bits
         norm = OUTWARD * 3.01 * UNIT_ROUNDOFF * moments.largest
         return Errors(
-            kernel=unit,
-            kernel_norms=(OUTWARD * moments.size * unit, OUTWARD * math.sqrt(moments.size) * unit),
+            kernel=step,
+            kernel_norms=(OUTWARD * moments.size * step, OUTWARD * math.sqrt(moments.size) * step),
             position=OUTWARD * 16 * UNIT_ROUNDOFF * moments.largest_entry,
             floats=OUTWARD * 3 * UNIT_ROUNDOFF * moments.largest_entry,
             float_norms=(norm, norm),
@@ -137,46 +139,46 @@ class MomentSums(VectorSum):
     def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
         """Integer sums of a batch."""
         valid, positions = self.domain.bounded(records)
-        known, _, responses = ByResponse(self.response)(records)
-        codes, axes = self.domain.parted(positions[known[valid]])
+        has_response, _, responses = ByResponse(self.response)(records)
+        codes, axes = self.domain.parted(positions[has_response[valid]])
         axes, products = np.split(
             with_products(axes) if self.degree == 2 else axes, [axes.shape[1]], axis=1
         )
-        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[valid & known]])
+        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[valid & has_response]])
         sums = np.zeros(self.size, dtype=np.int64)
         for start in range(0, len(numbers), _ROWS):
-            part = slice(start, start + _ROWS)
-            plain = self._integers(numbers[part], bits)
+            block = slice(start, start + _ROWS)
+            plain = self._integers(numbers[block], bits)
             sums[: plain.shape[1]] += plain.sum(axis=0)
             if self.moments.blocks:
-                self._add_categories(sums[plain.shape[1] :], numbers[part], codes[part], bits)
+                self._add_categories(sums[plain.shape[1] :], numbers[block], codes[block], bits)
         return sums
 
     def _integers(self, numbers: FloatArray, bits: int) -> Int64Array:
         """Entries of each record's numbers, (m, entries)."""
-        moments, unit = self.moments, float(1 << bits)
+        moments, scale = self.moments, float(1 << bits)
         first, second = moments.pairs
         products = numbers[:, first] * numbers[:, second]
         products[:, first == second] -= 0.5
         entries = np.column_stack([np.ones(len(numbers)), numbers, products])
-        return np.rint(entries * moments.scales[: moments.plain] * unit).astype(np.int64)
+        return np.rint(entries * moments.scales[: moments.plain] * scale).astype(np.int64)
 
     def _add_categories(
         self, sums: Int64Array, numbers: FloatArray, codes: Int64Array, bits: int
     ) -> None:
         """Add counts and sums by value, and then counts of pairs of values, one after the other."""
-        unit, blocks = 1 << bits, self.moments.blocks
-        each = np.column_stack([np.ones(len(numbers)), numbers])
+        scale, blocks = 1 << bits, self.moments.blocks
+        entries = np.column_stack([np.ones(len(numbers)), numbers])
         plain = self.moments.plain
-        scales = self.moments.scales[plain : plain + each.shape[1]]  # of every value
-        each = np.rint(each * scales * float(unit))
-        width, start = each.shape[1], 0
+        scales = self.moments.scales[plain : plain + entries.shape[1]]  # of every value
+        entries = np.rint(entries * scales * float(scale))
+        width, start = entries.shape[1], 0
         for size, values in zip(blocks, codes.T, strict=True):
             cells = sums[start : start + size * width].reshape(size, width)
-            np.add.at(cells, values, each.astype(np.int64))
+            np.add.at(cells, values, entries.astype(np.int64))
             start += cells.size
         for a, b in itertools.combinations(range(len(blocks)), 2):
             size = blocks[a] * blocks[b]
             pairs = np.bincount(codes[:, a] * blocks[b] + codes[:, b], minlength=size)
-            sums[start : start + size] += unit * pairs
+            sums[start : start + size] += scale * pairs
             start += size

@@ -85,7 +85,7 @@ class NaiveBayes(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
-        numbers = Domain(domain.numbers, domain.outside)
+        numbers = Domain(domain.numeric, domain.outside)
         kernels = stated_kernels(numbers, self.bandwidth, self.kernel)
         if self.release == "joint":
             if self.bandwidth == "auto":
@@ -93,7 +93,7 @@ class NaiveBayes(Learner):
                     'target.bandwidth: "auto" is for release = "factored". Write one number for '
                     f"each of {', '.join(numbers.names)}"
                 )
-            if domain.lists:
+            if domain.categorical:
                 raise SpecError(
                     'target.release: "joint" is for axes of numbers. Write release = "factored"'
                 )
@@ -106,19 +106,19 @@ class NaiveBayes(Learner):
         sums = (
             KernelSum(
                 f"axis_{i}", numbers.axis(i), (kernel,), ByCategory(label),
-                1 / numbers.axes[i].width, box=domain, fraction=fraction,
+                1 / numbers.axes[i].width, validity_domain=domain, output_fraction=fraction,
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
-        counts = _COUNTS + fraction * len(domain.lists)
-        return (*sums, ClassSums(domain, label, moments=False, fraction=counts))
+        counts = _COUNTS + fraction * len(domain.categorical)
+        return (*sums, ClassSums(domain, label, moments=False, output_fraction=counts))
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> NaiveBayes:
         """Return it with its bandwidth."""
         if self.bandwidth != "auto":
             return self
         share = class_share(n, float(charge.epsilon))
-        numbers = Domain(schema.domain.numbers)
+        numbers = Domain(schema.domain.numeric)
         lengths = readable_lengths(equal_lengths(self.kernel, numbers, share))
         return NaiveBayes(**self.get_params() | {"bandwidth": lengths})
 
@@ -129,7 +129,7 @@ class NaiveBayes(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
-        label, domain = schema.classes, Domain(schema.domain.numbers)
+        label, domain = schema.classes, Domain(schema.domain.numeric)
         if self.release == "joint":
             return Identity(label.categories)
         kernels = stated_kernels(domain, self.bandwidth, self.kernel)
@@ -144,7 +144,7 @@ class NaiveBayes(Learner):
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
-        return kernel_bayes_notes(self.combination(schema), ways, len(schema.domain.numbers))
+        return kernel_bayes_notes(self.combination(schema), ways, len(schema.domain.numeric))
 
 
 class GaussianNaiveBayes(Learner):
@@ -195,7 +195,7 @@ class GaussianNaiveBayes(Learner):
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """Floors of the deviations in unit-cube units."""
-        axes = schema.domain.numbers
+        axes = schema.domain.numeric
         if len(self.std_floor) != len(axes):
             raise SpecError(
                 f"target.std_floor: has {len(self.std_floor)} entries for {len(axes)} "

@@ -19,16 +19,11 @@ from dbern.strategies.bias import Approximation
 from dbern.strategies.smoothness import Holder, Linear, Smooth
 from dbern.system import counted, format_number, source_digest
 from dbern.targets.base import Learner, Positive, Section, Way
-from dbern.targets.black_boxes import (
-    UNIFORM,
-    BlackBox,
-    BlackBoxAccumulator,
-    Sampling,
-    UserFunction,
-    load,
-    load_distribution,
-)
+from dbern.targets.black_boxes import BlackBox
+from dbern.targets.lattice_values import BlackBoxAccumulator
 from dbern.targets.predictions import deviation_of
+from dbern.targets.sampled_sensitivity import UNIFORM, Sampling, load_distribution
+from dbern.targets.user_functions import UserFunction, load
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -205,7 +200,7 @@ class Oracle(Learner):
         if failure is not None and not low <= failure <= high:
             raise SpecError(f"target.on_failure: lies outside bounds. Write on_failure = {low}")
         domain = self.function_domain(schema)
-        box = BlackBox(
+        black_box = BlackBox(
             domain=domain,
             user=UserFunction(
                 self.function,
@@ -222,7 +217,7 @@ class Oracle(Learner):
             l1_sensitivity=self.l1_sensitivity,
             separable=self.separable,
         )
-        return (box,)
+        return (black_box,)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Whose word this is."""
@@ -235,13 +230,16 @@ class Oracle(Learner):
         """Say which box is asked, at how many points and in how many calls, and with what noise."""
         del schema
         (way,) = ways
-        box, strategy = cast("BlackBox", way.measurement), cast("LatticeStrategy", way.strategy)
-        accumulator = cast("BlackBoxAccumulator", box.accumulator(strategy, n, 0.0))
+        black_box, strategy = (
+            cast("BlackBox", way.measurement),
+            cast("LatticeStrategy", way.strategy),
+        )
+        accumulator = cast("BlackBoxAccumulator", black_box.accumulator(strategy, n, 0.0))
         size = strategy.lattice.size
         shape = " x ".join(map(str, strategy.lattice.shape))
         where = ", ".join(
             f"{axis.name} in [{axis.text(axis.low)}, {axis.text(axis.high)}]"
-            for axis in box.domain.axes
+            for axis in black_box.domain.axes
         )
         rows = f"a shard of the {n} rows" if accumulator.shards > 1 else f"at most {n} rows"
         calls = counted(accumulator.passes, "call")

@@ -23,8 +23,9 @@ from dbern.bernstein.reproducing import rowwise_products
 from dbern.combination.base import Combination
 from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
-from dbern.erm.risk import Loss
-from dbern.erm.spaces import GaussianFeatures, GramKernel
+from dbern.erm.gaussian_features import GaussianFeatures
+from dbern.erm.gram_kernels import GramKernel
+from dbern.erm.losses import Loss
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.approximation import released_translates

@@ -19,11 +19,22 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.erm.objective import LISTED, PerturbedObjective, PerturbedRisk, Separate, Softmax
-from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions, lists_share
-from dbern.erm.risk import Loss, one_vs_rest
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import Loss, one_vs_rest
+from dbern.erm.objective import (
+    ONE_HOT_VALUE,
+    OutputwiseLoss,
+    PerturbedObjective,
+    PerturbedRisk,
+    Softmax,
+)
+from dbern.erm.perturbed import (
+    CONSTANT_FEATURE,
+    OUTPUT_FRACTION,
+    PerturbedFunctions,
+    categorical_fraction,
+)
 from dbern.erm.solver import minimize
-from dbern.erm.spaces import LinearFeatures
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.perturbation import penalty_weight, tied_charge
@@ -32,10 +43,10 @@ from dbern.system import one_thread
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
 from dbern.types import FloatArray
 
-_STEPS, _HALVINGS, _NEAR = 40, 12, 2.0**-20
-_NARROW = 0.05
+_MAX_STEPS, _MAX_HALVINGS, _DIFFERENCE_STEP = 40, 12, 2.0**-20
+_NARROW_DEVIATION = 0.05
 """Deviation of numbers for which the penalty is chosen: noise and penalty are felt there."""
-_FLATNESS = 0.6
+_RELATIVE_CURVATURE = 0.6
 """Mean second derivative of the logistic loss there, of its largest."""
 
 
@@ -50,18 +61,18 @@ def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> floa
     products = _typical_products(moments)
     exact, second = moments.of_products(products), products[:-1, :-1]
     covariance = second[1:, 1:] - np.outer(second[0, 1:], second[0, 1:])
-    sure, fit = (
+    exact_fit, noisy_fit = (
         least_squares(Measured.of(moments, exact, noise), axes, range(axes), penalty)
         for noise, penalty in ((0.0, None), (deviation, ridge))
     )
-    spread = np.roll(fit.spread, 1, axis=(0, 1))  # the intercept first, as in the products
+    spread = np.roll(noisy_fit.spread, 1, axis=(0, 1))  # the intercept first, as in the products
     noise = float((second * spread).sum())
     of_slopes = float((covariance * spread[1:, 1:]).sum())
     if ridge is None:
         explained = EXPLAINED * TYPICAL_STD**2
         return noise - of_slopes + explained * of_slopes / (explained + of_slopes)
-    missed = fit.slopes - sure.slopes
-    return noise + float(missed @ covariance @ missed)
+    shrinkage = noisy_fit.slopes - exact_fit.slopes
+    return noise + float(shrinkage @ covariance @ shrinkage)
 
 
 def _typical_products(moments: Moments) -> FloatArray:
@@ -100,10 +111,10 @@ def predicted_weights(
     """
     constant = np.full((typical.count, 1), space.kernel.constant)
     features = np.hstack([space.points(typical.unit), constant])
-    asked = np.hstack([typical.unit, constant])
+    at_positions = np.hstack([typical.unit, constant])
     states = [state for state, _ in minimizers(typical, features, loss, cost)]
-    scores = asked @ np.column_stack(states) / typical.radius
-    variance = (deviation / typical.radius) ** 2 * np.square(asked).sum(axis=1)
+    scores = at_positions @ np.column_stack(states) / typical.radius
+    variance = (deviation / typical.radius) ** 2 * np.square(at_positions).sum(axis=1)
     return typical.risk(scores, variance), typical.risk(scores, 0 * variance)
 
 
@@ -117,14 +128,14 @@ def minimizers(
     """
     rows, labels, counts = typical.weighed(features, cost)
     targets = one_vs_rest(labels, typical.models).T if typical.models > 1 else [labels]
-    found = []
+    solutions = []
     for target in targets:
-        wanted = typical.radius * target
+        responses = typical.radius * target
         with one_thread():  # threads would wait for each other longer than this takes
-            state = _minimized(loss, rows, wanted, counts, _NEAR * typical.radius)
-        slopes = counts * loss.derivative(wanted, rows @ state)
-        found.append((state, slopes.reshape(-1, len(features)).sum(axis=0)))
-    return found
+            state = _minimized(loss, rows, responses, counts, _DIFFERENCE_STEP * typical.radius)
+        slopes = counts * loss.derivative(responses, rows @ state)
+        solutions.append((state, slopes.reshape(-1, len(features)).sum(axis=0)))
+    return solutions
 
 
 def _minimized(
@@ -134,7 +145,7 @@ def _minimized(
         return float(weights @ loss.value(labels, features @ state) + state @ state / 2)
 
     state = np.zeros(features.shape[1])
-    for _ in range(_STEPS):
+    for _ in range(_MAX_STEPS):
         values = features @ state
         above, slopes, below = (loss.derivative(labels, values + h) for h in (near, 0.0, -near))
         curved = weights * np.maximum(above - below, 0.0) / (2 * near)
@@ -142,10 +153,12 @@ def _minimized(
         hessian = np.eye(len(state)) + (features * curved[:, None]).T @ features
         step, before = -np.linalg.solve(hessian, gradient), value(state)
         slope = float(gradient @ step)
-        shares = (2.0**-i for i in range(_HALVINGS))
-        share = next((t for t in shares if value(state + t * step) <= before + 1e-4 * t * slope), 0)
-        state = state + share * step
-        if not share or -slope <= 1e-10 * (abs(before) + near):
+        step_sizes = (2.0**-i for i in range(_MAX_HALVINGS))
+        step_size = next(
+            (t for t in step_sizes if value(state + t * step) <= before + 1e-4 * t * slope), 0
+        )
+        state = state + step_size * step
+        if not step_size or -slope <= 1e-10 * (abs(before) + near):
             break
     return state
 
@@ -153,21 +166,21 @@ def _minimized(
 def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tuple[float, float]:
     """Predict the risk of a perturbed objective."""
     risk = functions.risk
-    constants = np.full(typical.count, CONSTANT)
+    constants = np.full(typical.count, CONSTANT_FEATURE)
     features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
     rows, labels, counts = typical.weighed(features, functions.model.n)
-    still = np.zeros((risk.loss.outputs, risk.features))
-    problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, still)
+    no_linear_term = np.zeros((risk.loss.outputs, risk.features))
+    problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, no_linear_term)
     state = minimize(problem, risk.bounds.tolerance).state
     points = problem.rows(slice(0, typical.count))
     moved = risk.weight * np.linalg.inv(problem.hessian(state)) * _deviations(risk).ravel()
     moves = np.moveaxis(moved.reshape(*state.shape, -1), 2, 0)  # of the state, by each entry of b
-    noise = np.array([points @ risk.loss.whole(move).T for move in moves])
+    noise = np.array([points @ risk.loss.output_weights(move).T for move in moves])
     variance = np.square(noise).sum(axis=(0, 2))
     if noise.shape[2] > 1:  # whose mean is no noise of a class
         variance = variance - np.square(noise.sum(axis=2)).sum(axis=0) / noise.shape[2]
         variance /= noise.shape[2] - 1
-    return typical.risk(points @ risk.loss.whole(state).T, variance)
+    return typical.risk(points @ risk.loss.output_weights(state).T, variance)
 
 
 def _deviations(risk: PerturbedRisk) -> FloatArray:
@@ -186,8 +199,8 @@ def _deviations(risk: PerturbedRisk) -> FloatArray:
     return np.hstack(parts)
 
 
-def determinant_share(
-    n: int, epsilon: Fraction, loss: Softmax | Separate, typical: Typical
+def determinant_fraction(
+    n: int, epsilon: Fraction, loss: Softmax | OutputwiseLoss, typical: Typical
 ) -> Fraction:
     """Fraction of epsilon that the Jacobian of a perturbed objective should have.
 
@@ -197,18 +210,23 @@ def determinant_share(
     noise and penalty are felt. A loss that is c times as curved has weights that are ``sqrt(c)``
     times smaller.
     """
-    curve, lists = loss.bounds.diagonal, len(typical.lists)
-    curved, size = n * _FLATNESS * curve * _NARROW**2, loss.outputs * (typical.axes + 1)
-    square = typical.axes + CONSTANT**2 + lists * LISTED**2
-    numbers = 1 - lists_share(typical.axes, typical.lists)
+    curve, lists = loss.bounds.hessian_entry_bound, len(typical.lists)
+    curved, size = (
+        n * _RELATIVE_CURVATURE * curve * _NARROW_DEVIATION**2,
+        loss.outputs * (typical.axes + 1),
+    )
+    square = typical.axes + CONSTANT_FEATURE**2 + lists * ONE_HOT_VALUE**2
+    numbers = 1 - categorical_fraction(typical.axes, typical.lists)
 
-    def risk(share: Fraction) -> float:
-        weight, left = penalty_weight(epsilon * share, curve, 1, square), epsilon * (1 - ROUNDED)
-        tied = tied_charge(left, weight, 1, 1, square) if loss.tied else left - epsilon * share
-        penalty = 1 / weight
-        variance = (
-            (2 * loss.bounds.entry / float(tied * numbers)) ** 2 * (size + 1) * (size + 2) / 3
-        )
+    def risk(determinant: Fraction) -> float:
+        weight = penalty_weight(epsilon * determinant, curve, 1, square)
+        charge = epsilon * (1 - OUTPUT_FRACTION)
+        if loss.curvature_from_slope:
+            charge = tied_charge(charge, weight, 1, 1, square)
+        else:
+            charge -= epsilon * determinant
+        penalty, scale = 1 / weight, 2 * loss.bounds.gradient_entry_bound / float(charge * numbers)
+        variance = scale**2 * (size + 1) * (size + 2) / 3
         lost = [variance / (w**2 / (4 * curve)) + penalty**2 for w in typical.weights]
         return sum(lost) / (curved + penalty) ** 2
 

@@ -17,7 +17,7 @@ from dbern.errors import SpecError
 from dbern.targets.base import KernelName, Learner, Lengths, Positive, Way, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.gaps import POSITION_BITS, GapSum
-from dbern.targets.linear import of_responses
+from dbern.targets.minimizers import combine_responses
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import WARNING, TypicalResponses
 from dbern.types import FloatArray
@@ -32,7 +32,7 @@ _CUT = (
     "max_gap is below the resolution: every gap is cut, and the function is drawn to the middle of "
     f"the response's range. Write max_gap = {{:g}}; or {_INSTEAD}"
 )
-_NARROWEST = 1e-7  # of the axis: hundreds of steps of a position
+_MIN_GAP = 1e-7  # of the axis: hundreds of steps of a position
 
 
 class PriestleyChao(Learner):
@@ -81,18 +81,18 @@ class PriestleyChao(Learner):
                 'kind = "nadaraya-watson" in [target]'
             )
         kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
-        share = self.max_gap / domain.axes[0].width
-        if not _NARROWEST <= share <= 1:
+        gap = self.max_gap / domain.axes[0].width
+        if not _MIN_GAP <= gap <= 1:
             raise SpecError(
-                f"target.max_gap: must be from {_NARROWEST:g} to 1 times the width of "
+                f"target.max_gap: must be from {_MIN_GAP:g} to 1 times the width of "
                 f"{domain.names[0]}. Write max_gap = {domain.axes[0].width / 1000:g}"
             )
-        steps = math.floor(math.ldexp(share, POSITION_BITS))
+        steps = math.floor(math.ldexp(gap, POSITION_BITS))
         return (GapSum(domain, response, steps, kernels),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
-        return of_responses(schema)
+        return combine_responses(schema)
 
     def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's.
@@ -125,7 +125,7 @@ def _kept_fraction(rows: FloatArray, largest: float, step: float) -> FloatArray:
     if not step:
         return np.asarray(-np.expm1(-largest * rows))
     steps = largest / step
-    whole = math.floor(steps * (1 + NEAR))
-    empty = np.exp(-whole * step * rows)
-    part = max(steps - whole, 0.0)
-    return np.asarray(1 - empty - part * np.expm1(-step * rows) * empty)
+    full_steps = math.floor(steps * (1 + NEAR))
+    no_rows = np.exp(-full_steps * step * rows)
+    last_step = max(steps - full_steps, 0.0)
+    return np.asarray(1 - no_rows - last_step * np.expm1(-step * rows) * no_rows)

@@ -38,21 +38,21 @@ WARNING = (
     "fewer axes, or bounds nearer to the records."
 )
 LARGE_CLASS = "where one class has more than"
-_WORTHLESS = 0.9
+_WARNED_LOSS = 0.9
 """Of what a constant loses: from there on a plan warns."""
-_NOTABLE = 0.1
+_NOTED_LOSS = 0.1
 """Of the same: from there on a plan says how large a class has to be to do as well."""
 
-_ROWS, _MIN_ROWS = 1 << 10, 32
+_MAX_RECORDS, _MIN_RECORDS = 1 << 10, 32
 _LOG_ODDS = 2.0
 """Standard deviation of the log odds of neighboring classes: a model that is worth learning."""
-_DISTANCE = 1.35
+_CLASS_DISTANCE = 1.35
 """Deviations between neighboring normal classes: two are told apart in three of four cases."""
 _MAX_MEAN = 0.375  # from the middle of the bounds: so many classes are nearer to each other
 _RESIDUALS = (-1.461, -0.598, 0.0, 0.598, 1.461)
 """Quantiles of a normal law, moved outward for its variance."""
 _NORMAL = NormalDist()
-_LEAST = 1e-12
+_MIN_PROBABILITY = 1e-12
 
 
 def typical_variances(axes: int) -> FloatArray:
@@ -70,7 +70,7 @@ class Typical(ABC):
 
     axes: int
     lists: tuple[int, ...] = ()
-    rows: int = field(default=_ROWS, kw_only=True)
+    rows: int = field(default=_MAX_RECORDS, kw_only=True)
     models = 1
     radius = 1.0
     weights: ClassVar[tuple[float, ...]] = ()
@@ -212,7 +212,7 @@ class TypicalClasses(Typical):
     @property
     def count(self) -> int:
         """Number of records, fewer for more classes."""
-        return max(_MIN_ROWS, self.rows // self.classes)
+        return max(_MIN_RECORDS, self.rows // self.classes)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -236,7 +236,7 @@ class TypicalClasses(Typical):
         between = variance if scores.shape[1] == 1 else 2 * variance
         if scores.shape[1] == 1:
             scores = np.column_stack([np.zeros(len(scores)), scores])
-        scale = np.maximum(np.sqrt(3 * between) / math.pi, _LEAST)[:, None]
+        scale = np.maximum(np.sqrt(3 * between) / math.pi, _MIN_PROBABILITY)[:, None]
         right = np.exp(scores / scale - _log_sum_exp(scores / scale)[:, None])
         wrong = float(1 - (self.shares * right).sum(axis=1).mean())
         if not self.logistic:
@@ -249,18 +249,19 @@ class TypicalClasses(Typical):
         self, ours: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
         """Text of the risks."""
-        least = float(-(self.shares * np.log(np.maximum(self.shares, _LEAST))).sum(axis=1).mean())
-        loss, wrong = plain or (least, float(1 - self.shares.max(axis=1).mean()))
-        constant, worst = 1 - 1 / self.classes, math.log(self.classes) - least
-        lost = (ours[1] - wrong) / max(constant - wrong, _LEAST)
+        logarithms = np.log(np.maximum(self.shares, _MIN_PROBABILITY))
+        bayes_loss = float(-(self.shares * logarithms).sum(axis=1).mean())
+        loss, wrong = plain or (bayes_loss, float(1 - self.shares.max(axis=1).mean()))
+        constant, worst = 1 - 1 / self.classes, math.log(self.classes) - bayes_loss
+        lost = (ours[1] - wrong) / max(constant - wrong, _MIN_PROBABILITY)
         enough = [f"{LARGE_CLASS} {1 - ours[1]:.0%} of the rows: that class for all is as good"]
-        enough *= lost > _NOTABLE
+        enough *= lost > _NOTED_LOSS
         if self.logistic:
-            excess = ours[0] - least
+            excess = ours[0] - bayes_loss
             return _warned(
                 f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
                 f"constant predictor {worst:.3g} ({constant:.3g}); without privacy "
-                f"{loss - least:.3g} ({wrong:.3g})",
+                f"{loss - bayes_loss:.3g} ({wrong:.3g})",
                 (self.about, *enough),
                 excess / worst,
             )
@@ -282,7 +283,7 @@ class TypicalClasses(Typical):
 
 @dataclass(frozen=True)
 class TypicalBayes(TypicalClasses):
-    """Records of classes of equal size, of normal laws that are `_DISTANCE` from the next.
+    """Records of classes of equal size, of normal laws that are `_CLASS_DISTANCE` from the next.
 
     Of each class there are as many records as of any other, one class after the other.
     """
@@ -299,7 +300,7 @@ class TypicalBayes(TypicalClasses):
     def means(self) -> FloatArray:
         """Means of u in [-1/2, 1/2], (classes, axes)."""
         directions, distance = _directions(self.classes, self.axes)
-        return directions * min(_MAX_MEAN, _DISTANCE * TYPICAL_STD / 2 / distance)
+        return directions * min(_MAX_MEAN, _CLASS_DISTANCE * TYPICAL_STD / 2 / distance)
 
     @cached_property
     def unit(self) -> FloatArray:
@@ -317,14 +318,14 @@ class TypicalBayes(TypicalClasses):
         """Text of what the records are."""
         return (
             "predicted for classes as large as each other, which spread over an eighth of the "
-            f"bounds and are {_DISTANCE:g} times that apart{self._about_lists()}"
+            f"bounds and are {_CLASS_DISTANCE:g} times that apart{self._about_lists()}"
         )
 
 
 def _warned(prediction: str, about: tuple[str, ...], lost: float) -> tuple[str, ...]:
     """Lines of a prediction that has lost so much of what a constant loses."""
     lines = (prediction, *about)
-    return lines if lost < _WORTHLESS else (*lines, WARNING)
+    return lines if lost < _WARNED_LOSS else (*lines, WARNING)
 
 
 def _directions(classes: int, axes: int) -> tuple[FloatArray, float]:
@@ -344,8 +345,8 @@ def _normal(count: int, axes: int) -> FloatArray:
 
     scipy takes longer to import than a plan.
     """
-    shares = np.clip(_spread(count, axes), 1 / count, 1 - 1 / count)
-    return np.array([_NORMAL.inv_cdf(share) for share in shares.ravel().tolist()]).reshape(-1, axes)
+    levels = np.clip(_spread(count, axes), 1 / count, 1 - 1 / count)
+    return np.array([_NORMAL.inv_cdf(level) for level in levels.ravel().tolist()]).reshape(-1, axes)
 
 
 def _spread(count: int, axes: int) -> FloatArray:

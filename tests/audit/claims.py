@@ -29,7 +29,7 @@ BEYOND = {
     "erm/perturbed": "perturbed objectives: what b and the Jacobian cost, b's key, the output",
     "erm/objective": "their minimizer, and how far from it whatever is computed may be",
     "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
-    "erm/risk": "losses: slopes and curvatures, on which all of that depends",
+    "erm/losses": "losses: slopes and curvatures, on which all of that depends",
     "planning/tuning": "the number of `tune`: what it moves by, and what floats may add",
     "planning/offers": "what each number of `tune` pays, and which bins are released by them",
 }

@@ -22,9 +22,10 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.reproducing import Gaussian
-from dbern.erm.risk import Hinge, Logistic, Loss, Risk
+from dbern.erm.gaussian_features import ProjectedGaussian
+from dbern.erm.losses import Hinge, Logistic, Loss
+from dbern.erm.risk import Risk
 from dbern.erm.shards import Expansion
-from dbern.erm.spaces import ProjectedGaussian
 from dbern.privacy.keystream import content_buckets
 
 SCALES = (0.25, 0.25)

@@ -368,9 +368,9 @@ def test_a_usage_error_is_one_json_object_too(project, run, arguments):
 
 
 def test_quiet_prints_results_and_errors_only(project, run, queries, monkeypatch):
-    from dbern.cli import output
+    from dbern.cli import progress
 
-    monkeypatch.setattr(output, "_LINE_SECONDS", -1.0)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", -1.0)
     loud = run("release", "release.toml")
     assert "reading and counting: 1 of" in loud.err
     assert "staging the lattice: 1 of 1" in loud.err

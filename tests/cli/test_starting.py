@@ -360,9 +360,9 @@ def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_
         "dbern.cli.diagnosis.requires", lambda name: [*asked, 'extra>=1; extra == "x"']
     )
     set_clock("dbern.cli.diagnosis", lambda: 3600.0)
-    found = {one.what: one for one in diagnosis.installation()}
+    found = {one.subject: one for one in diagnosis.installation()}
     assert found["numpy"].state == found["no-such-package"].state == found["clock"].state == "mend"
-    assert found["numpy"].mend == 'run: python -m pip install "numpy>=99.0"'
+    assert found["numpy"].remedy == 'run: python -m pip install "numpy>=99.0"'
     assert found["zarr"].state == "good"
     assert "extra" not in found
 
@@ -370,9 +370,9 @@ def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_
 def test_a_ledger_written_in_the_future_is_found(project, set_clock):
     past = time.time() - 86400
     set_clock("dbern.cli.diagnosis", lambda: past)
-    found = {one.what: one for one in diagnosis.ledger(project.url)}
+    found = {one.subject: one for one in diagnosis.ledger(project.url)}
     assert found["ledger content"].state == "mend"
-    assert "of the future" in found["ledger content"].found
+    assert "of the future" in found["ledger content"].observed
 
 
 FIRST, LATE, BACK = "2101-03-02T10:00:00+00:00", "2101-03-02T10:05:00+00:00", "2101-02-27T23:00"
@@ -408,10 +408,12 @@ def test_a_clock_that_was_set_back_is_found(project, run, monkeypatch, case):
             monkeypatch.setattr("dbern.ledger.tables.now", lambda now=time_of_grant: now)
             name = "nightly" if number else "other"
             ledger.grant(name, Budget.parse("1"), period=period if number else None)
-    found = {finding.what: finding for finding in diagnosis.ledger(project.url)}["ledger's clock"]
+    found = {finding.subject: finding for finding in diagnosis.ledger(project.url)}[
+        "ledger's clock"
+    ]
     assert found.state == state
     for sentence in sentences:
-        assert sentence in found.found
+        assert sentence in found.observed
     ran = run("doctor", "--ledger", project.url, "--json")
     assert states(ran)["ledger's clock"] == state
 
@@ -428,7 +430,7 @@ def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
 
 def test_doctor_on_a_cluster(client, monkeypatch):
     def findings():
-        return {finding.what: finding for finding in diagnosis.scheduler("tcp://127.0.0.1:1")}
+        return {finding.subject: finding for finding in diagnosis.scheduler("tcp://127.0.0.1:1")}
 
     monkeypatch.setattr("dbern.cli.diagnosis.connect", lambda *_: client_of(client))
     assert findings()["workers"].state == "good"
@@ -447,7 +449,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     )
     workers = findings()["workers"]
     assert workers.state == "mend"
-    assert "runs other versions" in workers.found
+    assert "runs other versions" in workers.observed
 
 
 class client_of:  # noqa: N801 -- a context manager that keeps the session's client open
@@ -468,7 +470,7 @@ def spilling(dask_worker):
 def test_a_scheduler_that_is_not_there(monkeypatch):
     monkeypatch.setattr("dbern.cli.diagnosis._CONNECT_SECONDS", 0.2)
     (found,) = diagnosis.scheduler("tcp://127.0.0.1:9")
-    assert (found.what, found.state) == ("scheduler", "mend")
+    assert (found.subject, found.state) == ("scheduler", "mend")
 
 
 def test_an_output_is_a_path_or_of_s3():
@@ -497,14 +499,14 @@ WAYS = [
 def test_doctor_looks_at_the_way_to_a_database(monkeypatch, url, mode, state):
     monkeypatch.delenv("PGHOST", raising=False)
     monkeypatch.setenv("PGSSLMODE", mode)
-    found = next(one for one in diagnosis.database(url) if one.what == "ledger's transport")
+    found = next(one for one in diagnosis.database(url) if one.subject == "ledger's transport")
     assert found.state == state
-    assert (found.mend == "") is (state == "good")
+    assert (found.remedy == "") is (state == "good")
 
 
 def test_doctor_looks_at_what_a_client_needs_of_its_own(monkeypatch, tmp_path):
     def found():
-        return {one.what: one.state for one in diagnosis.database(HOST)}
+        return {one.subject: one.state for one in diagnosis.database(HOST)}
 
     for name in ("DBERN_LEDGER_SECRET", "DBERN_LEDGER_SECRET_FILE", "DBERN_LEDGER_STAGING"):
         monkeypatch.delenv(name, raising=False)

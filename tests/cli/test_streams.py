@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dbern.cli import main, output
+from dbern.cli import main
+from dbern.cli import progress as progress_lines
 
 SECRET = "37.4219983"
 NO_LEDGER = ("ledger", "status", "--ledger", "sqlite:///none.db")
@@ -41,7 +42,7 @@ def refuse(request, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", ["plain", "json"])
 def test_a_closed_terminal_stops_no_release(project, run, monkeypatch, refuse, lines):
-    monkeypatch.setattr(output, "_LINE_SECONDS", -1.0)  # every line of progress
+    monkeypatch.setattr(progress_lines, "_LINE_SECONDS", -1.0)  # every line of progress
     refuse("stderr")
     assert run("release", "release.toml", "--log-format", lines).code == 0
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
@@ -52,7 +53,7 @@ def test_a_terminal_that_is_closed_under_a_bar_stops_nothing(monkeypatch):
     terminal = os.fdopen(writer, "w")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
-        with output.shown_progress(quiet=False) as progress:
+        with progress_lines.shown_progress(quiet=False) as progress:
             progress("counting", 1, 2)
             os.close(reader)
             progress("counting", 2, 2)
@@ -102,7 +103,7 @@ def test_a_reader_that_has_enough_ends_it_in_silence(project, capfd, monkeypatch
 
 
 def test_whoever_waits_is_told_at_once(capsys):
-    with output.shown_progress(quiet=False) as progress:
+    with progress_lines.shown_progress(quiet=False) as progress:
         progress("waiting for another process", 0, 1)
         assert capsys.readouterr().err == "waiting for another process: 0 of 1\n"
         progress("counting", 1, 2)

@@ -19,7 +19,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.erm.risk import Hinge, Risk
+from dbern.erm.losses import Hinge
+from dbern.erm.risk import Risk
 from dbern.erm.shards import Expansion
 from dbern.errors import SpecError
 from dbern.types import FloatArray

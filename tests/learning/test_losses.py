@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from exact_learning import EIGHTY_BITS, LOSSES
 
-from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
 from dbern.erm.user import UserLoss
 from dbern.errors import SpecError
 
@@ -96,3 +96,22 @@ def test_hinge_is_rounded_from_below_by_half_its_width():
 def test_impossible_parameters_are_refused(make):
     with pytest.raises(SpecError, match=r"target\.loss: .*[Ww]rite"):
         make()
+
+
+@pytest.mark.parametrize("name", ["square", "huber", "tube"])
+def test_a_scaled_loss_is_that_of_labels_and_predictions_over_the_radius(name):
+    loss, radius = LOSSES[name], 2.5
+    scaled = loss.scaled(radius)
+    times = radius if name == "tube" else radius**2
+    labels, f = loss.admissible(label_grid(loss)), np.linspace(-3, 3, 601)
+    values = scaled.value(labels / radius, f / radius) * times
+    np.testing.assert_allclose(values, loss.value(labels, f), rtol=1e-12, atol=1e-14)
+    assert scaled.admissible(np.array([9.0])) == pytest.approx(1 / radius)
+    assert scaled.at_zero * times == pytest.approx(loss.at_zero)
+
+
+def test_losses_of_classes_have_no_unit_and_a_loss_of_your_own_keeps_its_units():
+    for loss in (LOSSES["hinge"], LOSSES["logistic"]):
+        assert loss.scaled(2.5) == loss
+    with pytest.raises(SpecError, match="released by weights"):
+        LOSSES["user"].scaled(2.5)

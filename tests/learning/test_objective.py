@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dbern.erm import objective, solver
-from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax
-from dbern.erm.risk import Hinge, Huber
+from dbern.erm.losses import Hinge, Huber
+from dbern.erm.objective import OutputwiseLoss, PerturbedObjective, PerturbedRisk, Softmax
 from dbern.erm.solver import count_steps, minimize
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
@@ -100,7 +100,7 @@ def test_a_category_is_as_many_features_as_there_are_values(solve):
     risk = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0, (3, 2), 5.0)
     numbers, labels = records(60, 1, rng)
     codes = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 2, 60)])
-    listed = [objective.LISTED * np.equal.outer(codes[:, i], np.arange(q)) for i, q in
+    listed = [objective.ONE_HOT_VALUE * np.equal.outer(codes[:, i], np.arange(q)) for i, q in
               enumerate((3, 2))]  # fmt: skip
     b = rng.normal(size=(1, 8))
     found = solve(problem(risk, np.column_stack([codes, numbers]), labels, b))
@@ -108,13 +108,15 @@ def test_a_category_is_as_many_features_as_there_are_values(solve):
     assert np.linalg.norm(found - exact) <= risk.bounds.distance < 1e-6
     assert risk.features == 8
     b = np.zeros((1, 8))
-    b[0, :3] = 1.01 * risk.bounds.largest * objective.LISTED / 3  # the shortest b of that norm
+    b[0, :3] = (
+        1.01 * risk.bounds.largest * objective.ONE_HOT_VALUE / 3
+    )  # the shortest b of that norm
     found = solve(problem(risk, np.column_stack([codes, numbers]), labels, b))
     assert not risk.truncated(found).any()
 
 
-SEPARATE = [(Separate(Hinge(1.0)), "classes"), (Separate(Hinge(0.1), 3), "several"),
-            (Separate(Huber(0.3, 1.0)), "responses")]  # fmt: skip
+SEPARATE = [(OutputwiseLoss(Hinge(1.0)), "classes"), (OutputwiseLoss(Hinge(0.1), 3), "several"),
+            (OutputwiseLoss(Huber(0.3, 1.0)), "responses")]  # fmt: skip
 
 
 def labels_of(kind: str, rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -155,12 +157,14 @@ def test_constants_of_other_losses_are_bounds_and_are_attained(loss, kind):
     labels = labels_of(kind, 4000, rng)
     predictions = rng.normal(0, 1.5, (4000, loss.outputs))
     slopes, second = loss.derivative(labels, predictions), loss.second(labels, predictions)
-    assert 0.99 * loss.bounds.entry < np.abs(slopes).max() <= loss.bounds.entry
+    largest, bounds = np.abs(slopes).max(), loss.bounds
+    assert 0.99 * bounds.gradient_entry_bound < largest <= bounds.gradient_entry_bound
     assert np.linalg.norm(slopes, axis=1).max() <= loss.bounds.slope
     assert (second * (1 - np.eye(loss.outputs)) == 0).all()
     values = np.diagonal(second, axis1=1, axis2=2)
     assert values.min() > -1e-6
-    assert 0.99 * loss.bounds.diagonal < values.max() <= loss.bounds.diagonal * (1 + 1e-6)
+    bound = bounds.hessian_entry_bound
+    assert 0.99 * bound < values.max() <= bound * (1 + 1e-6)
     assert values.sum(axis=1).max() <= loss.bounds.trace * (1 + 1e-6)
     assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.bounds.at_zero
 
@@ -248,7 +252,7 @@ def test_digits_that_b_was_not_drawn_to_are_part_of_the_distance(scale, outputs)
     """Without records the minimizer is ``-a b``: of a wide law that is off by what digits miss."""
     risk = replace(RISK, loss=Softmax(outputs), scale=scale)
     law, rng = risk.laws[0], np.random.default_rng(8)
-    b, largest = risk.drawn(KeyStream(bytes(32), 0))
+    b, largest = risk.draw_linear_term(KeyStream(bytes(32), 0))
     assert largest < 1.01 * risk.bounds.largest
     off = (
         law.error(1.01 * risk.bounds.largest) * rng.choice([-1, 1], b.shape) * np.array(risk.radii)

@@ -14,7 +14,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
 from dbern.bernstein.reproducing import Linear
-from dbern.erm.risk import Hinge, Logistic, Risk, Square
+from dbern.erm.losses import Hinge, Logistic, Square
+from dbern.erm.risk import Risk
 from dbern.erm.shards import DualObjective, Expansion
 from dbern.errors import SpecError
 

@@ -12,8 +12,10 @@ from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.erm import shards
-from dbern.erm.risk import Logistic, Risk, state_error, value_error
-from dbern.erm.spaces import ProjectedGaussian
+from dbern.erm.float_errors import state_error, value_error
+from dbern.erm.gaussian_features import ProjectedGaussian
+from dbern.erm.losses import Logistic
+from dbern.erm.risk import Risk
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
 

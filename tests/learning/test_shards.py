@@ -10,7 +10,8 @@ from fitting import Minimize, solve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.erm.risk import Hinge, Huber, Logistic, Risk
+from dbern.erm.losses import Hinge, Huber, Logistic
+from dbern.erm.risk import Risk
 from dbern.privacy.keystream import content_buckets, content_words, subkey
 
 SALT = bytes(range(32))

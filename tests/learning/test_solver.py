@@ -23,15 +23,9 @@ from exact_learning import (
 from fitting import Minimize, problem_of, solve
 
 from dbern.erm import shards
-from dbern.erm.risk import (
-    Hinge,
-    Risk,
-    _prediction_error,
-    mean_state_error,
-    one_vs_rest,
-    state_error,
-    value_error,
-)
+from dbern.erm.float_errors import _prediction_error, mean_state_error, state_error, value_error
+from dbern.erm.losses import Hinge, one_vs_rest
+from dbern.erm.risk import Risk
 from dbern.erm.shards import DualObjective, Expansion
 from dbern.erm.solver import Objective, ProblemBounds, count_steps, minimize
 from dbern.errors import SpecError

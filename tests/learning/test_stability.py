@@ -15,7 +15,8 @@ from exact_learning import KERNELS, LOSSES, RADIUS, distance, risk_of
 from fitting import LinearModel, Minimize, problem_of, solve
 
 from dbern.bernstein.reproducing import Gaussian, Linear
-from dbern.erm.risk import Hinge, Logistic, Risk, Square
+from dbern.erm.losses import Hinge, Logistic, Square
+from dbern.erm.risk import Risk
 from dbern.erm.shards import Expansion
 from dbern.errors import SpecError
 from dbern.privacy.keystream import content_buckets

@@ -18,7 +18,8 @@ import pytest
 
 import dbern
 from dbern.cli import main as command_line
-from dbern.cli import metrics, scheduled
+from dbern.cli import partitions as schedules
+from dbern.cli import scheduled
 from dbern.privacy.budget import Budget
 from pipelines import score
 from pipelines.generated import generate, risk, trips, write
@@ -129,7 +130,7 @@ def test_what_ends_a_round(codes, tried, code):
 )
 def test_the_last_complete_partitions_are_due(every, last, today, since, partitions):
     first = since and date.fromisoformat(since)
-    assert metrics.due(every, last, date.fromisoformat(today), first) == partitions
+    assert schedules.due(every, last, date.fromisoformat(today), first) == partitions
 
 
 def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):
@@ -276,7 +277,7 @@ def environment():
 
 def test_pipelines_use_public_names_only():
     """And so draw no noise and decide nothing about privacy."""
-    allowed = {"dbern", "dbern.cli.main", "dbern.cli.metrics"}  # which partitions are due
+    allowed = {"dbern", "dbern.cli.main", "dbern.cli.partitions"}  # which partitions are due
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
-from dbern.erm.objective import LISTED, PerturbedRisk, Separate, Softmax
-from dbern.erm.perturbed import _regained, _row_weight
-from dbern.erm.risk import Hinge, Huber
+from dbern.erm.losses import Hinge, Huber
+from dbern.erm.objective import ONE_HOT_VALUE, OutputwiseLoss, PerturbedRisk, Softmax
+from dbern.erm.perturbed import _row_weight, _row_weights_charge
 from dbern.privacy import perturbation
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import Perturbation, penalty_weight, tied_charge
@@ -179,13 +179,14 @@ def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, eps
 def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
     """Numbers and lists have a norm each, and a record moves the gradient by 2 in either."""
     parts = {"b": 0.5, "listed": 0.4, "jacobian": 0.3}
-    loss, square = Softmax(outputs), 1 + 1.5**2 + 2 * LISTED**2
+    loss, square = Softmax(outputs), 1 + 1.5**2 + 2 * ONE_HOT_VALUE**2
     weight = penalty_weight(Fraction(3, 10), loss.bounds.trace, outputs, square)
     scales = [Perturbation.for_budget((), 2.0, Fraction(parts[name])).scale
               for name in ("b", "listed")]  # fmt: skip
     risk = PerturbedRisk(loss, 10, (1.0, 1.5), weight, scales[0], (3, 2), scales[1])
     numbers, lists = risk.laws
-    one_hot = [np.concatenate([LISTED * np.eye(3)[i], LISTED * np.eye(2)[j], [z, 1.5]])
+    first, second = ONE_HOT_VALUE * np.eye(3), ONE_HOT_VALUE * np.eye(2)
+    one_hot = [np.concatenate([first[i], second[j], [z, 1.5]])
                for i in range(3) for j in range(2) for z in (-1.0, 0.2, 1.0)]  # fmt: skip
     records = [None, *itertools.product(one_hot, [float(c) for c in range(outputs + 1)])]
 
@@ -218,14 +219,16 @@ def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
 
 @pytest.mark.parametrize(
     ("loss", "labels"),
-    [(Separate(Hinge(0.5)), (-1.0, 1.0)), (Separate(Hinge(1.0), 2), (0.0, 1.0, 2.0)),
-     (Separate(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0))],
+    [(OutputwiseLoss(Hinge(0.5)), (-1.0, 1.0)), (OutputwiseLoss(Hinge(1.0), 2), (0.0, 1.0, 2.0)),
+     (OutputwiseLoss(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0))],
 )  # fmt: skip
 def test_no_neighbours_part_by_more_than_is_charged_under_other_losses(loss, labels):
     """Their second derivatives jump; where there is one the densities are as proved."""
     epsilon_b, epsilon_j, square = Fraction(1, 2), Fraction(1, 4), 1 + 1.5**2
     weight = penalty_weight(epsilon_j, loss.bounds.trace, loss.outputs, square)
-    law = Perturbation.for_budget((1.0, 1.5) * loss.outputs, 2 * loss.bounds.entry, epsilon_b)
+    law = Perturbation.for_budget(
+        (1.0, 1.5) * loss.outputs, 2 * loss.bounds.gradient_entry_bound, epsilon_b
+    )
     records = [
         None,
         *itertools.product(
@@ -338,8 +341,8 @@ PRIVATE = [  # loss, labels, rows of a unit, most, epsilon of b and of the Jacob
     (Softmax(1), (0.0, 1.0), 1, 3, "1", "0.5"), (Softmax(1), (0.0, 1.0), 1, 20, "0.5", "0.05"),
     (Softmax(1), (0.0, 1.0), 3, 12, "1", "0.5"), (Softmax(2), (0.0, 1.0, 2.0), 1, 6, "0.5", "0.5"),
     (Softmax(2), (0.0, 1.0, 2.0), 2, 20, "1", "0.2"),
-    (Separate(Hinge(0.5)), (-1.0, 1.0), 1, 6, "0.5", "0.25"),
-    (Separate(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0), 2, 8, "1", "0.5"),
+    (OutputwiseLoss(Hinge(0.5)), (-1.0, 1.0), 1, 6, "0.5", "0.25"),
+    (OutputwiseLoss(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0), 2, 8, "1", "0.5"),
 ]  # fmt: skip
 
 
@@ -351,13 +354,18 @@ def test_no_added_unit_parts_densities_by_more_than_is_charged(
 ):
     """Beside any number of other rows, below the most that weigh in full and far above it."""
     radii, square = (1.0, 1.5), 1 + 1.5**2
-    rank, rest = min(rows, 2) * loss.outputs, float(_regained(rows, 2 * loss.outputs, most))
+    rank, rest = (
+        min(rows, 2) * loss.outputs,
+        float(_row_weights_charge(rows, 2 * loss.outputs, most)),
+    )
     weight = penalty_weight(Fraction(bent), rows * loss.bounds.trace, rank, square)
     moved = Fraction(pulled) * (1 if replaced else 2)
     charge = Fraction(pulled) + Fraction(bent)
-    if loss.tied:
+    if loss.curvature_from_slope:
         moved = tied_charge(charge, weight, rows, rank, square, not replaced)
-    law = Perturbation.for_budget(radii * loss.outputs, 2.0 * rows * loss.bounds.entry, moved)
+    law = Perturbation.for_budget(
+        radii * loss.outputs, 2.0 * rows * loss.bounds.gradient_entry_bound, moved
+    )
     rng, worst, unbent = np.random.default_rng(41), [0.0, 0.0], 0.0
     known = list(itertools.product([np.array([z, 1.5]) for z in (-1.0, 0.2, 1.0)], labels))
 
@@ -425,7 +433,7 @@ def tied_ratio(state, record, other, risk) -> float:
 @pytest.mark.parametrize(("epsilon", "share"), [("1", "0.4"), ("0.2", "0.9"), ("5", "0.5")])
 def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(lists, epsilon, share):
     charge, listed = Fraction(epsilon), Fraction(3, 8) if lists else Fraction(0)
-    square = 1 + 1.5**2 + len(lists) * LISTED**2
+    square = 1 + 1.5**2 + len(lists) * ONE_HOT_VALUE**2
     weight = penalty_weight(charge * Fraction(share), 0.25, 1, square)
     moved = tied_charge(charge, weight, 1, 1, square)
     scales = [Perturbation.for_budget((), 2.0, moved * part).scale
@@ -434,7 +442,7 @@ def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(list
     rng, worst = np.random.default_rng(31), 0.0
 
     def features(z: float, last: bool) -> np.ndarray:
-        own = [LISTED * np.eye(size)[size - 1 if last else 0] for size in lists]
+        own = [ONE_HOT_VALUE * np.eye(size)[size - 1 if last else 0] for size in lists]
         return np.concatenate([*own, [z, 1.5]])
 
     # One record bends and is pulled by p, the other is pulled by 1: every law's norm feels both.

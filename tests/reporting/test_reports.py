@@ -72,7 +72,7 @@ def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
 
 
 def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
-    monkeypatch.setattr("dbern.reporting.live.MOST_EMBEDDED", 3)
+    monkeypatch.setattr("dbern.reporting.live.MAX_EMBEDDED", 3)
     page = read(synopsis_page(made("curve")))
     assert not page.scripts
     assert (

@@ -18,7 +18,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.releasing.run import abandon
 from dbern.targets import black_boxes as boxes
-from dbern.targets.black_boxes import _uniform_records, load
+from dbern.targets.user_functions import load, uniform_records
 
 TARGET = {
     "kind": "oracle",
@@ -130,7 +130,7 @@ def test_auto_takes_a_lattice_that_noise_and_smoothness_balance(project):
 @pytest.mark.parametrize("name", ["oracle", "oracle shards"])
 def test_shards_and_blocks_in_any_order_and_partition_give_the_same_integers(name, monkeypatch):
     monkeypatch.setattr(boxes, "SHARD_ROWS", 16)
-    monkeypatch.setattr(boxes, "_FEWEST_POINTS", 8)
+    monkeypatch.setattr(boxes, "_MIN_POINTS", 8)
     target = {**CASES[name].target, "bounds": (-99.0, 99.0)}
     case, rng = replace(CASES[name], target=target), np.random.default_rng(3)
     records = everyone(case, 2, rng) * 2
@@ -170,8 +170,8 @@ def test_records_have_their_columns_in_the_order_of_the_page():
     rows = box.rows({name: np.array(values) for name, values in columns.items()})
     assert rows.tolist() == [[0.0, 0.5, 1.0, -5.0, 2.0], [2.0, -1.0, 0.0, 2.0, 0.0]]
     assert not np.signbit(rows[0, 0])
-    assert [one.whole for one in box.ranges] == [False, False, True, False, True]
-    made = _uniform_records(box.ranges, 500, public_stream("test", 0))
+    assert [one.integer for one in box.ranges] == [False, False, True, False, True]
+    made = uniform_records(box.ranges, 500, public_stream("test", 0))
     assert [sorted(set(made[:, i])) for i in (2, 4)] == [[0.0, 1.0], [0.0, 1.0, 2.0]]
     assert (made.min(axis=0) >= [0, -1, 0, -5, 0]).all()
     assert (made.max(axis=0) <= [2, 1, 1, 5, 2]).all()
@@ -247,7 +247,7 @@ def test_points_of_its_own_are_what_a_function_is_asked_at(project, client, monk
         asked.append((records.shape[1], points))
         return black_boxes.wave(records, points)
 
-    monkeypatch.setattr("dbern.targets.black_boxes.load", lambda name: seen)
+    monkeypatch.setattr("dbern.targets.lattice_values.load", lambda name: seen)
     synopsis = dbern.release(spec).synopsis
     ((columns, points),) = asked
     assert columns == 2

@@ -22,20 +22,20 @@ from dbern.cluster.connection import Threads
 from dbern.counting.record_weights import BySign
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import Hinge, Huber, Logistic
 from dbern.erm.measurement import LinearFunctions
-from dbern.erm.objective import LISTED
+from dbern.erm.objective import ONE_HOT_VALUE
 from dbern.erm.perturbed import (
-    CONSTANT,
-    MOST_SMOOTH,
-    ROUNDED,
+    CONSTANT_FEATURE,
+    MAX_SMOOTHNESS,
+    OUTPUT_FRACTION,
     PerturbedAccumulator,
     PerturbedFunctions,
-    _regained,
     _row_weight,
+    _row_weights_charge,
 )
-from dbern.erm.risk import Hinge, Huber, Logistic
 from dbern.erm.solver import Certified, count_steps
-from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection
@@ -204,12 +204,12 @@ def test_three_parts_are_the_charge(epsilon, loss):
     of_two = 2 / one.risk.scale + math.log1p(one.risk.weight * one.risk.bounds.length**2)
     if loss == LOGISTIC:
         of_two = spent_by(one.risk, one.risk.bounds.length**2)
-    assert one.fraction + one.spent == 1
-    spent = of_two + float(ROUNDED * charge)
+    assert one.output_fraction + one.objective_fraction == 1
+    spent = of_two + float(OUTPUT_FRACTION * charge)
     assert 0.999999 * float(charge) < spent <= float(charge)
     plan = plan_files(spec_of({"method": "objective"}, epsilon=epsilon), ())
     law = plan.components[0].noise.law
-    assert law.epsilon <= ROUNDED * charge
+    assert law.epsilon <= OUTPUT_FRACTION * charge
 
 
 def largest_move(functions: PerturbedFunctions, n: int) -> float:
@@ -229,7 +229,7 @@ def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
 
 def test_noise_hides_the_rounding_of_what_is_kept(monkeypatch):
     """Where steps are coarse: two minimizers at one place, each rounded to a side of its own."""
-    monkeypatch.setattr(perturbed, "MOST_BITS", 12)
+    monkeypatch.setattr(perturbed, "MAX_BITS", 12)
     charged = functions()
     assert charged.step > 1000 * charged.risk.bounds.distance
     corners = [np.array([signs]) * math.ldexp(0.5, -charged.bits)
@@ -247,12 +247,12 @@ def test_values_and_their_floats_are_within_what_the_contract_is_told():
     charged = replace(charged, radius=20 / 3)
     errors = PerturbedAccumulator(charged, Entries(3)).errors
     rng, largest, off = np.random.default_rng(9), 0.0, [0.0, 0.0]
-    longest = np.array([[-1.0, -1.0, CONSTANT]])
+    longest = np.array([[-1.0, -1.0, CONSTANT_FEATURE]])
     for direction in (longest, *rng.normal(size=(200, 1, 3))):
         kept = charged.risk.bounds.radius * direction / np.linalg.norm(direction)
         values = charged.released(kept)[0]
         x, y, c = map(Fraction, kept[0].tolist())
-        exact = [2 * x, 2 * y, Fraction(CONSTANT) * c - x - y]
+        exact = [2 * x, 2 * y, Fraction(CONSTANT_FEATURE) * c - x - y]
         apart = np.array([float(abs(Fraction(value) - Fraction(charged.radius) * v))
                           for value, v in zip(values.tolist(), exact, strict=True)])  # fmt: skip
         off = [max(size, float(np.linalg.norm(apart, i + 1))) for i, size in enumerate(off)]
@@ -268,7 +268,7 @@ def test_nothing_is_solved_for_a_linear_term_beyond_what_is_proved(monkeypatch):
     risk = part.functions.risk
     for times, kept in ((0.9, True), (1.1, False)):
         b = times * risk.bounds.largest * np.array([[1.0, 0.0, 0.0]])
-        monkeypatch.setattr(type(risk), "drawn", lambda *_, b=b: (b, float(b.max())))
+        monkeypatch.setattr(type(risk), "draw_linear_term", lambda *_, b=b: (b, float(b.max())))
         monkeypatch.setattr(perturbed, "minimize", lambda b, _: Certified(np.ones_like(b), 0.0))
         monkeypatch.setattr(perturbed, "PerturbedObjective", lambda *given: given[-1])
         assert part.solved(np.zeros((1, 3)), np.ones(1), 0).any() == kept
@@ -321,7 +321,7 @@ def test_weights_are_released_where_they_are_asked_for(changes):
     again = ReleasePlan.from_dict(plan.to_dict())
     assert not again.counters(spec).keyed
     (part,) = again.counters(spec).parts
-    assert {"shards": part.shards, **part.model.counting} == plan.components[0].counting
+    assert {"shards": part.shards, **part.model.stored_params} == plan.components[0].counting
 
 
 def test_a_c_that_is_chosen_is_kept_in_the_plan():
@@ -362,7 +362,7 @@ def test_the_work_of_a_release_is_bounded(n, epsilon):
         spec = spec_of({"method": "objective", **target}, n=n, epsilon=epsilon)
         (part,) = plan_files(spec, ()).counters(spec).parts
         risk = part.functions.risk
-        assert risk.bounds.disturbed.smoothness <= 1.001 * MOST_SMOOTH
+        assert risk.bounds.disturbed.smoothness <= 1.001 * MAX_SMOOTHNESS
         plain, accelerated = count_steps(risk.bounds.disturbed, risk.bounds.tolerance)
         assert accelerated < 2e5
         assert plain < 1e8
@@ -432,8 +432,8 @@ def test_numbers_lists_jacobian_and_rounding_share_the_charge():
     plan = plan_files(listed_spec(epsilon="2"), ())
     (part,) = plan.counters(listed_spec(epsilon="2")).parts
     risk = part.functions.risk
-    square = 2 + CONSTANT**2 + 2 * LISTED**2
-    assert 1.9999 < spent_by(risk, square) + 2 * float(ROUNDED) <= 2
+    square = 2 + CONSTANT_FEATURE**2 + 2 * ONE_HOT_VALUE**2
+    assert 1.9999 < spent_by(risk, square) + 2 * float(OUTPUT_FRACTION) <= 2
 
 
 def test_a_stated_c_is_the_penalty_of_numbers_with_categories_too():
@@ -497,7 +497,7 @@ def test_huber_regression_is_in_units_of_the_response(lists):
     risk = part.functions.risk
     spent = 2 * (5 / 20) / risk.scale + math.log1p(risk.weight * risk.bounds.length**2)
     spent += 2 * (5 / 20) / risk.list_scale
-    assert 0.9999 < spent + float(ROUNDED) <= 1
+    assert 0.9999 < spent + float(OUTPUT_FRACTION) <= 1
     assert 0.3 < largest_move(part.functions, 20_000) <= 1
 
 
@@ -520,7 +520,7 @@ def test_least_squares_with_lists_are_by_objective():
     assert 'other responses write method = "moments"' in said
     assert "RMSE" in said
     part, weights = solved(plan, spec_of(RIDGE, **LONG), columns)
-    assert part.functions.risk.loss.bounds.entry == 0.5
+    assert part.functions.risk.loss.bounds.gradient_entry_bound == 0.5
     spec = spec_of({**RIDGE, "method": "objective"}, **LONG)
     truth = 10 + 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
     sizes = (("work", 12), ("sex", 2), ("more", 12))
@@ -592,7 +592,11 @@ def test_a_row_more_changes_all_weights_together_by_one_at_most(most):
     assert max(totals) <= most * (1 + 1e-12)
     assert max(totals) > 0.999 * most
     grown = max(math.log(g / after) for g, after in itertools.pairwise(weights))
-    assert 0.5 * float(_regained(1, 1, most)) < grown <= float(_regained(1, 1, most))
+    assert (
+        0.5 * float(_row_weights_charge(1, 1, most))
+        < grown
+        <= float(_row_weights_charge(1, 1, most))
+    )
     assert _row_weight(most / 4, most) > 15 / 16
 
 
@@ -629,14 +633,14 @@ def test_a_unit_of_rows_costs_as_many(rows, make, features, lists, neighbors):
     spec = make({"method": "objective"}, unit=unit, n=0, normalizer="2000", neighbors=neighbors)
     (part,) = plan_files(spec, ()).counters(spec).parts
     assert part.functions.risk.n == 4 * 2000
-    square, rank = 2 + CONSTANT**2 + lists * LISTED**2, min(rows, features)
+    square, rank = 2 + CONSTANT_FEATURE**2 + lists * ONE_HOT_VALUE**2, min(rows, features)
     assert part.functions.risk.features == features
     charged = [(part.functions.risk, 2000)]
     for share in (Fraction(1, 4), Fraction(3, 4)):  # on the Jacobian
         model = part.functions.model
         charged.append((PerturbedFunctions.for_budget(model, 500, Fraction(1), share).risk, 500))
     for risk, n in charged:
-        rest = float(ROUNDED + _regained(rows, features, 4 * n))
+        rest = float(OUTPUT_FRACTION + _row_weights_charge(rows, features, 4 * n))
         assert 0.999 < spent_by(risk, square, rows, rank, added) + rest <= 1
     machine = replace(part.functions.model, loss=Hinge(1.0))
     risk = PerturbedFunctions.for_budget(machine, 500, Fraction(1), Fraction(1, 4)).risk
@@ -662,8 +666,8 @@ def test_rows_of_a_unit_have_as_many_eigenvalues_as_features_with_lists_too():
     unit = {"column": "user", "max_contributions": 5}
     spec = listed_spec({"method": "objective"}, n=0, unit=unit, normalizer="2000")
     (part,) = plan_files(spec, ()).counters(spec).parts
-    square = 2 + CONSTANT**2 + 2 * LISTED**2
-    rest = float(ROUNDED + _regained(5, 8, 4 * 2000))
+    square = 2 + CONSTANT_FEATURE**2 + 2 * ONE_HOT_VALUE**2
+    rest = float(OUTPUT_FRACTION + _row_weights_charge(5, 8, 4 * 2000))
     assert 0.999 < spent_by(part.functions.risk, square, 5, 5) + rest <= 1
 
 

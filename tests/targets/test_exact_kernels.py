@@ -29,7 +29,7 @@ from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
 from dbern.counting.passes import StoppedError
-from dbern.erm.risk import Logistic
+from dbern.erm.losses import Logistic
 from dbern.erm.shards import objective
 from dbern.erm.solver import minimize
 from dbern.erm.user import Secant, UserLoss

@@ -25,7 +25,7 @@ from dbern.synopsis.tables import answer
 def test_shares_sum_to_the_budget(name):
     spec = CASES[name].spec(1, 100, "laplace")
     plan = plan_files(spec, ())
-    assert sum(component.fraction for component in spec.components) == 1
+    assert sum(component.output_fraction for component in spec.components) == 1
     spent = sum(Fraction(one.noise.law.epsilon) for one in plan.components)
     assert Fraction(99, 100) <= spent <= 1
 

@@ -16,8 +16,8 @@ from dbern.bernstein.reproducing import Linear
 from dbern.counting.measurement import most_rows
 from dbern.counting.passes import Accumulator
 from dbern.data.domain import Axis, Domain, RecordSchema, Response
-from dbern.erm.risk import Square
-from dbern.erm.spaces import LinearFeatures
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import Square
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise

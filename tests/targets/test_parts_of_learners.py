@@ -18,29 +18,24 @@ from dbern.combination.gaussian_scores import _gaussian_log_scores, _gaussian_sc
 from dbern.combination.kernel_scores import _kernel_log_scores, _kernel_scores
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, Column, Domain, Response
-from dbern.erm.objective import Separate, Softmax
-from dbern.erm.perturbed import _row_weight, lists_share
-from dbern.erm.risk import (
-    EpsilonInsensitive,
-    Hinge,
-    Huber,
-    Logistic,
-    Square,
-    one_vs_rest,
-    sum_by_pairs,
-)
-from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
+from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
+from dbern.erm.gram_kernels import GramKernel
+from dbern.erm.linear_features import LinearFeatures
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, one_vs_rest
+from dbern.erm.objective import OutputwiseLoss, Softmax
+from dbern.erm.perturbed import _row_weight, categorical_fraction
+from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.noise_quantile import _fewest_draws, quantile_rank
 from dbern.privacy.accuracy import public_stream
 from dbern.promises import printed_sum
 from dbern.strategies.base import Entries
-from dbern.targets.black_boxes import Range, _uniform_records
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import _finest_bandwidth
 from dbern.targets.functional_mean import CurveSums, _chosen_degree
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.typical import typical_variances
+from dbern.targets.user_functions import Range, uniform_records
 
 
 def test_losses_have_the_constants_of_their_formulas():
@@ -51,7 +46,7 @@ def test_losses_have_the_constants_of_their_formulas():
     assert Huber(threshold=0.5, bound=2.0).slope(math.inf) == 0.5
     assert EpsilonInsensitive(tube=0.1, width=0.1, bound=1.0).curvature == 10.0
     assert (Softmax(1).bounds.trace, Softmax(4).bounds.trace) == (0.25, 0.75)
-    assert Separate(Hinge(1.0), 3).bounds.trace == 3.0
+    assert OutputwiseLoss(Hinge(1.0), 3).bounds.trace == 3.0
 
 
 def test_a_user_s_loss_and_kernel_are_as_declared():
@@ -111,7 +106,9 @@ def test_gram_kernels_have_their_bounds_and_volumes():
 
 
 def test_the_shares_of_lists_grow_with_their_values():
-    shares = [float(lists_share(3, lists)) for lists in ((), (7,), (7, 15, 2), (1000,) * 10)]
+    shares = [
+        float(categorical_fraction(3, lists)) for lists in ((), (7,), (7, 15, 2), (1000,) * 10)
+    ]
     assert shares == [0.0, 0.25, 0.515625, 0.984375]
 
 
@@ -122,8 +119,8 @@ def test_weights_of_many_rows_sum_to_the_most():
 
 
 def test_made_up_records_are_in_their_ranges():
-    ranges = [Range(0.0, 10.0), Range(0.0, 1.0, whole=True)]
-    records = _uniform_records(ranges, 3, public_stream("example", 0))
+    ranges = [Range(0.0, 10.0), Range(0.0, 1.0, integer=True)]
+    records = uniform_records(ranges, 3, public_stream("example", 0))
     assert records.round(2).tolist() == [[0.51, 0.0], [3.21, 1.0], [2.4, 0.0]]
 
 

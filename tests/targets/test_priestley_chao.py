@@ -215,7 +215,7 @@ def test_small_passes_release_the_same_integers(monkeypatch):
     plan = plan_files(spec, ())
     whole = counted(plan.counters(spec), [rows])
     monkeypatch.setattr(gaps, "PASS_ROWS", 17)
-    monkeypatch.setattr(gaps, "_LEAST_MERGED", 10)
+    monkeypatch.setattr(gaps, "_MIN_MERGED_ROWS", 10)
     assert plan.counters(spec).passes == 12
     batches = [rows[i : i + 23] for i in range(0, 200, 23)]
     np.testing.assert_array_equal(counted(plan.counters(spec), batches[::-1]), whole)

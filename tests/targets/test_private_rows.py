@@ -171,7 +171,7 @@ def test_a_measurement_that_spends_less_than_nothing_is_refused(monkeypatch):
     """What it spends before its values are computed would hide a fraction of the budget."""
 
     class Hidden(KernelSum):
-        spent = Fraction(-1, 2)
+        objective_fraction = Fraction(-1, 2)
 
     monkeypatch.setattr("dbern.targets.density.KernelSum", Hidden)
     with pytest.raises(dbern.SpecError, match="spends less than 0"):

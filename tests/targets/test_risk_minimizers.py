@@ -18,7 +18,7 @@ from sklearn import linear_model
 import dbern
 from dbern.certificate import vector_bound
 from dbern.counting.gathered import GatheredAccumulator, Gathering
-from dbern.erm import measurement
+from dbern.erm import solutions
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import spec_for_rows
@@ -212,7 +212,7 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
                                                                   strict=True)]  # fmt: skip
     target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 5.0}
     found = {}
-    monkeypatch.setattr(measurement, "PASS_ROWS", 1000)
+    monkeypatch.setattr(solutions, "PASS_ROWS", 1000)
     for shards in (1, 4, 8):
         case = Case({**target, "shards": shards}, {"label": LABEL}, {})
         spec = case.spec(1, 4000, "laplace", k=10)

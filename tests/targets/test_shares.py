@@ -32,7 +32,7 @@ def learner(*parts):
 
         def components(self, schema):
             kernels = axis_kernels(schema.domain, self.bandwidth, "bandwidth", "gaussian")
-            given = (dict(zip(("name", "fraction"), part, strict=False)) for part in parts)
+            given = (dict(zip(("name", "output_fraction"), part, strict=False)) for part in parts)
             return tuple(KernelSum(domain=schema.domain, kernels=kernels, **one) for one in given)
 
     return Several
@@ -78,9 +78,9 @@ def test_shares_of_at_most_one_are_planned(project, several, parts):
 def test_outputs_may_not_meet_another_component():
     square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     kernels = axis_kernels(square, (0.1, 0.1), "bandwidth", "gaussian")
-    one = KernelSum("sum", square, kernels, fraction=HALF)
+    one = KernelSum("sum", square, kernels, output_fraction=HALF)
     two = replace(one, record_weights=ByCategory(Column("g", "data.group", ("a", "b"))))
-    parts = [(each.name, each.outputs, each.fraction) for each in (two, one)]
+    parts = [(each.name, each.outputs, each.output_fraction) for each in (two, one)]
     assert parts[0][1:] == (2, HALF)
     require_one_charge("several", [parts[0], ("sum_2", 1, HALF)])
     with pytest.raises(SpecError, match='named "sum_1"'):
@@ -91,7 +91,7 @@ def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several
     """`bind` of a package's component may give another share."""
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, n, charge: replace(component, fraction=Fraction(1))  # noqa: E731
+    whole = lambda component, n, charge: replace(component, output_fraction=Fraction(1))  # noqa: E731
     monkeypatch.setattr(KernelSum, "bind", whole)
     with pytest.raises(SpecError, match="add up to 2"):
         plan_files(spec, dbern.planning.planner.footers(spec))
@@ -113,7 +113,7 @@ def test_random_privacy_is_that_of_one_estimate():
 def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, several, monkeypatch):
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, strategy: replace(component, fraction=Fraction(1))  # noqa: E731
+    whole = lambda component, strategy: replace(component, output_fraction=Fraction(1))  # noqa: E731
     monkeypatch.setattr(KernelSum, "for_lattice", whole)
     planned = plan_files(spec, dbern.planning.planner.footers(spec))
     assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1

@@ -315,7 +315,7 @@ def test_passes_keep_whole_shards_of_units(monkeypatch):
     records = everyone(case, 1, np.random.default_rng(1))
     records = [{**r, "user": float(i % 9)} for i, r in enumerate(records)]
     whole = counted(plan.counters(spec), [records])
-    monkeypatch.setattr("dbern.erm.measurement.PASS_ROWS", 20)
+    monkeypatch.setattr("dbern.erm.solutions.PASS_ROWS", 20)
     counters = plan.counters(spec)
     assert counters.passes == 2
     np.testing.assert_array_equal(counted(counters, [records]), whole)

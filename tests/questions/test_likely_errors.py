@@ -78,7 +78,7 @@ def test_a_likely_error_without_noise_is_caught(monkeypatch):
         return float((np.abs(answer.value - truth) < 2 * answer.likely_error).mean())
 
     assert mostly() > 0.8
-    monkeypatch.setattr(module.Line, "noise_deviation", lambda self, m, noise: 0.0 * m)
+    monkeypatch.setattr(module.LinearFamily, "noise_deviation", lambda self, m, noise: 0.0 * m)
     assert mostly() < 0.5
 
 

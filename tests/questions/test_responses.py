@@ -72,13 +72,13 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
 @pytest.mark.slow
 def test_one_side_for_both_parts_is_caught(monkeypatch):
     """What counts against needs the other side: rows near an edge may be inside or outside."""
-    exact = module.Divisor.of
+    exact = module.Denominator.of
 
     def planted(view, weights):
         lower, upper = (side[:, [0, 0]] for side in (weights.lower, weights.upper))
         return exact(view, replace(weights, lower=lower, upper=upper))
 
-    monkeypatch.setattr(module.Divisor, "of", planted)
+    monkeypatch.setattr(module.Denominator, "of", planted)
     assert attacks(15) > 1e-3
 
 
@@ -104,9 +104,9 @@ def test_noise_that_is_told_as_half_is_caught(monkeypatch):
     monkeypatch.setattr(questioned, "OF_RESPONSES", {"all": (ask, truth)})
     whole = covered_responses(5000, ["smooth"], 100)
     assert whole["smooth", "smooth", "all"] >= 88
-    view = module.Parted.whole
+    view = module.Parted.joint
     halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "whole", halved)
+    monkeypatch.setattr(module.Parted, "joint", halved)
     found = covered_responses(5000, ["smooth"], 100)
     assert found["smooth", "smooth", "all"] < 88
 
@@ -131,7 +131,7 @@ def test_the_tail_is_that_of_the_widest_law():
     (parts,) = module.parted(replace(d, response=response))
     assert parts.law == wide
     assert type(wide) is LaplaceNoise
-    view = parts.whole()
+    view = parts.joint()
     p, q = view.noise.std(axis=(1, 2))
     np.testing.assert_allclose([p, q], view.measure.deviation * np.sqrt((1 + 4 / 9) / 4), rtol=0.1)
 
@@ -280,9 +280,9 @@ def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatc
         return sum(answer.low <= known <= answer.high for answer in answers)
 
     assert found() >= 88
-    view = module.Parted.whole
+    view = module.Parted.joint
     halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "whole", halved)
+    monkeypatch.setattr(module.Parted, "joint", halved)
     assert found() < 88
 
 
@@ -448,7 +448,7 @@ def test_releases_by_group_answer_their_shares(kind, role):
         [True, False],
         [False, True],
     ]
-    noise = [one.whole().noise.sum(axis=0) for one in module.parted(d)]
+    noise = [one.joint().noise.sum(axis=0) for one in module.parted(d)]
     np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
     bins = d.measures[0].values.size

@@ -1,7 +1,7 @@
 """An axis under a condition on the others, and which of its points the bins do not deny.
 
-`Measure.along` has three layers of the axis's bins: the condition from below, nearly, and from
-above.
+A `conditional` view has three layers of the axis's bins: the condition from below, nearly, and
+from above.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.interval import Band, Divisor, Line, interval
-from dbern.synopsis.questions.measure import View
+from dbern.synopsis.questions.interval import Band, Denominator, LinearFamily, interval
+from dbern.synopsis.questions.measure import BinView
 from dbern.types import FloatArray
 
 LOW, NEAR, HIGH = LAYERS = (0, 1, 2)
@@ -21,15 +21,15 @@ POINTS = 1024
 """Points between which quantiles and means are distinguished, where cells are no more."""
 
 
-def mean_weights(view: View, weights: Envelope, beta: Fraction) -> Band:
+def mean_weights(view: BinView, weights: Envelope, beta: Fraction) -> Band:
     """Return means of nonnegative weights (m, bins) of an axis, over those under its condition."""
     ones = np.ones((1, weights.estimate.shape[1]))
     base = Envelope(*(layer_weights({layer: ones}) for layer in LAYERS))
-    return interval(view, under_condition(weights), Divisor.of(view, base), beta)
+    return interval(view, under_condition(weights), Denominator.of(view, base), beta)
 
 
 def undenied(
-    view: View,
+    view: BinView,
     below: FloatArray,
     above: FloatArray,
     base: Envelope | None,
@@ -42,7 +42,7 @@ def undenied(
 
 
 def crossings(
-    view: View,
+    view: BinView,
     below: FloatArray,
     above: FloatArray,
     base: Envelope | None,
@@ -51,7 +51,7 @@ def crossings(
 ) -> tuple[int, int]:
     """First point whose majorant may be above 0, and last whose minorant may be below."""
     lower, upper = (None, None) if base is None else (base.lower, base.upper)
-    top, bottom = Line.through(view, above, lower), Line.through(view, below, upper)
+    top, bottom = LinearFamily.through(view, above, lower), LinearFamily.through(view, below, upper)
     up = np.flatnonzero(top.at(level, 1, view.measure, beta / 2) >= 0)
     down = np.flatnonzero(bottom.at(level, -1, view.measure, beta / 2) <= 0)
     return int(up[0]) if len(up) else len(above), int(down[-1]) if len(down) else 0

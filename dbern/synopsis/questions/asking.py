@@ -18,7 +18,7 @@ from dbern.failure import POPULATION, Account
 from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
 from dbern.synopsis.questions.answers import Answer, Interval, Law, Percent, Target
 from dbern.synopsis.questions.envelopes.splines import products
-from dbern.synopsis.questions.interval import Band, Line
+from dbern.synopsis.questions.interval import Band, LinearFamily
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.population import drawn_from, few
@@ -145,7 +145,7 @@ class ReleasedBins:
     def rows_in(self, box: Boxes, measure: Measure, beta: Fraction) -> float:
         """Bound the number of rows in a box from below."""
         inside = products(Weights().axes(measure, box)).layered()
-        line = Line.through(measure.whole(), inside.lower)
+        line = LinearFamily.through(measure.joint(), inside.lower)
         return self.rows * float(line.at(0.0, -1, measure, beta)[0])
 
 

@@ -19,8 +19,8 @@ from dbern.errors import SpecError
 from dbern.noise_quantile import quantile_rank
 from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.interval import Band, Line
-from dbern.synopsis.questions.measure import Measure, View
+from dbern.synopsis.questions.interval import Band, LinearFamily
+from dbern.synopsis.questions.measure import BinView, Measure
 from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
@@ -122,9 +122,9 @@ class Spread:
         return cls(measure, tuple(axes), Weights().others(measure, box, *axes), beta)
 
     @cached_property
-    def view(self) -> View:
-        """View of all bins."""
-        return self.measure.whole()
+    def view(self) -> BinView:
+        """BinView of all bins."""
+        return self.measure.joint()
 
     @cached_property
     def powers(self) -> list[FloatArray]:
@@ -197,7 +197,7 @@ class Spread:
         where r is negative: the larger of both ends is right for either sign. Likewise below.
         """
         (below, above), divisors = self._sides(*top), self._sides(*base)
-        lines = [[Line.through(self.view, f, k) for f in (below, above)] for k in divisors]
+        lines = [[LinearFamily.through(self.view, f, k) for f in (below, above)] for k in divisors]
         low = min(float(line.end(reach, 0.0, -1)[0]) for line, _ in lines)
         high = max(float(line.end(reach, 0.0, 1)[0]) for _, line in lines)
         return np.array([low, high])

@@ -194,7 +194,7 @@ class Marginal(OptionQuestion):
     def _band(self, measure: Measure, beta: Fraction) -> Band:
         others = Weights().others(measure, self.condition, self.index)
         envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit)
-        view = measure.along(self.index, others)
+        view = measure.conditional(self.index, others)
         return mean_weights(view, envelope, beta).scaled(0.0, self._peak)
 
     def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:

@@ -21,7 +21,7 @@ from dbern.errors import SpecError
 from dbern.failure import QUOTIENT
 from dbern.noise_quantile import quantile_rank
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.measure import DRAWS, FLOATS, Functionals, Measure, View
+from dbern.synopsis.questions.measure import DRAWS, FLOATS, BinView, Functionals, Measure
 from dbern.types import BoolArray, FloatArray
 
 CLUMPED = 0.05
@@ -66,7 +66,7 @@ class Band(NamedTuple):
         return Band(value, first, last, width * self.cells, width * self.error)
 
 
-class Line(NamedTuple):
+class LinearFamily(NamedTuple):
     """Functionals ``a - m k``, for m from 0 to 1; (m,) each, draws (m, draws).
 
     `top` and `base` are the values of a and k on the released bins; `square`, `mixed` and
@@ -85,7 +85,9 @@ class Line(NamedTuple):
     base_drawn: FloatArray
 
     @classmethod
-    def of(cls, view: View, number: Functionals, divisor: Functionals | None = None) -> Line:
+    def of(
+        cls, view: BinView, number: Functionals, divisor: Functionals | None = None
+    ) -> LinearFamily:
         """Return ``number - m divisor``; no divisor is the number 1."""
         if divisor is None:
             none = mixed = np.zeros(1)
@@ -100,13 +102,15 @@ class Line(NamedTuple):
         )
 
     @classmethod
-    def through(cls, view: View, number: FloatArray, divisor: FloatArray | None = None) -> Line:
+    def through(
+        cls, view: BinView, number: FloatArray, divisor: FloatArray | None = None
+    ) -> LinearFamily:
         """Evaluate weights (m, layers, bins), and return the line of their functionals."""
         (top,) = view.functionals(number)
         return cls.of(view, top, None if divisor is None else view.functionals(divisor)[0])
 
     @classmethod
-    def of_products(cls, measure: Measure, terms: Sequence[Sequence[FloatArray]]) -> Line:
+    def of_products(cls, measure: Measure, terms: Sequence[Sequence[FloatArray]]) -> LinearFamily:
         """Return sums of products of weights (m, bins) of the axes over the total, without draws.
 
         Everything about a product factors over axes.
@@ -191,7 +195,7 @@ class Line(NamedTuple):
             reached = np.partition(values, rank, axis=1)[:, rank]
         return np.asarray(self.top - m * self.base + sign * (reached + self.error))
 
-    def of_one(self) -> Line:
+    def of_one(self) -> LinearFamily:
         """Return the functionals themselves less m: the divisor is the number 1."""
         none = np.zeros_like(self.mixed)
         return self._replace(base=none + 1, mixed=none, base_square=none)
@@ -203,7 +207,7 @@ class Line(NamedTuple):
         return np.asarray((both > 0) & (both - self.mixed**2 <= _ALIKE * both))
 
 
-class Divisor(NamedTuple):
+class Denominator(NamedTuple):
     """Functionals that others are divided by: from below, their values about, and from above."""
 
     lower: Functionals
@@ -211,18 +215,18 @@ class Divisor(NamedTuple):
     upper: Functionals
 
     @classmethod
-    def of(cls, view: View, weights: Envelope) -> Divisor:
+    def of(cls, view: BinView, weights: Envelope) -> Denominator:
         """Evaluate weights (m, layers, bins), or (1, layers, bins) for all that are divided."""
         lower, upper = view.functionals(weights.lower, weights.upper)
         return cls(lower, view.of(weights.estimate), upper)
 
     @classmethod
-    def total(cls, view: View) -> Divisor:
+    def total(cls, view: BinView) -> Denominator:
         """Return the sum of the first layer: all rows that count."""
         return cls(view.total, view.total.value, view.total)
 
 
-def interval(view: View, number: Envelope, base: Divisor | None, beta: Fraction) -> Band:
+def interval(view: BinView, number: Envelope, base: Denominator | None, beta: Fraction) -> Band:
     """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights (m, layers, bins) of g.
 
     All at once with probability ``1 - beta``. The number of all rows is public: without `base` it
@@ -231,8 +235,10 @@ def interval(view: View, number: Envelope, base: Divisor | None, beta: Fraction)
     value = view.of(number.estimate)
     below, above = view.functionals(number.lower, number.upper)
     if base is None:
-        return quotients(value, Line.of(view, below), Line.of(view, above), view.measure, beta)
-    lines = Line.of(view, below, base.upper), Line.of(view, above, base.lower)
+        return quotients(
+            value, LinearFamily.of(view, below), LinearFamily.of(view, above), view.measure, beta
+        )
+    lines = LinearFamily.of(view, below, base.upper), LinearFamily.of(view, above, base.lower)
     return quotients(over(value, base.value), *lines, view.measure, beta)
 
 
@@ -268,9 +274,9 @@ def product_intervals(
     draws = DRAWS if measure.spread is None else 0
     if count * max(measure.values.size, draws) <= _LAID_OUT:
         envelopes = axes(slice(None))
-        view = measure.onto(used) if used else measure.whole()
+        view = measure.marginal(used) if used else measure.joint()
         inside = products([envelopes[i] for i in used] or envelopes).layered()
-        return interval(view, inside, Divisor.total(view) if of_total else None, beta)
+        return interval(view, inside, Denominator.total(view) if of_total else None, beta)
     if measure.spread is not None:
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
 
@@ -286,7 +292,9 @@ def product_intervals(
     return in_parts(count, rows, beta, band)
 
 
-def _product_lines(measure: Measure, axes: Sequence[Envelope]) -> tuple[FloatArray, Line, Line]:
+def _product_lines(
+    measure: Measure, axes: Sequence[Envelope]
+) -> tuple[FloatArray, LinearFamily, LinearFamily]:
     """Return the estimates and lines of products of weights, (m,) each.
 
     The minorant of `envelopes.splines.products` is a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2
@@ -297,7 +305,7 @@ def _product_lines(measure: Measure, axes: Sequence[Envelope]) -> tuple[FloatArr
     others = ([*high[:turn], gaps[turn], *high[turn + 1 :]] for turn in range(1, len(axes)))
     terms = [[low[0], *high[1:]], *others]
     near = _contracted(measure.bins, [axis.estimate for axis in axes])
-    return near, Line.of_products(measure, terms), Line.of_products(measure, [high])
+    return near, LinearFamily.of_products(measure, terms), LinearFamily.of_products(measure, [high])
 
 
 def _product(factors: Iterable[FloatArray]) -> FloatArray:
@@ -316,7 +324,9 @@ def _contracted(values: FloatArray, weights: Sequence[FloatArray]) -> FloatArray
 _rank = lru_cache(maxsize=256)(quantile_rank)
 
 
-def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: Fraction) -> Band:
+def quotients(
+    near: FloatArray, low: LinearFamily, high: LinearFamily, measure: Measure, beta: Fraction
+) -> Band:
     """Return estimates (m,) cut to what holds at once with probability ``1 - beta``, from 0 to 1.
 
     `low` and `high` are the lines of minorants and of majorants.
@@ -344,7 +354,9 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
     return Band(value, first, last, cells, likely_error(noise, cells, last - first))
 
 
-def noise_deviation(value: FloatArray, sides: tuple[Line, Line], measure: Measure) -> FloatArray:
+def noise_deviation(
+    value: FloatArray, sides: tuple[LinearFamily, LinearFamily], measure: Measure
+) -> FloatArray:
     """Return standard deviations of values between minorants and majorants: about their mean."""
     low, high = (side.noise_deviation(value, measure.deviation) for side in sides)
     return np.asarray((low + high) / 2)

@@ -18,7 +18,7 @@ from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins,
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import (
     Band,
-    Divisor,
+    Denominator,
     in_parts,
     interval,
     product_intervals,
@@ -66,8 +66,8 @@ class _Shares(OptionQuestion):
         """Return the shares of the total, of what is in another box, or of all rows."""
         region, weights = self.region, self.weights
         if isinstance(region, Polygons):
-            view, inside = measure.whole(), weights.polygons(measure, region).layered()
-            return interval(view, inside, Divisor.total(view) if of_total else None, beta)
+            view, inside = measure.joint(), weights.polygons(measure, region).layered()
+            return interval(view, inside, Denominator.total(view) if of_total else None, beta)
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
         cut = ((region.low > 0) | (region.high < 1)).any(axis=0)
@@ -79,8 +79,8 @@ class _Shares(OptionQuestion):
         return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
 
     def _shares_of_box(self, boxes: Boxes, box: Boxes, measure: Measure, beta: Fraction) -> Band:
-        view = measure.whole()
-        base = Divisor.of(view, products(self.weights.axes(measure, box)).layered())
+        view = measure.joint()
+        base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
         met = replace(boxes, low=start, high=stop)
 

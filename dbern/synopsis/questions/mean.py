@@ -14,8 +14,8 @@ from dbern.failure import QUOTIENT
 from dbern.synopsis.questions.along import HIGH, LOW, NEAR, POINTS, layer_weights, undenied
 from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.interval import Band, Line, likely_error, over, quotients
-from dbern.synopsis.questions.measure import Measure, View
+from dbern.synopsis.questions.interval import Band, LinearFamily, likely_error, over, quotients
+from dbern.synopsis.questions.measure import BinView, Measure
 from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 
@@ -42,7 +42,7 @@ class Mean(OptionQuestion):
 
     def _band(self, measure: Measure, beta: Fraction) -> Band:
         others = Weights().others(measure, self.condition, self.index)
-        view, splines = measure.along(self.index, others), measure.splines[self.index]
+        view, splines = measure.conditional(self.index, others), measure.splines[self.index]
         mean = _mean_band(view, splines, beta, whole=self.whole)
         return mean.scaled(self.axis.low, self.axis.width)
 
@@ -58,7 +58,7 @@ class Mean(OptionQuestion):
         ]
 
 
-def _mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) -> Band:
+def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, whole: bool) -> Band:
     """Return the mean of t, which is a spline: of all rows a quotient, without any gap.
 
     Under a condition G: with ``P = sum_j max(s_j - mu, 0) beta_j`` and ``N = sum_j max(mu - s_j, 0)
@@ -70,7 +70,7 @@ def _mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool)
     number, base = layer_weights({NEAR: t}), layer_weights({NEAR: ones})
     value, total = view.of(number), view.of(base)
     if whole:
-        line = Line.through(view, number, base)
+        line = LinearFamily.through(view, number, base)
         return quotients(over(value, total), line, line, view.measure, beta)
     points = np.linspace(0.0, 1.0, POINTS + 1)
     more, less = np.maximum(t - points[:, None], 0.0), np.maximum(points[:, None] - t, 0.0)
@@ -78,7 +78,9 @@ def _mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool)
     above = layer_weights({HIGH: less, LOW: -more})
     below = layer_weights({LOW: less, HIGH: -more})
     # By the tail first: draws are for the points that it does not deny.
-    start, stop = undenied(view.still(), below, above, None, 0.0, beta * QUOTIENT["tail"])
+    start, stop = undenied(
+        view.without_noise_draws(), below, above, None, 0.0, beta * QUOTIENT["tail"]
+    )
     part = slice(start, stop + 1)
     inner = undenied(view, below[part], above[part], None, 0.0, beta * QUOTIENT["draws"])
     first, last = points[max(start + inner[0] - 1, 0)], points[min(start + inner[1] + 1, POINTS)]
@@ -86,6 +88,6 @@ def _mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool)
     away = t - value
     gap = layer_weights({HIGH: np.abs(away), LOW: -np.abs(away)})
     cells = np.maximum(over(view.of(gap), total), 0.0)
-    sharp = Line.through(view.still(), layer_weights({NEAR: away}), base)
+    sharp = LinearFamily.through(view.without_noise_draws(), layer_weights({NEAR: away}), base)
     error = likely_error(sharp.noise_deviation(0.0, view.measure.deviation), cells, last - first)
     return Band(value, np.array([first]), np.array([last]), cells, error)

@@ -140,25 +140,25 @@ class Measure:
         reached = family_of(self.law).weighted_tail(self.law, ends, ends[::-1], level)
         return float(granule * reached[0]), float(granule * reached[1])
 
-    def whole(self) -> View:
+    def joint(self) -> BinView:
         """Return the view of all bins, in one layer."""
-        return self.onto(tuple(range(self.values.ndim)))
+        return self.marginal(tuple(range(self.values.ndim)))
 
-    def onto(self, axes: tuple[int, ...]) -> View:
+    def marginal(self, axes: tuple[int, ...]) -> BinView:
         """Return the view of the bins of some axes, summed over the others, in one layer."""
-        return _onto(self, axes)
+        return _marginal(self, axes)
 
-    def along(self, axis: int, others: Envelope) -> View:
+    def conditional(self, axis: int, others: Envelope) -> BinView:
         """Return the view of one axis under a condition on the others, a layer for each side of it.
 
         `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
         """
         layers = np.stack([others.lower, others.estimate, others.upper]).reshape(3, -1)
-        return _along(self, axis, layers.tobytes())
+        return _conditional(self, axis, layers.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class BinView:
     """Layers of released numbers (layers, numbers), weights of whose bins make functionals.
 
     Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one level they
@@ -183,7 +183,7 @@ class View:
         weights[:, 0] = 1.0
         return self.functionals(weights)[0]
 
-    def still(self) -> View:
+    def without_noise_draws(self) -> BinView:
         """Return the same without draws."""
         return replace(self, noise=self.noise[..., :0])
 
@@ -252,7 +252,7 @@ class Functionals(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _onto(measure: Measure, axes: tuple[int, ...]) -> View:
+def _marginal(measure: Measure, axes: tuple[int, ...]) -> BinView:
     others = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
     values, noise = measure.values.sum(axis=others), measure.noise.sum(axis=others)
     gram = np.ones(measure.values.shape).sum(axis=others).reshape(1, 1, -1)
@@ -260,11 +260,11 @@ def _onto(measure: Measure, axes: tuple[int, ...]) -> View:
     if sampled is not None:
         sampled = sampled.sum(axis=others).reshape(1, 1, -1)
     flat = noise.reshape(1, values.size, -1)
-    return View(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
+    return BinView(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
 
 
 @lru_cache(maxsize=8)
-def _along(measure: Measure, axis: int, weights: bytes) -> View:
+def _conditional(measure: Measure, axis: int, weights: bytes) -> BinView:
     conditions = np.frombuffer(weights).reshape(3, -1)
     # Without a condition all sides are alike, and noise is summed once.
     used, which = np.unique(conditions, axis=0, return_inverse=True)
@@ -282,7 +282,7 @@ def _along(measure: Measure, axis: int, weights: bytes) -> View:
     gram, variances = products(np.ones(measure.values.shape)), measure.variances
     sampled = None if variances is None else products(variances)
     largest = np.abs(conditions).max(axis=1)
-    return View(layers, drawn[which.reshape(-1)], gram, sampled, largest, measure)
+    return BinView(layers, drawn[which.reshape(-1)], gram, sampled, largest, measure)
 
 
 @lru_cache(maxsize=8)

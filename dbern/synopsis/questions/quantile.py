@@ -22,8 +22,14 @@ from dbern.synopsis.questions.answers import Target
 from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
-from dbern.synopsis.questions.interval import Band, Line, likely_error, noise_deviation, over
-from dbern.synopsis.questions.measure import Measure, View
+from dbern.synopsis.questions.interval import (
+    Band,
+    LinearFamily,
+    likely_error,
+    noise_deviation,
+    over,
+)
+from dbern.synopsis.questions.measure import BinView, Measure
 from dbern.synopsis.questions.options import Option, read_numbers
 from dbern.synopsis.questions.population import few, levels_of_rows
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
@@ -71,7 +77,9 @@ class Quantile(OptionQuestion):
         return self._band_of(measure, self.levels, beta)
 
     def _band_of(self, measure: Measure, levels: FloatArray, beta: Fraction) -> Band:
-        view = measure.along(self.index, self.weights.others(measure, self.condition, self.index))
+        view = measure.conditional(
+            self.index, self.weights.others(measure, self.condition, self.index)
+        )
         between = partial(self.weights.between, measure, self.index)
         splines, multiples = measure.splines[self.index], self.axis.multiples
         if multiples is not None and self.target == "records":
@@ -102,7 +110,7 @@ class Quantile(OptionQuestion):
 
 
 def _quantile_band(
-    view: View,
+    view: BinView,
     splines: AxisSplines,
     between: Callable[[FloatArray, FloatArray], Envelope],
     levels: FloatArray,
@@ -132,7 +140,9 @@ def _quantile_band(
     for level in map(float, levels):
         # By the tail first: draws are for the points that it does not deny.
         tail = beta * QUOTIENT["tail"]
-        start, stop = undenied(view.still(), lines.lower, lines.upper, base, level, tail)
+        start, stop = undenied(
+            view.without_noise_draws(), lines.lower, lines.upper, base, level, tail
+        )
         low, high = max(start - 1, 0), min(stop + 1, count)
         if (high - low) * finer <= max(count, 2 * POINTS):
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
@@ -147,17 +157,17 @@ def _quantile_band(
         guess = float(np.interp(level, shares, points))
         ends.append((min(max(guess, first), last), first, last))
     value, first, last = np.array(ends).T
-    still = view.still()
+    still = view.without_noise_draws()
     sides = (
-        Line.through(still, lines.lower, base.upper),
-        Line.through(still, lines.upper, base.lower),
+        LinearFamily.through(still, lines.lower, base.upper),
+        LinearFamily.through(still, lines.upper, base.lower),
     )
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     return Band(value, first, last, cells, np.minimum(error, last - first))
 
 
 def _multiples_band(
-    view: View, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
+    view: BinView, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
 ) -> Band:
     """Return multiples between which a quantile of rows at multiples is, each level at beta.
 
@@ -172,7 +182,9 @@ def _multiples_band(
     numbers = list[tuple[int, int, int]]()
     for level in map(float, levels):
         tail, grid, inner = beta * QUOTIENT["tail"], coarse, lines
-        neighbors = crossings(view.still(), lines.lower, lines.upper, base, level, tail)
+        neighbors = crossings(
+            view.without_noise_draws(), lines.lower, lines.upper, base, level, tail
+        )
         first, last = _between(coarse, *neighbors)
         if last - first <= 2 * POINTS:
             grid = np.arange(first - 1, last + 1)
@@ -185,10 +197,10 @@ def _multiples_band(
         numbers.append((min(max(guess, first), last), first, last))
     value, low, high = multiples.positions[np.array(numbers).T]
     shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
-    still, points = view.still(), multiples.positions[np.maximum(coarse, 0)]
+    still, points = view.without_noise_draws(), multiples.positions[np.maximum(coarse, 0)]
     sides = (
-        Line.through(still, lines.lower, base.upper),
-        Line.through(still, lines.upper, base.lower),
+        LinearFamily.through(still, lines.lower, base.upper),
+        LinearFamily.through(still, lines.upper, base.lower),
     )
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)
@@ -206,7 +218,7 @@ def _quantile_errors(
     levels: FloatArray,
     points: FloatArray,
     shares: FloatArray,
-    sides: tuple[Line, Line],
+    sides: tuple[LinearFamily, LinearFamily],
     measure: Measure,
 ) -> tuple[FloatArray, FloatArray]:
     """Return widths of cells and likely errors along the axis, by those of shares up to points."""

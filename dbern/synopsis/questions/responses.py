@@ -36,8 +36,8 @@ from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import Band, Divisor, in_parts, interval
-from dbern.synopsis.questions.measure import Measure, View, normal
+from dbern.synopsis.questions.interval import Band, Denominator, in_parts, interval
+from dbern.synopsis.questions.measure import BinView, Measure, normal
 from dbern.synopsis.questions.options import (
     Option,
     read_box,
@@ -89,7 +89,7 @@ class Parted(Measure):
             mixing=mixing,
         )  # fmt: skip
 
-    def whole(self) -> View:
+    def joint(self) -> BinView:
         """Return the view of all bins: P in one layer, Q in another."""
         values = self.values.reshape(2, -1)
         count = values.shape[1]
@@ -105,7 +105,7 @@ class Parted(Measure):
             moved = np.sqrt(spread)[..., None] * drawn
             noise += np.stack([self.moved(part) for part in moved])
             variances = np.eye(2)[..., None] * variances.reshape(2, -1)
-        return View(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self)
+        return BinView(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self)
 
 
 class Sides(Protocol):
@@ -160,17 +160,17 @@ class _InBoxes:
 
 def _mean_of_parts(parts: Measure, sides: Sides, count: int, beta: Fraction) -> Band:
     """Return the shares of P in P and Q by `count` weights g (m, b_1, ..), from 0 to 1."""
-    view = parts.whole()
+    view = parts.joint()
     rows = max(1, _FEW // view.values.size)
     if rows < count:
-        view = view.still()
+        view = view.without_noise_draws()
 
     def band(part: slice, beta_i: Fraction) -> Band:
         g = sides.part(part).layered()
         for_p = (np.concatenate([side, 0.0 * side], 1) for side in (g.lower, g.estimate, g.upper))
         pairs = (g.upper, g.lower), (g.estimate, g.estimate), (g.lower, g.upper)
         of_both = (np.concatenate(pair, 1) for pair in pairs)
-        return interval(view, Envelope(*for_p), Divisor.of(view, Envelope(*of_both)), beta_i)
+        return interval(view, Envelope(*for_p), Denominator.of(view, Envelope(*of_both)), beta_i)
 
     return in_parts(count, rows, beta, band)
 

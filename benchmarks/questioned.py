@@ -22,7 +22,7 @@ from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution
 from dbern.synopsis.questions.envelopes import kernel, polygon, step
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 
 AXES = ("x", "y", "z")
 
@@ -58,7 +58,7 @@ def asked(
     splines = tuple(AxisSplines(cells, degree) for _ in exact.shape)
     values = np.ldexp(noisy.astype(float), exponent).reshape(exact.shape)
     domain = Domain(tuple(Axis(name, 0.0, 1.0) for name in AXES[: exact.ndim]))
-    measure = Measure(values, splines, law, 2.0**-40)
+    measure = NoisyMeasure(values, splines, law, 2.0**-40)
     kernels = (Gaussian(0.1),) * exact.ndim
     return Distribution("case", domain, (measure,), (None,), float(n), kernels)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, Denominator, LinearFamily, interval
-from dbern.synopsis.questions.measure import BinView
+from dbern.synopsis.questions.noisy_measure import BinView
 from dbern.types import FloatArray
 
 LOW, NEAR, HIGH = LAYERS = (0, 1, 2)

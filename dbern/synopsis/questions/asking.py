@@ -19,7 +19,7 @@ from dbern.synopsis.points import as_datetimes, confidence, conventional, descri
 from dbern.synopsis.questions.answers import Answer, Interval, Law, Percent, Target
 from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Band, LinearFamily
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.population import drawn_from, few
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, boxes_of
@@ -36,7 +36,7 @@ class Response:
     array for each of the groups.
     """
 
-    measures: tuple[Measure, ...]
+    measures: tuple[NoisyMeasure, ...]
     low: float
     high: float
 
@@ -61,7 +61,7 @@ class ReleasedBins:
 
     name: str
     domain: Domain
-    measures: tuple[Measure, ...]
+    measures: tuple[NoisyMeasure, ...]
     groups: tuple[Any, ...]
     rows: float
     kernels: tuple[Kernel, ...] = ()
@@ -142,7 +142,7 @@ class ReleasedBins:
             raise SpecError(f'target = "{target}": write "records" or "smoothed"')
         return Weights(self.kernels if target == "smoothed" else ())
 
-    def rows_in(self, box: Boxes, measure: Measure, beta: Fraction) -> float:
+    def rows_in(self, box: Boxes, measure: NoisyMeasure, beta: Fraction) -> float:
         """Bound the number of rows in a box from below."""
         inside = products(Weights().axes(measure, box)).layered()
         line = LinearFamily.through(measure.joint(), inside.lower)
@@ -182,10 +182,10 @@ class Question(ABC):
     axis: Axis | None = None
 
     @abstractmethod
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         """Return the band that holds for a measure with probability ``1 - beta``."""
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:  # noqa: ARG002
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:  # noqa: ARG002
         """Return a band of the population whatever its law, and whether the rows are few.
 
         None where the normal law is all that there is.
@@ -193,7 +193,7 @@ class Question(ABC):
         return None
 
     @property
-    def measures(self) -> Sequence[Measure]:
+    def measures(self) -> Sequence[NoisyMeasure]:
         """Bins that are asked, one array a group."""
         return self.bins.measures
 
@@ -216,7 +216,7 @@ class Question(ABC):
 
     def _drawn_of(
         self,
-        measure: Measure,
+        measure: NoisyMeasure,
         beta: Fraction,
         box: Boxes | None,
         low: float = 0.0,

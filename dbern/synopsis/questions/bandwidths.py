@@ -13,7 +13,7 @@ from dbern.bernstein.basis import bin_products, on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, damped
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.types import FloatArray
 
 _MISSED = 0.1  # of a kernel's peak, on an axis
@@ -64,7 +64,7 @@ def candidates(
 
 
 def best_kernels(
-    measures: Sequence[Measure], tried: Sequence[Sequence[Kernel]], rows: float
+    measures: Sequence[NoisyMeasure], tried: Sequence[Sequence[Kernel]], rows: float
 ) -> int:
     """Return the index of the kernels, from the narrowest on, that the released bins find best.
 
@@ -87,7 +87,7 @@ def best_kernels(
 
 
 def _difference_variance(
-    measure: Measure, kernels: Sequence[Kernel], others: Sequence[Kernel], rows: float
+    measure: NoisyMeasure, kernels: Sequence[Kernel], others: Sequence[Kernel], rows: float
 ) -> float:
     """Approximate the variance that independent noise gives the difference of two estimates.
 
@@ -111,7 +111,7 @@ def _difference_variance(
     return 2 * noise**2 * max(0.0, size) + 4 * noise * shift
 
 
-def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -> float:
+def _cross_validation(measure: NoisyMeasure, kernels: Sequence[Kernel], rows: float) -> float:
     """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
 
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
@@ -128,7 +128,7 @@ def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) 
     return norm - 2 * (rows * cross - itself) / max(rows - 1, 1.0)
 
 
-def _noise_mean(measure: Measure, forms: Sequence[FloatArray]) -> float:
+def _noise_mean(measure: NoisyMeasure, forms: Sequence[FloatArray]) -> float:
     """Return ``tr FS`` for the product F of the axes' forms."""
     noise = measure.covariance
     forms = [measure.on_released(measure.on_released(form).T) for form in forms]

@@ -20,7 +20,7 @@ from dbern.noise_quantile import quantile_rank
 from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, LinearFamily
-from dbern.synopsis.questions.measure import BinView, Measure
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
 from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
@@ -57,7 +57,7 @@ class Covariance(OptionQuestion):
     def _check(cls, axes: Sequence[int]) -> None:
         """Refuse axes that have no such statistic."""
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         spread = Spread.of(measure, self.axes, self.condition, beta)
         least = 0.0 if len(self.axes) == 1 else -0.25
         widths = [self.bins.domain.axes[index].width for index in self.axes]
@@ -84,7 +84,7 @@ class Deviation(Covariance):
 
     statistic = "standard deviation"
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return Band(*map(np.sqrt, super()._band(measure, beta)))
 
 
@@ -99,7 +99,7 @@ class Correlation(Covariance):
         if len(axes) == 1:
             raise SpecError("correlation: an axis has 1 with itself. Name two axes")
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         spread = Spread.of(measure, self.axes, self.condition, beta)
         return _spread_band(spread, _correlation, (-1.0, 1.0))
 
@@ -111,13 +111,13 @@ class Spread:
     `others` are the condition's envelope for the bins of the other axes, in order.
     """
 
-    measure: Measure
+    measure: NoisyMeasure
     axes: tuple[int, ...]
     others: Envelope
     beta: Fraction
 
     @classmethod
-    def of(cls, measure: Measure, axes: Sequence[int], box: Boxes, beta: Fraction) -> Spread:
+    def of(cls, measure: NoisyMeasure, axes: Sequence[int], box: Boxes, beta: Fraction) -> Spread:
         """Return the polynomials of some axes under a condition on the others."""
         return cls(measure, tuple(axes), Weights().others(measure, box, *axes), beta)
 

@@ -29,7 +29,7 @@ from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Band, product_intervals
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.options import Option, read_numbers, read_point
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.types import FloatArray
@@ -89,7 +89,7 @@ class Density(OptionQuestion):
             return super().bands(beta, population=population)
         return self._promised_bands(promised, beta), None
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         kernels, count, rows = self.kernels, len(self.unit), list[Envelope]()
         for axis, splines in enumerate(measure.splines):
             y, back = np.unique(self.unit[:, axis], return_inverse=True)  # few, of a grid
@@ -105,7 +105,7 @@ class Density(OptionQuestion):
         shares = Band(*(numbers[part] for numbers in band))
         return shares.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
         return self._drawn_of(measure, beta, None, 0.0, self._peak)
 
     def _promised_bands(self, promised: Promised, beta: Fraction) -> list[Band]:
@@ -191,13 +191,13 @@ class Marginal(OptionQuestion):
     def _kernel(self) -> Kernel:
         return self.bins.weights("smoothed").kernels[self.index]
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         others = Weights().others(measure, self.condition, self.index)
         envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit)
         view = measure.conditional(self.index, others)
         return mean_weights(view, envelope, beta).scaled(0.0, self._peak)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
         return self._drawn_of(measure, beta, self.condition, 0.0, self._peak)
 
     @classmethod

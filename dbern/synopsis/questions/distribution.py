@@ -25,7 +25,7 @@ from dbern.synopsis.questions.density import Density, Marginal
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.quantile import Quantile
 from dbern.synopsis.questions.regions import Region
 from dbern.synopsis.questions.responses import Average, Curve, Difference, GroupDifference
@@ -91,12 +91,12 @@ def distribution_of(
     )
 
 
-def _measure(array: ReleasedArray, domain: Domain, stream: int) -> Measure:
+def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
     released, levels = array.released / array.value_unit, array.bins[0].levels
     law, error = array.law, array.released_error
-    return Measure(released, splines, law, error, stream, levels=levels)
+    return NoisyMeasure(released, splines, law, error, stream, levels=levels)
 
 
 class Distribution(ReleasedBins):

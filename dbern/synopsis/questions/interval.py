@@ -21,7 +21,7 @@ from dbern.errors import SpecError
 from dbern.failure import QUOTIENT
 from dbern.noise_quantile import quantile_rank
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.measure import DRAWS, FLOATS, BinView, Functionals, Measure
+from dbern.synopsis.questions.noisy_measure import DRAWS, FLOATS, BinView, Functionals, NoisyMeasure
 from dbern.types import BoolArray, FloatArray
 
 CLUMPED = 0.05
@@ -110,7 +110,9 @@ class LinearFamily(NamedTuple):
         return cls.of(view, top, None if divisor is None else view.functionals(divisor)[0])
 
     @classmethod
-    def of_products(cls, measure: Measure, terms: Sequence[Sequence[FloatArray]]) -> LinearFamily:
+    def of_products(
+        cls, measure: NoisyMeasure, terms: Sequence[Sequence[FloatArray]]
+    ) -> LinearFamily:
         """Return sums of products of weights (m, bins) of the axes over the total, without draws.
 
         Everything about a product factors over axes.
@@ -180,7 +182,7 @@ class LinearFamily(NamedTuple):
         known = self.base > 0
         return np.where(known, self.top / np.where(known, self.base, 1.0), unknown)
 
-    def at(self, m: float, sign: int, measure: Measure, beta: Fraction) -> FloatArray:
+    def at(self, m: float, sign: int, measure: NoisyMeasure, beta: Fraction) -> FloatArray:
         """Bound the functionals of one m from above (sign 1), or from below (-1).
 
         Each bound holds with probability ``1 - beta``, by itself.
@@ -259,7 +261,7 @@ def in_parts(
 
 
 def product_intervals(
-    measure: Measure,
+    measure: NoisyMeasure,
     axes: Callable[[slice], list[Envelope]],
     count: int,
     beta: Fraction,
@@ -293,7 +295,7 @@ def product_intervals(
 
 
 def _product_lines(
-    measure: Measure, axes: Sequence[Envelope]
+    measure: NoisyMeasure, axes: Sequence[Envelope]
 ) -> tuple[FloatArray, LinearFamily, LinearFamily]:
     """Return the estimates and lines of products of weights, (m,) each.
 
@@ -325,7 +327,7 @@ _rank = lru_cache(maxsize=256)(quantile_rank)
 
 
 def quotients(
-    near: FloatArray, low: LinearFamily, high: LinearFamily, measure: Measure, beta: Fraction
+    near: FloatArray, low: LinearFamily, high: LinearFamily, measure: NoisyMeasure, beta: Fraction
 ) -> Band:
     """Return estimates (m,) cut to what holds at once with probability ``1 - beta``, from 0 to 1.
 
@@ -355,7 +357,7 @@ def quotients(
 
 
 def noise_deviation(
-    value: FloatArray, sides: tuple[LinearFamily, LinearFamily], measure: Measure
+    value: FloatArray, sides: tuple[LinearFamily, LinearFamily], measure: NoisyMeasure
 ) -> FloatArray:
     """Return standard deviations of values between minorants and majorants: about their mean."""
     low, high = (side.noise_deviation(value, measure.deviation) for side in sides)

@@ -23,7 +23,7 @@ from dbern.synopsis.questions.interval import (
     interval,
     product_intervals,
 )
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.options import Option, read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.region_answers import ask_regions
@@ -62,7 +62,7 @@ class _Shares(OptionQuestion):
             region=shape, condition=box, weights=weights,
         )  # fmt: skip
 
-    def _shares(self, measure: Measure, beta: Fraction, *, of_total: bool) -> Band:
+    def _shares(self, measure: NoisyMeasure, beta: Fraction, *, of_total: bool) -> Band:
         """Return the shares of the total, of what is in another box, or of all rows."""
         region, weights = self.region, self.weights
         if isinstance(region, Polygons):
@@ -78,7 +78,9 @@ class _Shares(OptionQuestion):
 
         return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
 
-    def _shares_of_box(self, boxes: Boxes, box: Boxes, measure: Measure, beta: Fraction) -> Band:
+    def _shares_of_box(
+        self, boxes: Boxes, box: Boxes, measure: NoisyMeasure, beta: Fraction
+    ) -> Band:
         view = measure.joint()
         base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
@@ -122,10 +124,10 @@ class Mass(_Shares):
         """Return that they are shares."""
         return "%"
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=True)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         box = self.condition
         if box is None:
             return self._drawn_of(measure, beta, self.bins.condition(None))
@@ -158,10 +160,10 @@ class Count(_Shares):
         text = f"{'expected ' * population}rows{smoothed} in {region_text(region)}"
         return replace(shares, text=text)
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         return self._drawn_of(measure, beta, None, 0.0, self.bins.rows)
 
     @classmethod

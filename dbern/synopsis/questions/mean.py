@@ -15,7 +15,7 @@ from dbern.synopsis.questions.along import HIGH, LOW, NEAR, POINTS, layer_weight
 from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.interval import Band, LinearFamily, likely_error, over, quotients
-from dbern.synopsis.questions.measure import BinView, Measure
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
 from dbern.synopsis.questions.options import Option
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 
@@ -40,13 +40,13 @@ class Mean(OptionQuestion):
             axis=axis, index=index, condition=box, whole=condition is None,
         )  # fmt: skip
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         others = Weights().others(measure, self.condition, self.index)
         view, splines = measure.conditional(self.index, others), measure.splines[self.index]
         mean = _mean_band(view, splines, beta, whole=self.whole)
         return mean.scaled(self.axis.low, self.axis.width)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
         return self._drawn_of(measure, beta, self.condition, self.axis.low, self.axis.width)
 
     @classmethod

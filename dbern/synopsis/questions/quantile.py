@@ -29,7 +29,7 @@ from dbern.synopsis.questions.interval import (
     noise_deviation,
     over,
 )
-from dbern.synopsis.questions.measure import BinView, Measure
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
 from dbern.synopsis.questions.options import Option, read_numbers
 from dbern.synopsis.questions.population import few, levels_of_rows
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
@@ -73,10 +73,10 @@ class Quantile(OptionQuestion):
             target=target, axis=axis, index=index, levels=numbers, condition=box, weights=weights,
         )  # fmt: skip
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._band_of(measure, self.levels, beta)
 
-    def _band_of(self, measure: Measure, levels: FloatArray, beta: Fraction) -> Band:
+    def _band_of(self, measure: NoisyMeasure, levels: FloatArray, beta: Fraction) -> Band:
         view = measure.conditional(
             self.index, self.weights.others(measure, self.condition, self.index)
         )
@@ -90,7 +90,7 @@ class Quantile(OptionQuestion):
         quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         if self.target == "smoothed":
             return None
         rows = self.bins.rows_in(self.condition, measure, beta * POPULATION["rows"])
@@ -219,7 +219,7 @@ def _quantile_errors(
     points: FloatArray,
     shares: FloatArray,
     sides: tuple[LinearFamily, LinearFamily],
-    measure: Measure,
+    measure: NoisyMeasure,
 ) -> tuple[FloatArray, FloatArray]:
     """Return widths of cells and likely errors along the axis, by those of shares up to points."""
     below, above = sides

@@ -18,7 +18,7 @@ from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.smoothed_polygon import smoothed_polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.polygons import Polygons, polygons_of
 from dbern.types import FloatArray
 
@@ -53,26 +53,28 @@ class Weights:
 
     kernels: tuple[Kernel, ...] = ()
 
-    def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Envelope:
+    def between(
+        self, measure: NoisyMeasure, axis: int, low: FloatArray, high: FloatArray
+    ) -> Envelope:
         """Return the envelopes of the weights of intervals of one axis, reversed ones empty."""
         splines = measure.splines[axis]
         if not self.kernels:
             return intervals(splines, low, high)
         return mass_envelope(splines, self.kernels[axis], low, np.maximum(low, high))
 
-    def axes(self, measure: Measure, boxes: Boxes) -> list[Envelope]:
+    def axes(self, measure: NoisyMeasure, boxes: Boxes) -> list[Envelope]:
         """Return the envelopes of boxes, axis by axis."""
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def polygons(self, measure: Measure, shapes: Polygons) -> Envelope:
+    def polygons(self, measure: NoisyMeasure, shapes: Polygons) -> Envelope:
         """Return the envelopes of polygons of both axes, (m, b_1, b_2)."""
         if not self.kernels:
             return polygon_envelope(shapes, measure.splines)
         error = measure.deviation / _HARMLESS
         return smoothed_polygon_envelope(shapes, measure.splines, self.kernels, error)
 
-    def others(self, measure: Measure, box: Boxes, *without: int) -> Envelope:
+    def others(self, measure: NoisyMeasure, box: Boxes, *without: int) -> Envelope:
         """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
         axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in without]
         return products(axes).part(0) if axes else Envelope(*[np.ones(1)] * 3)

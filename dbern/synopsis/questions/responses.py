@@ -37,7 +37,7 @@ from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import Band, Denominator, in_parts, interval
-from dbern.synopsis.questions.measure import BinView, Measure, normal
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure, normal
 from dbern.synopsis.questions.options import (
     Option,
     read_box,
@@ -63,18 +63,18 @@ _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 
 
 @dataclass(frozen=True, eq=False)
-class Parted(Measure):
+class Parted(NoisyMeasure):
     """The rows in two parts: `values` are the bins of P and of Q, (2, b_1, .., b_l).
 
     `mixing` (2, outputs) makes P and Q of the outputs of the released `arrays`, (outputs, b_1, ..,
     b_l) each.
     """
 
-    arrays: tuple[Measure, ...] = ()
+    arrays: tuple[NoisyMeasure, ...] = ()
     mixing: FloatArray = field(default_factory=lambda: np.eye(2))
 
     @classmethod
-    def of(cls, arrays: Sequence[Measure], mixing: FloatArray) -> Parted:
+    def of(cls, arrays: Sequence[NoisyMeasure], mixing: FloatArray) -> Parted:
         """Return the parts of released arrays."""
         values = np.concatenate([array.values for array in arrays])
         errors = np.concatenate([np.full(len(array.values), array.error) for array in arrays])
@@ -119,7 +119,7 @@ class Sides(Protocol):
 class _KernelsAt:
     """Kernels at points (m, l) of the unit cube."""
 
-    measure: Measure
+    measure: NoisyMeasure
     kernels: tuple[Kernel, ...]
     unit: FloatArray
 
@@ -132,7 +132,7 @@ class _KernelsAt:
 class _KernelsAlong:
     """Kernels at points (m,) of one axis of the unit cube, times weights of a box of the others."""
 
-    measure: Measure
+    measure: NoisyMeasure
     kernel: Kernel
     index: int
     unit: FloatArray
@@ -150,7 +150,7 @@ class _KernelsAlong:
 class _InBoxes:
     """Weights of the rows in boxes."""
 
-    measure: Measure
+    measure: NoisyMeasure
     weights: Weights
     boxes: Boxes
 
@@ -158,7 +158,7 @@ class _InBoxes:
         return products(self.weights.axes(self.measure, self.boxes.part(which)))
 
 
-def _mean_of_parts(parts: Measure, sides: Sides, count: int, beta: Fraction) -> Band:
+def _mean_of_parts(parts: NoisyMeasure, sides: Sides, count: int, beta: Fraction) -> Band:
     """Return the shares of P in P and Q by `count` weights g (m, b_1, ..), from 0 to 1."""
     view = parts.joint()
     rows = max(1, _FEW // view.values.size)
@@ -184,7 +184,7 @@ class _Means(Question):
     count: int
 
     @property
-    def measures(self) -> Sequence[Measure]:
+    def measures(self) -> Sequence[NoisyMeasure]:
         return self.parts
 
     @property
@@ -197,7 +197,7 @@ class _Means(Question):
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         low, high = self._bounds
         means = _mean_of_parts(measure, self.sides, self.count, beta)
         return means.scaled(low, high - low)
@@ -324,7 +324,7 @@ class Difference(_Means, OptionQuestion):
         """Unit of differences of the shares of groups."""
         return None if self.bins.response else "percentage points"
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         means = _mean_of_parts(measure, self.sides, 2 * self.count, beta)
         low, high = self._bounds
         halves = slice(self.count), slice(self.count, None)
@@ -421,7 +421,7 @@ def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
     return tuple(Parted.of((rows,), np.stack([group, 1 - group])) for group in groups)
 
 
-def _all_rows(bins: ReleasedBins) -> Measure:
+def _all_rows(bins: ReleasedBins) -> NoisyMeasure:
     """Return the bins of all groups as one measure, (groups, b_1, ..)."""
     values = np.stack([measure.values for measure in bins.measures])
     return replace(bins.measures[0], values=values)

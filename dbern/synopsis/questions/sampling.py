@@ -7,14 +7,14 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.synopsis.points import per_axis
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.system import memory_limit
 from dbern.types import FloatArray
 
 _BYTES_OF_DRAW = 24  # of each uniform number that a point is made of, with what computes it
 
 
-def read_counts(measure: Measure, n: object, seed: object) -> tuple[int, int]:
+def read_counts(measure: NoisyMeasure, n: object, seed: object) -> tuple[int, int]:
     """Read how many points to draw, of a seed. Raises SpecError for more than fit into memory."""
     counts = per_axis([n, seed], 2, 0, 2**63)
     if counts is None or counts[0] < 1:
@@ -30,7 +30,7 @@ def read_counts(measure: Measure, n: object, seed: object) -> tuple[int, int]:
     return count, number
 
 
-def sampled_points(measure: Measure, count: int, seed: int) -> FloatArray:
+def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
     """Draw points (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
     shares = np.cumsum(np.maximum(measure.bins, 0.0).ravel())

@@ -7,7 +7,7 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 
 Of an axis with two levels (`dbern.strategies.levels`) ``z = M c + x + f`` is released. A functional
 w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of the above
-holds for v. `Measure.on_released` is the one place where weights become those.
+holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BLOCK = 1 << 17  # numbers of noise: they stay in a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class NoisyMeasure:
     """Released numbers that tell the bins of one array, in shares of the public number of rows.
 
     `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
@@ -74,7 +74,7 @@ class Measure:
         """Return the weights (.., bins) of bins that those (.., numbers) are."""
         return weights if self.levels is None else np.asarray(weights @ self.levels.matrix)
 
-    def population(self, rows: float) -> Measure:
+    def population(self, rows: float) -> NoisyMeasure:
         """Return the same, of independent rows, so that functionals tell their population's.
 
         A functional of zero mean, ``sum_j w_j c_j``, is a mean over rows of ``w(t) = sum_j w_j
@@ -173,7 +173,7 @@ class BinView:
     gram: FloatArray
     sampled: FloatArray | None
     largest: FloatArray
-    measure: Measure
+    measure: NoisyMeasure
 
     @cached_property
     def total(self) -> Functionals:
@@ -252,7 +252,7 @@ class Functionals(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _marginal(measure: Measure, axes: tuple[int, ...]) -> BinView:
+def _marginal(measure: NoisyMeasure, axes: tuple[int, ...]) -> BinView:
     others = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
     values, noise = measure.values.sum(axis=others), measure.noise.sum(axis=others)
     gram = np.ones(measure.values.shape).sum(axis=others).reshape(1, 1, -1)
@@ -264,7 +264,7 @@ def _marginal(measure: Measure, axes: tuple[int, ...]) -> BinView:
 
 
 @lru_cache(maxsize=8)
-def _conditional(measure: Measure, axis: int, weights: bytes) -> BinView:
+def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
     conditions = np.frombuffer(weights).reshape(3, -1)
     # Without a condition all sides are alike, and noise is summed once.
     used, which = np.unique(conditions, axis=0, return_inverse=True)

@@ -87,15 +87,15 @@ def ask(
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.asking import Settings
     from dbern.synopsis.questions.options import read_box
+    from dbern.synopsis.questions.question import CommonOptions
     from dbern.synopsis.questions.registry import QUESTIONS
     from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
     other = None if other_path is None else open_synopsis(other_path).distribution()
     box = None if condition is None else read_box(condition, "given")
-    settings = Settings(box, target, other)
+    settings = CommonOptions(box, target, other)
     asked = [
         answers
         for question in QUESTIONS

@@ -43,12 +43,12 @@ from dbern.reporting.pictures import (
     value_name,
 )
 from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.questions.band import CLUMPED
 from dbern.synopsis.questions.bandwidths import least_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
-from dbern.synopsis.questions.interval import CLUMPED
-from dbern.synopsis.questions.responses import Parted, parted
+from dbern.synopsis.questions.responses import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -234,8 +234,8 @@ def _counting(
     return found
 
 
-def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
-    return () if asked is None or len(asked.groups) > MOST_PANELS else parted(asked)
+def _parts(asked: Distribution | None) -> tuple[SplitMeasure, ...]:
+    return () if asked is None or len(asked.groups) > MOST_PANELS else split_measures(asked)
 
 
 def _on_released(weights: Envelope, asked: Distribution) -> Envelope:

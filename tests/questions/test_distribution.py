@@ -222,8 +222,8 @@ def test_many_boxes_have_the_answers_of_each(monkeypatch):
     low, high = 0.6 * draw[0], 0.6 * draw[0] + 0.05 + 0.3 * draw[1]
     boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
     few = d.mass(boxes)
-    monkeypatch.setattr("dbern.synopsis.questions.interval._LAID_OUT", 0)
-    monkeypatch.setattr("dbern.synopsis.questions.interval._AT_ONCE", 200)
+    monkeypatch.setattr("dbern.synopsis.questions.product_intervals._MAX_LAID_OUT", 0)
+    monkeypatch.setattr("dbern.synopsis.questions.product_intervals._BATCH_WEIGHTS", 200)
     many = d.mass(boxes)
     counts = d.count(boxes)
     np.testing.assert_allclose(few.value, many.value, atol=1e-9)
@@ -312,7 +312,7 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 @pytest.mark.slow
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
-    undenied = of_quantiles.undenied
+    undenied = of_quantiles.undenied_range
     monkeypatch.setattr(of_quantiles, "_FINER", 0)
     assert smoothed_medians(6)[0] == 6
 
@@ -320,7 +320,7 @@ def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
         start, stop = undenied(*asked)
         return start + 1, stop - 1
 
-    monkeypatch.setattr(of_quantiles, "undenied", alone)
+    monkeypatch.setattr(of_quantiles, "undenied_range", alone)
     assert smoothed_medians(6)[0] < 6
 
 

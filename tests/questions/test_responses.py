@@ -104,9 +104,9 @@ def test_noise_that_is_told_as_half_is_caught(monkeypatch):
     monkeypatch.setattr(questioned, "OF_RESPONSES", {"all": (ask, truth)})
     whole = covered_responses(5000, ["smooth"], 100)
     assert whole["smooth", "smooth", "all"] >= 88
-    view = module.Parted.joint
+    view = module.SplitMeasure.joint
     halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "joint", halved)
+    monkeypatch.setattr(module.SplitMeasure, "joint", halved)
     found = covered_responses(5000, ["smooth"], 100)
     assert found["smooth", "smooth", "all"] < 88
 
@@ -128,7 +128,7 @@ def test_the_tail_is_that_of_the_widest_law():
     law = measure.law
     wide = replace(law, scale=3 * law.scale, granularity_exponent=law.granularity_exponent - 1)
     response = replace(d.response, measures=(replace(measure, law=wide),))
-    (parts,) = module.parted(replace(d, response=response))
+    (parts,) = module.split_measures(replace(d, response=response))
     assert parts.law == wide
     assert type(wide) is LaplaceNoise
     view = parts.joint()
@@ -280,9 +280,9 @@ def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatc
         return sum(answer.low <= known <= answer.high for answer in answers)
 
     assert found() >= 88
-    view = module.Parted.joint
+    view = module.SplitMeasure.joint
     halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "joint", halved)
+    monkeypatch.setattr(module.SplitMeasure, "joint", halved)
     assert found() < 88
 
 
@@ -448,7 +448,7 @@ def test_releases_by_group_answer_their_shares(kind, role):
         [True, False],
         [False, True],
     ]
-    noise = [one.joint().noise.sum(axis=0) for one in module.parted(d)]
+    noise = [one.joint().noise.sum(axis=0) for one in module.split_measures(d)]
     np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
     bins = d.measures[0].values.size
@@ -479,7 +479,7 @@ def test_of_naive_bayes_each_axis_is_asked_by_itself():
 def test_sides_are_asked_for_in_parts():
     """Sides of few places at a time: a part that is empty or doubled would change the answer."""
     d = responding(databases(1, 500)["smooth"], np.ones(500))
-    (parts,) = module.parted(d)
+    (parts,) = module.split_measures(d)
     seen = []
 
     class Sides:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Target: TypeAlias = Literal["records", "smoothed"]
 """What is asked about: shares of the rows themselves, or the released function integrated."""
 
-Interval: TypeAlias = Literal["these-data", "population"]
+IntervalKind: TypeAlias = Literal["these-data", "population"]
 """What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
 
-Law: TypeAlias = Literal["normal", "any"]
+SamplingLaw: TypeAlias = Literal["normal", "any"]
 """Of sampling errors: normal, about, or any."""
 
 Percent: TypeAlias = Literal["%", "percentage points"]
@@ -69,11 +69,11 @@ class Answer:
     low: Any
     high: Any
     target: Target
-    interval: Interval
+    interval: IntervalKind
     beta: float
     question: str
     unit: TimeUnit | None = None
-    law: Law | None = None
+    law: SamplingLaw | None = None
     likely_error: Any = None
     note: str = ""
     percent: Percent | None = None

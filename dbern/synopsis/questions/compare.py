@@ -8,13 +8,14 @@ from fractions import Fraction
 
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.errors import SpecError
-from dbern.synopsis.questions.answers import Law, Percent, Target
-from dbern.synopsis.questions.asking import Asked, ReleasedBins, Settings
-from dbern.synopsis.questions.interval import Band
+from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
+from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.mass import Mass
-from dbern.synopsis.questions.options import Option
+from dbern.synopsis.questions.options import QuestionOption
+from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.released_bins import ReleasedBins
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,7 +26,7 @@ class Comparison(Mass):
     stand beside those of every group.
     """
 
-    option = Option(
+    option = QuestionOption(
         "compare",
         "REGION",
         "Share of the rows less that of the release --with. With --target smoothed of the two "
@@ -43,7 +44,7 @@ class Comparison(Mass):
         cls, bins: ReleasedBins, other: ReleasedBins, region: Region, target: Target
     ) -> Comparison:
         """Read regions of both releases, and a target."""
-        bins.weights(target)  # refuses one that is unknown
+        bins.weights_for(target)  # refuses one that is unknown
         if target == "smoothed":
             kernels = _common_kernels(bins, other)
             bins, other = replace(bins, kernels=kernels), replace(other, kernels=kernels)
@@ -52,7 +53,7 @@ class Comparison(Mass):
         text = f"{here.text}, less that of {other.name}"
         return cls(**(vars(here) | {"text": text}), there=there)
 
-    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
         """Return the differences of both releases' bands."""
         choices = Fraction(1)  # beta is for each kernel that this release chose from
         if self.target == "smoothed":
@@ -63,17 +64,19 @@ class Comparison(Mass):
         return bands, law if law == law_there else "normal"
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
-        """Read a box, or a file of regions; the other release is among the settings."""
-        other = settings.other
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
+        """Read a box, or a file of regions; the other release is in `options`."""
+        other = options.with_release
         if other is None:
             raise SpecError("--compare: is with another release. Write --with OTHER.zarr too")
-        if settings.condition is not None:
+        if options.condition is not None:
             raise SpecError(
                 "--given: --compare has no condition. Write it into the box of --compare"
             )
         return ask_regions(
-            text, cls.option, lambda region: cls.of(bins, other, region, settings.target)
+            text, cls.option, lambda region: cls.of(bins, other, region, options.target)
         )
 
 

@@ -17,16 +17,23 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.noise_quantile import quantile_rank
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
+from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.interval import Band, LinearFamily
+from dbern.synopsis.questions.linear_family import LinearFamily
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
-from dbern.synopsis.questions.options import Option
+from dbern.synopsis.questions.options import QuestionOption
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    deferred,
+)
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.types import FloatArray
 
-Interval: TypeAlias = FloatArray  # its ends, (2,)
-Polynomial: TypeAlias = FloatArray  # coefficients of x^i y^j, (3, 3)
+Bounds: TypeAlias = FloatArray  # its ends, (2,)
+PlanePolynomial: TypeAlias = FloatArray  # coefficients of x^i y^j, (3, 3)
 
 _LEAST = 1e-4  # of a variance that scales: any is right
 _CONSTANT = np.diag([1.0, 0.0, 0.0])
@@ -36,7 +43,7 @@ _CONSTANT = np.diag([1.0, 0.0, 0.0])
 class Covariance(OptionQuestion):
     """Covariance of two axes, in their units, or of one with itself."""
 
-    option = Option("cov", None, "The covariance of each two axes.")
+    option = QuestionOption("cov", None, "The covariance of each two axes.")
     statistic: ClassVar[str] = "covariance"
     axes: Sequence[int]
     condition: Boxes
@@ -46,10 +53,10 @@ class Covariance(OptionQuestion):
         cls, bins: ReleasedBins, axis: str | None, other: str | None, condition: Region | None
     ) -> Self:
         """Read two axes, or the same twice, and a condition on the others."""
-        axes = list(dict.fromkeys([bins.index(axis), bins.index(other)]))
+        axes = list(dict.fromkeys([bins.axis_index(axis), bins.axis_index(other)]))
         cls._check(axes)
         names = " and ".join(bins.domain.names[index] for index in axes)
-        box = bins.condition(condition, *axes)
+        box = bins.read_condition(condition, *axes)
         text = f"{cls.statistic} of {names}{condition_text(condition)}"
         return cls(bins=bins, text=text, axes=axes, condition=box)
 
@@ -65,11 +72,13 @@ class Covariance(OptionQuestion):
         return _spread_band(spread, _covariance, (least, 0.25)).scaled(0.0, scale)
 
     @classmethod
-    def from_text(cls, _text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, _text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Ask about each two axes without a condition."""
         return [
-            ask_one(partial(cls.read, bins, *pair, settings.condition))
-            for pair in itertools.combinations(settings.free(bins.domain.names), 2)
+            deferred(partial(cls.read, bins, *pair, options.condition))
+            for pair in itertools.combinations(options.unconditioned(bins.domain.names), 2)
         ]
 
 
@@ -91,7 +100,7 @@ class Deviation(Covariance):
 class Correlation(Covariance):
     """Correlation of two axes."""
 
-    option = Option("correlation", None, "The correlation of each two axes.")
+    option = QuestionOption("correlation", None, "The correlation of each two axes.")
     statistic = "correlation"
 
     @classmethod
@@ -119,7 +128,7 @@ class Spread:
     @classmethod
     def of(cls, measure: NoisyMeasure, axes: Sequence[int], box: Boxes, beta: Fraction) -> Spread:
         """Return the polynomials of some axes under a condition on the others."""
-        return cls(measure, tuple(axes), Weights().others(measure, box, *axes), beta)
+        return cls(measure, tuple(axes), Weights().other_axes(measure, box, *axes), beta)
 
     @cached_property
     def view(self) -> BinView:
@@ -132,7 +141,7 @@ class Spread:
         powers = [self.measure.splines[axis].powers for axis in self.axes]
         return [*powers, np.array([[1.0], [0.0], [0.0]])][:2]
 
-    def weights(self, polynomial: Polynomial, condition: FloatArray) -> FloatArray:
+    def weights(self, polynomial: PlanePolynomial, condition: FloatArray) -> FloatArray:
         """Return the polynomial's weights (1, 1, bins) times those of a condition."""
         weights = np.einsum("ij,ia,jb->ab", polynomial, *self.powers)
         shape = [self.measure.shape[axis] for axis in self.axes]
@@ -140,15 +149,15 @@ class Spread:
         product = np.multiply.outer(weights, condition).reshape(*shape, *rest)
         return np.asarray(np.moveaxis(product, range(len(shape)), self.axes)).reshape(1, 1, -1)
 
-    def near(self, polynomial: Polynomial) -> FloatArray:
+    def near(self, polynomial: PlanePolynomial) -> FloatArray:
         """Return the weights of the best guess."""
         return self.weights(polynomial, self.others.estimate)
 
-    def value(self, polynomial: Polynomial) -> float:
+    def value(self, polynomial: PlanePolynomial) -> float:
         """Return the best guess of its integral."""
         return float(self.view.of(self.near(polynomial))[0])
 
-    def guess(self, f: Polynomial, g: Polynomial) -> float:
+    def guess(self, f: PlanePolynomial, g: PlanePolynomial) -> float:
         """Estimate the covariance of two functions of released mean 0, less what noise adds.
 
         The covariance is ``a / m - b c / m^2`` at ``b = c = 0``: half the trace of its second
@@ -157,13 +166,13 @@ class Spread:
         both, total = _times(f, g), self.value(_CONSTANT)
         value = self.value(both) / total
         weights = np.concatenate([self.near(function) for function in (both, f, g, _CONSTANT)])
-        (drawn,) = self.view.drawn(self.measure.on_released(weights))
+        (drawn,) = self.view.draws_of(self.measure.on_released(weights))
         if not drawn.size:
             return value
         noise = drawn @ drawn.T / drawn.shape[1] / total**2
         return float(value - (value * noise[3, 3] - noise[0, 3] - noise[1, 2]))
 
-    def reach(self, polynomials: list[Polynomial]) -> float:
+    def reach(self, polynomials: list[PlanePolynomial]) -> float:
         """Return the bound R for the span of these polynomials' powers of both axes."""
         used = np.any([polynomial != 0 for polynomial in polynomials], axis=0)
         single = np.zeros((int(used.sum()), 3, 3))
@@ -190,16 +199,17 @@ class Spread:
 
     def ratio(
         self, reach: float, top: tuple[FloatArray, FloatArray], base: tuple[FloatArray, FloatArray]
-    ) -> Interval:
+    ) -> Bounds:
         """Return ends of ``int f 1_G / int k 1_G`` for pairs (f, g >= |f|); k is not negative.
 
         Above, ``f - r k`` is at most ``f + g gap / 2`` less r times the least of k, or the most
         where r is negative: the larger of both ends is right for either sign. Likewise below.
         """
-        (below, above), divisors = self._sides(*top), self._sides(*base)
-        lines = [[LinearFamily.through(self.view, f, k) for f in (below, above)] for k in divisors]
-        low = min(float(line.end(reach, 0.0, -1)[0]) for line, _ in lines)
-        high = max(float(line.end(reach, 0.0, 1)[0]) for _, line in lines)
+        below, above = self._sides(*top)
+        family = partial(LinearFamily.of_weights, self.view)
+        pairs = [(family(below, k), family(above, k)) for k in self._sides(*base)]
+        low = min(float(minorants.root(reach, 0.0, -1)[0]) for minorants, _ in pairs)
+        high = max(float(majorants.root(reach, 0.0, 1)[0]) for _, majorants in pairs)
         return np.array([low, high])
 
     def _sides(self, f: FloatArray, bound: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -218,18 +228,18 @@ class Centered:
     spline.
     """
 
-    u: Polynomial
-    v: Polynomial
+    u: PlanePolynomial
+    v: PlanePolynomial
     scales: FloatArray
     size: float
     missed: FloatArray
 
     @property
-    def half(self) -> Polynomial:
+    def half(self) -> PlanePolynomial:
         """Half the sum of both squares, at least ``|u v|``."""
         return (_times(self.u, self.u) + _times(self.v, self.v)) / 2
 
-    def means(self, spread: Spread, reach: float) -> list[Interval]:
+    def means(self, spread: Spread, reach: float) -> list[Bounds]:
         """Return ends of both means: ``|u|`` is at most ``(u^2 / size + size) / 2``."""
         bounds = [(_times(w, w) / self.size + self.size * _CONSTANT) / 2 for w in (self.u, self.v)]
         pairs = zip((self.u, self.v), bounds, strict=True)
@@ -311,13 +321,13 @@ def _spread_band(
     return Band.without_error(*(np.array([end]) for end in ends))
 
 
-def _times(f: Polynomial, g: Polynomial) -> Polynomial:
+def _times(f: PlanePolynomial, g: PlanePolynomial) -> PlanePolynomial:
     product = np.zeros((3, 3))
     for i, j in np.ndindex(2, 2):
         product[i : i + 2, j : j + 2] += f[i, j] * g[:2, :2]
     return product
 
 
-def _product(x: Interval, y: Interval) -> Interval:
+def _product(x: Bounds, y: Bounds) -> Bounds:
     every = np.multiply.outer(x, y)
     return np.array([every.min(), every.max()])

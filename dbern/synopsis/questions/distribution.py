@@ -18,7 +18,6 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
-from dbern.synopsis.questions.asking import Promised, ReleasedBins, Response
 from dbern.synopsis.questions.compare import Comparison
 from dbern.synopsis.questions.covariances import Correlation, Covariance, Deviation, Variance
 from dbern.synopsis.questions.density import Density, Marginal
@@ -27,7 +26,13 @@ from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.quantile import Quantile
+from dbern.synopsis.questions.question import Question
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.released_bins import (
+    DataDependentBand,
+    ReleasedBins,
+    ReleasedResponses,
+)
 from dbern.synopsis.questions.responses import Average, Curve, Difference, GroupDifference
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
 from dbern.types import FloatArray
@@ -39,7 +44,7 @@ def distribution_of(
     domain: Domain,
     facts: Mapping[str, Any],
     axis: str | None = None,
-    promised: Promised | None = None,
+    promised: DataDependentBand | None = None,
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
 
@@ -78,7 +83,7 @@ def distribution_of(
         )
         first, counted = weighed[0], measures[0]
         if (first.splines, first.levels) == (counted.splines, counted.levels):
-            response = Response(weighed, combination.low, combination.high)
+            response = ReleasedResponses(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
@@ -129,6 +134,12 @@ class Distribution(ReleasedBins):
     promised : Promised, optional
         Where a number tells of these data.
     """
+
+    def ask(
+        self, question: Question, beta: float | str | None = None, *, population: bool = False
+    ) -> Answer:
+        """Answer a question of any kind about these bins; `beta`, `population` as of `mass`."""
+        return question.ask(self, beta, population=population)
 
     def mass(
         self,

@@ -14,18 +14,14 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answers import Answer, Percent, Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, one_box
+from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import (
-    Band,
-    Denominator,
-    in_parts,
-    interval,
-    product_intervals,
-)
+from dbern.synopsis.questions.interval import Denominator, interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import Option, read_numbers
+from dbern.synopsis.questions.options import QuestionOption, read_numbers
 from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.product_intervals import product_intervals
+from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion, OptionQuestion
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
@@ -35,7 +31,9 @@ from dbern.synopsis.questions.regions import (
     condition_text,
     read_region,
     region_text,
+    require_one_box,
 )
+from dbern.synopsis.questions.released_bins import ReleasedBins
 
 _LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
 
@@ -52,11 +50,11 @@ class _Shares(OptionQuestion):
     def _read(
         cls, bins: ReleasedBins, region: Region, condition: Region | None, target: Target
     ) -> Self:
-        weights, shape, box = bins.weights(target), read_region(region, bins.domain), None
+        weights, shape, box = bins.weights_for(target), read_region(region, bins.domain), None
         if condition is not None and isinstance(shape, Polygons):
             raise SpecError("given: polygons have no condition. Write boxes")
         if condition is not None:
-            box = one_box(boxes_of(condition, bins.domain, "given"))
+            box = require_one_box(boxes_of(condition, bins.domain, "given"))
         return cls(
             bins=bins, text="", labels={"region": shape.labels}, target=target,
             region=shape, condition=box, weights=weights,
@@ -90,14 +88,14 @@ class _Shares(OptionQuestion):
             inside = products(self.weights.axes(measure, met.part(part)))
             return interval(view, inside.layered(), base, beta_i)
 
-        return in_parts(len(boxes), _LAID_OUT // measure.values.size, beta, band)
+        return band_in_batches(len(boxes), _LAID_OUT // measure.values.size, beta, band)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mass(_Shares):
     """Share of the counted rows in each of some regions."""
 
-    option = Option(
+    option = QuestionOption(
         "mass",
         "REGION",
         'Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
@@ -127,19 +125,21 @@ class Mass(_Shares):
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=True)
 
-    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         box = self.condition
         if box is None:
-            return self._drawn_of(measure, beta, self.bins.condition(None))
+            return self._band_of_means(measure, beta, self.bins.read_condition(None))
         # Smoothed, rows have parts in the condition: shares are no means of so many rows.
-        return None if self.target == "smoothed" else self._drawn_of(measure, beta, box)
+        return None if self.target == "smoothed" else self._band_of_means(measure, beta, box)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions."""
 
         def read(region: Region) -> Mass:
-            return cls.read(bins, region, settings.condition, settings.target)
+            return cls.read(bins, region, options.condition, options.target)
 
         return ask_regions(text, cls.option, read)
 
@@ -148,7 +148,7 @@ class Mass(_Shares):
 class Count(_Shares):
     """Number of the rows in each of some regions."""
 
-    option = Option("count", "REGION", "How many rows.")
+    option = QuestionOption("count", "REGION", "How many rows.")
 
     @classmethod
     def read(
@@ -163,17 +163,19 @@ class Count(_Shares):
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
-    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
-        return self._drawn_of(measure, beta, None, 0.0, self.bins.rows)
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
+        return self._band_of_means(measure, beta, None, 0.0, self.bins.rows)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions; counts have no condition."""
-        if settings.condition is not None:
+        if options.condition is not None:
             raise SpecError("--given: counts have no condition. Write it into the box of --count")
 
         def read(region: Region) -> Count:
-            return cls.read(bins, region, settings.target)
+            return cls.read(bins, region, options.target)
 
         return ask_regions(text, cls.option, read)
 
@@ -181,7 +183,7 @@ class Count(_Shares):
 class Cdf(Mass):
     """Share of the counted rows up to each of some points of an axis."""
 
-    option = Option("cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".')
+    option = QuestionOption("cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".')
 
     @classmethod
     def up_to(
@@ -193,7 +195,7 @@ class Cdf(Mass):
         target: Target,
     ) -> Self:
         """Read points of an axis, a condition and a target."""
-        along, numbers = bins.domain.axes[bins.index(axis)], np.empty(0)
+        along, numbers = bins.domain.axes[bins.axis_index(axis)], np.empty(0)
         with suppress(SpecError):  # which speaks of points
             numbers = as_numbers(np.ravel(points), along.unit, Domain((along,)))
         if not (len(numbers) and ((numbers > along.low) & (numbers <= along.high)).all()):
@@ -204,14 +206,16 @@ class Cdf(Mass):
         return cls.read(bins, {along.name: (None, points)}, condition, target)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read an axis and points of it, each of which is asked about by itself."""
         name, points = read_numbers(text, cls.option)
 
-        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
             for point in points:
                 box = {name: (None, point)}
-                question = cls.read(bins, box, settings.condition, settings.target)
-                yield together.ask(question, str(beta / len(points)))
+                question = cls.read(bins, box, options.condition, options.target)
+                yield question.ask(payer, str(beta / len(points)))
 
         return [answers]

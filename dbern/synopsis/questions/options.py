@@ -10,7 +10,7 @@ from dbern.errors import SpecError
 
 
 @dataclass(frozen=True)
-class Option:
+class QuestionOption:
     """Option of `dbern ask`: its name without dashes, and what is written after it.
 
     A flag has no `metavar`.
@@ -45,7 +45,7 @@ def read_box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
 
 
 def read_numbers(
-    text: str, option: Option, read: Callable[[str], Any] = read_end
+    text: str, option: QuestionOption, read: Callable[[str], Any] = read_end
 ) -> tuple[str, list[Any]]:
     """Read ``x=2,5``: an axis, and levels or points of it, which may be dates."""
     name, _, numbers = text.partition("=")

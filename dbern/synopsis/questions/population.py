@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.synopsis.questions.interval import Band
+from dbern.synopsis.questions.band import Band
 from dbern.types import BoolArray, FloatArray
 
 FEW = 10
@@ -17,7 +17,7 @@ FEW = 10
 _STEPS = 64  # of bisection
 
 
-def drawn_from(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band:
+def population_band(band: Band, rows: float, beta: Fraction, *, shares: bool) -> Band:
     """Extend a band (m,) of rows to the law that they were drawn from, all entries at once.
 
     There are at least `rows`. `shares`: means of these rows; else sums over any number of rows, in
@@ -51,7 +51,7 @@ def levels_of_rows(
     return _last(near, levels, ends[0]), _last(near, levels, ends[1])
 
 
-def few(band: Band, rows: float, *, shares: bool) -> bool:
+def are_few(band: Band, rows: float, *, shares: bool) -> bool:
     """Return whether the normal law may not do: few rows inside or outside, and they are known.
 
     Where noise or bins leave so many open, what is not normal of the sampling error hardly counts.

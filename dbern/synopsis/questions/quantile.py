@@ -17,22 +17,24 @@ from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.failure import POPULATION, QUOTIENT
-from dbern.synopsis.questions.along import POINTS, crossings, undenied, under_condition
 from dbern.synopsis.questions.answers import Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
+from dbern.synopsis.questions.band import Band, likely_error
+from dbern.synopsis.questions.conditional import under_condition
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
-from dbern.synopsis.questions.interval import (
-    Band,
-    LinearFamily,
-    likely_error,
-    noise_deviation,
-    over,
-)
+from dbern.synopsis.questions.linear_family import LinearFamily, noise_deviation, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
-from dbern.synopsis.questions.options import Option, read_numbers
-from dbern.synopsis.questions.population import few, levels_of_rows
+from dbern.synopsis.questions.options import QuestionOption, read_numbers
+from dbern.synopsis.questions.population import are_few, levels_of_rows
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    deferred,
+)
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.synopsis.questions.undenied_points import POINTS, sign_changes, undenied_range
 from dbern.types import FloatArray, Int64Array
 
 _SHARP = 0.5  # between both splines of a step: of the rows themselves
@@ -43,7 +45,9 @@ _FINER, _FINEST = 8, 256  # points in a bin's deviation, of density 1; and betwe
 class Quantile(OptionQuestion):
     """Quantiles of an axis, in its units, of the rows that a condition on the others holds."""
 
-    option = Option("quantile", "AXIS=LEVELS", 'Quantiles of an axis, such as "x=.1,.5,.9".')
+    option = QuestionOption(
+        "quantile", "AXIS=LEVELS", 'Quantiles of an axis, such as "x=.1,.5,.9".'
+    )
     axis: Axis
     index: int
     levels: FloatArray
@@ -60,12 +64,12 @@ class Quantile(OptionQuestion):
         target: Target,
     ) -> Quantile:
         """Read levels, an axis, a condition and a target."""
-        index, several, numbers = bins.index(name), np.ndim(levels) > 0, np.empty(0)
+        index, several, numbers = bins.axis_index(name), np.ndim(levels) > 0, np.empty(0)
         with suppress(ValueError, TypeError):  # whose text quotes the value
             numbers = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         if numbers.ndim != 1 or not len(numbers) or not np.all((numbers > 0) & (numbers < 1)):
             raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
-        box, weights = bins.condition(condition, index), bins.weights(target)
+        box, weights = bins.read_condition(condition, index), bins.weights_for(target)
         axis, by = bins.domain.axes[index], " by the smoothed density" * (target == "smoothed")
         text = f"quantile {levels} of {axis.name}{by}{condition_text(condition, target)}"
         return cls(
@@ -78,7 +82,7 @@ class Quantile(OptionQuestion):
 
     def _band_of(self, measure: NoisyMeasure, levels: FloatArray, beta: Fraction) -> Band:
         view = measure.conditional(
-            self.index, self.weights.others(measure, self.condition, self.index)
+            self.index, self.weights.other_axes(measure, self.condition, self.index)
         )
         between = partial(self.weights.between, measure, self.index)
         splines, multiples = measure.splines[self.index], self.axis.multiples
@@ -90,23 +94,25 @@ class Quantile(OptionQuestion):
         quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
-    def _drawn_band(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         if self.target == "smoothed":
             return None
-        rows = self.bins.rows_in(self.condition, measure, beta * POPULATION["rows"])
+        rows = self.bins.min_rows_in(self.condition, measure, beta * POPULATION["rows"])
         bounds = levels_of_rows(self.levels, rows, beta * POPULATION["sampling"])
         value = self._band(measure, beta).value  # a guess, without a claim
         beta_i = beta * POPULATION["answer"] / 2
         low, high = (self._band_of(measure, levels, beta_i) for levels in bounds)
         band = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)
-        return band, few(Band.without_error(*[self.levels] * 3), rows, shares=True)
+        return band, are_few(Band.without_error(*[self.levels] * 3), rows, shares=True)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read an axis and levels."""
         name, levels = read_numbers(text, cls.option, float)
-        condition, target = settings.condition, settings.target
-        return [ask_one(lambda: cls.read(bins, levels, name, condition, target))]
+        condition, target = options.condition, options.target
+        return [deferred(lambda: cls.read(bins, levels, name, condition, target))]
 
 
 def _quantile_band(
@@ -135,12 +141,14 @@ def _quantile_band(
     smooth = float((steps.upper - steps.lower).max()) < _SHARP
     step = 1 / (count * view.measure.deviation)
     finer = 2 ** int(np.log2(np.clip(_FINER * step, 1, _FINEST))) if smooth else 1
-    shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
+    shares = np.maximum.accumulate(
+        quotient_or_half(view.of(lines.estimate), view.of(base.estimate))
+    )
     ends = list[tuple[float, float, float]]()
     for level in map(float, levels):
         # By the tail first: draws are for the points that it does not deny.
         tail = beta * QUOTIENT["tail"]
-        start, stop = undenied(
+        start, stop = undenied_range(
             view.without_noise_draws(), lines.lower, lines.upper, base, level, tail
         )
         low, high = max(start - 1, 0), min(stop + 1, count)
@@ -150,7 +158,7 @@ def _quantile_band(
             if finer > 1:
                 inner = under_condition(between(np.zeros_like(fine), fine))
             rest = beta * QUOTIENT["draws"]
-            start, stop = undenied(view, inner.lower, inner.upper, base, level, rest)
+            start, stop = undenied_range(view, inner.lower, inner.upper, base, level, rest)
             first, last = fine[max(start - 1, 0)], fine[min(stop + 1, len(fine) - 1)]
         else:
             first, last = points[low], points[high]
@@ -159,8 +167,8 @@ def _quantile_band(
     value, first, last = np.array(ends).T
     still = view.without_noise_draws()
     sides = (
-        LinearFamily.through(still, lines.lower, base.upper),
-        LinearFamily.through(still, lines.upper, base.lower),
+        LinearFamily.of_weights(still, lines.lower, base.upper),
+        LinearFamily.of_weights(still, lines.upper, base.lower),
     )
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     return Band(value, first, last, cells, np.minimum(error, last - first))
@@ -182,7 +190,7 @@ def _multiples_band(
     numbers = list[tuple[int, int, int]]()
     for level in map(float, levels):
         tail, grid, inner = beta * QUOTIENT["tail"], coarse, lines
-        neighbors = crossings(
+        neighbors = sign_changes(
             view.without_noise_draws(), lines.lower, lines.upper, base, level, tail
         )
         first, last = _between(coarse, *neighbors)
@@ -190,17 +198,21 @@ def _multiples_band(
             grid = np.arange(first - 1, last + 1)
             inner = under_condition(steps_of_multiples(splines, grid))
             rest = beta * QUOTIENT["draws"]
-            neighbors = crossings(view, inner.lower, inner.upper, base, level, rest)
+            neighbors = sign_changes(view, inner.lower, inner.upper, base, level, rest)
             first, last = _between(grid, *neighbors)
-        shares = np.maximum.accumulate(over(view.of(inner.estimate), view.of(base.estimate)))
+        shares = np.maximum.accumulate(
+            quotient_or_half(view.of(inner.estimate), view.of(base.estimate))
+        )
         guess = int(grid[min(int(np.searchsorted(shares, level)), len(grid) - 1)])
         numbers.append((min(max(guess, first), last), first, last))
     value, low, high = multiples.positions[np.array(numbers).T]
-    shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
+    shares = np.maximum.accumulate(
+        quotient_or_half(view.of(lines.estimate), view.of(base.estimate))
+    )
     still, points = view.without_noise_draws(), multiples.positions[np.maximum(coarse, 0)]
     sides = (
-        LinearFamily.through(still, lines.lower, base.upper),
-        LinearFamily.through(still, lines.upper, base.lower),
+        LinearFamily.of_weights(still, lines.lower, base.upper),
+        LinearFamily.of_weights(still, lines.upper, base.lower),
     )
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)

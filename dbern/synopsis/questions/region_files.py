@@ -59,7 +59,7 @@ class _BoxFile:
     def name(self, row: Mapping[str, str]) -> str | None:
         return row.get("name")
 
-    def at_once(self, bins: int) -> int:  # noqa: ARG002 - of whatever bins
+    def batch_size(self, bins: int) -> int:  # noqa: ARG002 - of whatever bins
         return _BOXES
 
 
@@ -97,7 +97,7 @@ class _ShapeFile:
     def name(self, row: Mapping[str, Any]) -> str | None:
         return name_of(row)
 
-    def at_once(self, bins: int) -> int:
+    def batch_size(self, bins: int) -> int:
         return max(1, _NUMBERS // max(bins, _DRAWS))
 
 

@@ -74,9 +74,9 @@ class Weights:
         error = measure.deviation / _HARMLESS
         return smoothed_polygon_envelope(shapes, measure.splines, self.kernels, error)
 
-    def others(self, measure: NoisyMeasure, box: Boxes, *without: int) -> Envelope:
+    def other_axes(self, measure: NoisyMeasure, box: Boxes, *asked_axes: int) -> Envelope:
         """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
-        axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in without]
+        axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in asked_axes]
         return products(axes).part(0) if axes else Envelope(*[np.ones(1)] * 3)
 
 
@@ -202,6 +202,13 @@ def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
     if not np.all((first < last) | (one_value & (first == last))):
         raise SpecError(f"{where}: the lower end must be below the upper one. {mend} that is open")
     return first, last
+
+
+def require_one_box(boxes: Boxes) -> Boxes:
+    """Return the boxes of a condition, which must be one. Raises SpecError for several."""
+    if len(boxes) != 1:
+        raise SpecError("given: write one box")
+    return boxes
 
 
 def part_of(window: Region, domain: Domain) -> Domain:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dbern.synopsis.questions.asking import OptionQuestion
 from dbern.synopsis.questions.compare import Comparison
 from dbern.synopsis.questions.covariances import Correlation, Covariance
 from dbern.synopsis.questions.density import Density, Marginal
 from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
 from dbern.synopsis.questions.quantile import Quantile
+from dbern.synopsis.questions.question import OptionQuestion
 from dbern.synopsis.questions.responses import Average, Curve, Difference
 
 QUESTIONS: tuple[type[OptionQuestion], ...] = (

@@ -24,27 +24,22 @@ from dbern.errors import SpecError
 from dbern.privacy.families import family_of
 from dbern.synopsis.points import Points, as_points
 from dbern.synopsis.questions.answers import Answer, Percent, Target
-from dbern.synopsis.questions.asking import (
-    Asked,
-    OptionQuestion,
-    Question,
-    ReleasedBins,
-    Settings,
-    ask_one,
-)
+from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import Band, Denominator, in_parts, interval
-from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure, normal
-from dbern.synopsis.questions.options import (
-    Option,
-    read_box,
-    read_numbers,
-    read_point,
-)
+from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure, normal_draws
+from dbern.synopsis.questions.options import QuestionOption, read_box, read_numbers, read_point
 from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    Question,
+    deferred,
+)
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
@@ -54,6 +49,7 @@ from dbern.synopsis.questions.regions import (
     read_region,
     region_text,
 )
+from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.types import FloatArray
 
 _POINTS = 21  # of a curve whose points are not written: they divide an axis into twenty parts
@@ -63,7 +59,7 @@ _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 
 
 @dataclass(frozen=True, eq=False)
-class Parted(NoisyMeasure):
+class SplitMeasure(NoisyMeasure):
     """The rows in two parts: `values` are the bins of P and of Q, (2, b_1, .., b_l).
 
     `mixing` (2, outputs) makes P and Q of the outputs of the released `arrays`, (outputs, b_1, ..,
@@ -74,7 +70,7 @@ class Parted(NoisyMeasure):
     mixing: FloatArray = field(default_factory=lambda: np.eye(2))
 
     @classmethod
-    def of(cls, arrays: Sequence[NoisyMeasure], mixing: FloatArray) -> Parted:
+    def of(cls, arrays: Sequence[NoisyMeasure], mixing: FloatArray) -> SplitMeasure:
         """Return the parts of released arrays."""
         values = np.concatenate([array.values for array in arrays])
         errors = np.concatenate([np.full(len(array.values), array.error) for array in arrays])
@@ -101,9 +97,11 @@ class Parted(NoisyMeasure):
         variances = self.variances
         if self.spread is not None and variances is not None:
             spread = self.spread.reshape(2, -1)
-            drawn = normal(spread.size, noise.shape[-1], self.stream).reshape(*spread.shape, -1)
+            drawn = normal_draws(spread.size, noise.shape[-1], self.stream).reshape(
+                *spread.shape, -1
+            )
             moved = np.sqrt(spread)[..., None] * drawn
-            noise += np.stack([self.moved(part) for part in moved])
+            noise += np.stack([self.released_shifts(part) for part in moved])
             variances = np.eye(2)[..., None] * variances.reshape(2, -1)
         return BinView(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self)
 
@@ -172,14 +170,14 @@ def _mean_of_parts(parts: NoisyMeasure, sides: Sides, count: int, beta: Fraction
         of_both = (np.concatenate(pair, 1) for pair in pairs)
         return interval(view, Envelope(*for_p), Denominator.of(view, Envelope(*of_both)), beta_i)
 
-    return in_parts(count, rows, beta, band)
+    return band_in_batches(count, rows, beta, band)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Means(Question):
     """Means of responses, in their units, or shares of groups, by `count` weights of the rows."""
 
-    parts: Sequence[Parted]
+    parts: Sequence[SplitMeasure]
     sides: Sides
     count: int
 
@@ -206,7 +204,7 @@ class _Means(Question):
 class Curve(_Means, OptionQuestion):
     """Regression at points, of any bandwidth and kernel, or the shares of groups there."""
 
-    option = Option(
+    option = QuestionOption(
         "curve",
         "AXIS[=PLACES]",
         'The mean response along an axis, or each group\'s share: at places, as "x=2,5", or at '
@@ -233,10 +231,10 @@ class Curve(_Means, OptionQuestion):
         target: Target = "records",
     ) -> Curve:
         """Read points of an axis, and a condition on the others with its target."""
-        parts, index = _parts_for("curve", bins), bins.index(name)
-        axis, box = bins.domain.axes[index], bins.condition(condition, index)
+        parts, index = _parts_for("curve", bins), bins.axis_index(name)
+        axis, box = bins.domain.axes[index], bins.read_condition(condition, index)
         kernel, locations = bins.kernels[index], read_coordinates(bins, points, index)
-        unit, weights = (locations - axis.low) / axis.width, bins.weights(target)
+        unit, weights = (locations - axis.low) / axis.width, bins.weights_for(target)
         text = f"{_mean_text(bins)} along {axis.name}{condition_text(condition, target)}"
         sides = _KernelsAlong(bins.measures[0], kernel, index, unit, weights, box)
         return cls(
@@ -245,20 +243,22 @@ class Curve(_Means, OptionQuestion):
         )  # fmt: skip
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read an axis, and points of it if any."""
         if "=" in text:
             name, points = read_numbers(text, cls.option)
         else:
-            name, axis = text, bins.domain.axes[bins.index(text)]
+            name, axis = text, bins.domain.axes[bins.axis_index(text)]
             points = np.linspace(axis.low, axis.high, _POINTS).tolist()
-        return [ask_one(lambda: cls.along(bins, points, name, settings.condition, settings.target))]
+        return [deferred(lambda: cls.along(bins, points, name, options.condition, options.target))]
 
 
 class Average(_Means, OptionQuestion):
     """Mean response of the rows in each of some regions, or the shares of groups there."""
 
-    option = Option(
+    option = QuestionOption(
         "average", "REGION", "Mean response of the rows in a region, or groups' shares."
     )
 
@@ -274,16 +274,18 @@ class Average(_Means, OptionQuestion):
         )  # fmt: skip
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions."""
-        _refuse_condition(cls.option, settings)
-        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, settings.target))
+        _refuse_condition(cls.option, options)
+        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, options.target))
 
 
 class Difference(_Means, OptionQuestion):
     """Difference of means between the first half of the weights and the second."""
 
-    option = Option(
+    option = QuestionOption(
         "difference",
         "A less B",
         'Mean response in one box less that in another, as "x=0..3 less x=3..6", or near points, '
@@ -332,9 +334,11 @@ class Difference(_Means, OptionQuestion):
         return first.minus(second).scaled(0.0, high - low)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read two boxes or points, or one of either and two groups."""
-        _refuse_condition(cls.option, settings)
+        _refuse_condition(cls.option, options)
         regions, between, names = text.partition(" between ")
         pair = [_read_side(side, cls.option, bins) for side in regions.split(" less ")]
         if len(pair) != (1 if between else 2):
@@ -343,15 +347,15 @@ class Difference(_Means, OptionQuestion):
         def read() -> Question:
             if between:
                 groups = _read_groups(names, bins)
-                return GroupDifference.read(bins, pair[0], groups, settings.target)
-            return cls.read(bins, pair[0], pair[1], settings.target)
+                return GroupDifference.read(bins, pair[0], groups, options.target)
+            return cls.read(bins, pair[0], pair[1], options.target)
 
-        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-            answer = together.ask(read(), str(beta))
+        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+            answer = read().ask(payer, str(beta))
             yield replace(answer, question=f"{answer.question}, at {text}")
 
         of_points = not _is_region(pair[0])  # which the question does not name
-        return [answers if of_points else ask_one(read)]
+        return [answers if of_points else deferred(read)]
 
 
 class GroupDifference(_Means):
@@ -402,23 +406,23 @@ class GroupDifference(_Means):
             bins=replace(bins, groups=(None,)), text=f"share of {named}{where}",
             labels=question.labels if question.count > 1 else {},
             target=question.target, count=question.count,
-            parts=(Parted.of((_all_rows(bins),), mixing),), sides=question.sides,
+            parts=(SplitMeasure.of((_all_rows(bins),), mixing),), sides=question.sides,
         )  # fmt: skip
 
 
-def parted(bins: ReleasedBins) -> tuple[Parted, ...]:
+def split_measures(bins: ReleasedBins) -> tuple[SplitMeasure, ...]:
     """Return rows for and against each group's response, or of it and all others; or nothing."""
     if bins.response is not None:
         pairs = zip(bins.response.measures, bins.measures, strict=True)
         alone = (
             [replace(measure, values=measure.values[None]) for measure in pair] for pair in pairs
         )
-        return tuple(Parted.of(pair, _HALVES) for pair in alone)
+        return tuple(SplitMeasure.of(pair, _HALVES) for pair in alone)
     rows = _all_rows(bins)
     if len(bins.groups) < 2:
         return ()
     groups = np.eye(len(bins.groups))
-    return tuple(Parted.of((rows,), np.stack([group, 1 - group])) for group in groups)
+    return tuple(SplitMeasure.of((rows,), np.stack([group, 1 - group])) for group in groups)
 
 
 def _all_rows(bins: ReleasedBins) -> NoisyMeasure:
@@ -427,9 +431,9 @@ def _all_rows(bins: ReleasedBins) -> NoisyMeasure:
     return replace(bins.measures[0], values=values)
 
 
-def _parts_for(question: str, bins: ReleasedBins) -> tuple[Parted, ...]:
+def _parts_for(question: str, bins: ReleasedBins) -> tuple[SplitMeasure, ...]:
     """Return what a question is about. Raises SpecError where it was not released."""
-    parts = parted(bins)
+    parts = split_measures(bins)
     if not parts:
         raise SpecError(
             f"{question}: this release has neither groups, nor responses in the bins of its "
@@ -453,7 +457,7 @@ def _kernels_at(
 
 
 def _inside(bins: ReleasedBins, region: Region, target: Target) -> tuple[Sides, Boxes | Polygons]:
-    weights, shape = bins.weights(target), read_region(region, bins.domain)
+    weights, shape = bins.weights_for(target), read_region(region, bins.domain)
     measure = bins.measures[0]
     if isinstance(shape, Boxes):
         return _InBoxes(measure, weights, shape), shape
@@ -467,14 +471,14 @@ def _is_region(value: Any) -> bool:
     return hasattr(first, "keys") or hasattr(first, "__geo_interface__")
 
 
-def _refuse_condition(option: Option, settings: Settings) -> None:
-    if settings.condition is not None:
+def _refuse_condition(option: QuestionOption, options: CommonOptions) -> None:
+    if options.condition is not None:
         raise SpecError(
             f"--given: --{option.name} has no condition. Write it into the box of --{option.name}"
         )
 
 
-def _read_side(text: str, option: Option, bins: ReleasedBins) -> Any:
+def _read_side(text: str, option: QuestionOption, bins: ReleasedBins) -> Any:
     """Read a box, or a point as an array of one."""
     coordinates = text.split(",")
     if all("=" in part and ".." in part for part in coordinates):

@@ -23,7 +23,7 @@ from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.step import intervals
 from dbern.synopsis.questions.interval import undenied_quotients
-from dbern.synopsis.questions.product_intervals import product_families
+from dbern.synopsis.questions.product_intervals import _product_families
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -146,7 +146,7 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
         intervals(splines, *(end[axis : axis + 1] for end in ends))
         for axis, splines in enumerate(measure.splines)
     ]
-    near, below, above = product_families(measure, sides)
+    near, below, above = _product_families(measure, sides)
     beta = Fraction(1, 20) / 3
     total = measure.values.sum()
     band = undenied_quotients(near / total, below, above, measure, beta)
@@ -193,7 +193,7 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     # The band is that of as many places as there are, by the tail.
     measure, kernels = asked.measures[0], read_kernels(asked, bandwidth, None)
     parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
-    _, below, above = product_families(measure, [density_envelope(*one) for one in parts])
+    _, below, above = _product_families(measure, [density_envelope(*one) for one in parts])
     q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
     low = np.clip(below.with_unit_denominator().root(q, loose, -1), 0.0, 1.0)
     high = np.clip(above.with_unit_denominator().root(q, loose, 1), 0.0, 1.0)

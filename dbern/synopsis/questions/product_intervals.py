@@ -47,7 +47,7 @@ def product_intervals(
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
 
     def band(batch: slice, beta_i: Fraction) -> Band:
-        estimate, minorants, majorants = product_families(measure, axes(batch))
+        estimate, minorants, majorants = _product_families(measure, axes(batch))
         if of_total:
             estimate = quotient_or_half(estimate, measure.bins.sum())
         else:
@@ -59,7 +59,7 @@ def product_intervals(
     return band_in_batches(count, batch_size, beta, band)
 
 
-def product_families(
+def _product_families(
     measure: NoisyMeasure, axes: Sequence[Envelope]
 ) -> tuple[FloatArray, LinearFamily, LinearFamily]:
     """Return estimates (m,), minorants and majorants of products of weights over the total.

@@ -8,9 +8,9 @@ the basis is a tail of that of the next degree.
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
 told by differences of two places, and intervals by the tail of the noise's law: the same formulas
-as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.responses` for regressions
-and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
-or a little wider. All on the page is released or public.
+as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.split_measure` for
+regressions and the shares of groups). Values are what Python answers, up to roundings; intervals
+are as wide, or a little wider. All on the page is released or public.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from dbern.reporting.pictures import (
 )
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.questions.band import CLUMPED
-from dbern.synopsis.questions.bandwidths import least_bandwidth
+from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
-from dbern.synopsis.questions.responses import SplitMeasure, split_measures
+from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -257,7 +257,7 @@ def _factors(asked: Distribution, ends: Sequence[FloatArray], places: int) -> li
         factor
         for factor in _FACTORS
         if all(
-            factor * own.bandwidth >= least_bandwidth(splines, _wider(own, factor), own)
+            factor * own.bandwidth >= min_bandwidth(splines, _wider(own, factor), own)
             for splines, own, _ in axes
         )
     ]

@@ -257,7 +257,7 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
         np.testing.assert_allclose([value, low, high], [synopsis(points), *ends], atol=1e-6)
         return
     # The band is that of as many places as there are, by the tail.
-    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
     beta = 0.05 * len(places) ** len(axes) / count ** len(axes)
     answer = asked.curve(points, bandwidth=[factor * one for one in widths], beta=beta)
     np.testing.assert_allclose(value, answer.value, atol=1e-9)
@@ -337,7 +337,7 @@ def test_the_largest_group_is_the_one_that_python_is_sure_of(debugger, pages, mo
         assert float(answer.high[group]) <= high + 1e-9
     places = np.linspace(3, 196, 9).astype(int)
     points = drawn_points(asked.domain, places, places)
-    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
     shares = asked.curve(points, beta=0.05 * len(points) / 200**2)
     codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()]
     check_winners(codes.astype(int), shares)
@@ -362,7 +362,7 @@ def test_above_a_curve_is_the_group_that_python_is_sure_of(debugger, pages, monk
     *_, shown, codes = ask(debugger, pages / "group curves.html", show, group, _SHOWN, strip)
     places = np.linspace(3, 397, 60).astype(int)
     points = drawn_points(asked.domain, places)
-    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
     beta = 0.05 * len(points) / 401
     shares = asked.curve(points, beta=beta)
     np.testing.assert_allclose(np.array(shown[0])[places], shares.value[:, 1], atol=1e-9)

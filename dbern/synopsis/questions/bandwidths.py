@@ -24,7 +24,7 @@ _DEVIATIONS = 2.0  # of the noise, by which two estimates hardly differ
 _DAMPING = 1e-7  # of the mean square of a bin, as of envelopes
 
 
-def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
+def min_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
     """Return 0 for a kernel that bins resolve on an axis, or the bandwidth that it needs.
 
     They resolve it if they miss at most a tenth of the peak, or 1.5 times what they miss of the
@@ -58,7 +58,7 @@ def candidates(
         new = tuple(
             replace(kernel, bandwidth=kernel.bandwidth * float(share)) for kernel in kernels
         )
-        if not any(map(least_bandwidth, splines, new, kernels)):
+        if not any(map(min_bandwidth, splines, new, kernels)):
             resolved.append(new)
     return resolved
 

@@ -21,6 +21,7 @@ from dbern.synopsis.questions.answers import Answer, Target
 from dbern.synopsis.questions.compare import Comparison
 from dbern.synopsis.questions.covariances import Correlation, Covariance, Deviation, Variance
 from dbern.synopsis.questions.density import Density, Marginal
+from dbern.synopsis.questions.differences import Difference, GroupDifference
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
@@ -33,7 +34,7 @@ from dbern.synopsis.questions.released_bins import (
     ReleasedBins,
     ReleasedResponses,
 )
-from dbern.synopsis.questions.responses import Average, Curve, Difference, GroupDifference
+from dbern.synopsis.questions.responses import Average, Curve
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
 from dbern.types import FloatArray
 
@@ -42,7 +43,7 @@ def distribution_of(
     arrays: Sequence[ReleasedArray | ReleasedVector],
     combination: Combination,
     domain: Domain,
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     axis: str | None = None,
     promised: DataDependentBand | None = None,
 ) -> Distribution:
@@ -50,7 +51,7 @@ def distribution_of(
 
     Raises SpecError where they are not bins that count rows on all axes.
     """
-    if "random_dp" in facts:
+    if "random_dp" in metadata:
         raise SpecError(
             "distribution: a release under random differential privacy answers for its own points "
             "alone. Release a kernel density"
@@ -61,37 +62,36 @@ def distribution_of(
         domain = domain.axis(domain.names.index(axis))
     functions = [array for array in arrays if type(array) is ReleasedArray]
     counting = [array for array in functions if array.counted_in == array.name and array.bins]
-    whole = [array for array in counting if array.axes == domain.names]
-    if not whole or not (combination.counts_rows or combination.by_class):
+    row_counts = [array for array in counting if array.axes == domain.names]
+    if not row_counts or not (combination.counts_rows or combination.by_class):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
             "axes are smooth); of naive Bayes ask one axis, distribution(axis); of a shape ask the "
             "synopsis itself"
         )
-    if any(array.oblique is not None for array in whole):
+    if any(array.oblique is not None for array in row_counts):
         raise SpecError(
             "distribution: bins of oblique coordinates do not tell boxes. Release with "
             "bandwidth = [..] in place of covariance"
         )
-    measures = [_measure(array, domain, stream) for stream, array in enumerate(whole)]
+    measures = [_measure(array, domain, stream) for stream, array in enumerate(row_counts)]
     response = None
     if isinstance(combination, Ratio):
         numerators = [array for array in functions if array.counted_in != array.name]
-        weighed = tuple(
-            _measure(array, domain, stream) for stream, array in enumerate(numerators, len(whole))
-        )
-        first, counted = weighed[0], measures[0]
-        if (first.splines, first.levels) == (counted.splines, counted.levels):
-            response = ReleasedResponses(weighed, combination.low, combination.high)
-    rows = facts["target"].get("n") or facts["target"]["normalizer"]
+        streams = enumerate(numerators, len(row_counts))
+        weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
+        responses, rows = weighted[0], measures[0]
+        if (responses.splines, responses.levels) == (rows.splines, rows.levels):
+            response = ReleasedResponses(weighted, combination.low, combination.high)
+    row_count = metadata["target"].get("n") or metadata["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
-    unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
+    unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
     return Distribution(
-        *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
-        *(whole[0].kernels, unit_rows),
+        *(metadata["name"], domain, tuple(measures), tuple(groups), float(row_count)),
+        *(row_counts[0].kernels, unit_rows),
         response=response,
-        choices=whole[0].approximation.choices,
+        choices=row_counts[0].approximation.choices,
         promised=promised,
     )
 

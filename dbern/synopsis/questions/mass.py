@@ -72,7 +72,7 @@ class _Shares(OptionQuestion):
         used = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
 
         def axes(part: slice) -> list[Envelope]:
-            return weights.axes(measure, region.part(part))
+            return weights.axes(measure, region.select(part))
 
         return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
 
@@ -85,7 +85,7 @@ class _Shares(OptionQuestion):
         met = replace(boxes, low=start, high=stop)
 
         def band(part: slice, beta_i: Fraction) -> Band:
-            inside = products(self.weights.axes(measure, met.part(part)))
+            inside = products(self.weights.axes(measure, met.select(part)))
             return interval(view, inside.layered(), base, beta_i)
 
         return band_in_batches(len(boxes), _LAID_OUT // measure.values.size, beta, band)

@@ -64,26 +64,27 @@ class Quantile(OptionQuestion):
         target: Target,
     ) -> Quantile:
         """Read levels, an axis, a condition and a target."""
-        index, several, numbers = bins.axis_index(name), np.ndim(levels) > 0, np.empty(0)
+        index, several, fractions = bins.axis_index(name), np.ndim(levels) > 0, np.empty(0)
         with suppress(ValueError, TypeError):  # whose text quotes the value
-            numbers = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        if numbers.ndim != 1 or not len(numbers) or not np.all((numbers > 0) & (numbers < 1)):
+            fractions = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        between_0_and_1 = (fractions > 0) & (fractions < 1)
+        if fractions.ndim != 1 or not len(fractions) or not between_0_and_1.all():
             raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
         box, weights = bins.read_condition(condition, index), bins.weights_for(target)
         axis, by = bins.domain.axes[index], " by the smoothed density" * (target == "smoothed")
         text = f"quantile {levels} of {axis.name}{by}{condition_text(condition, target)}"
         return cls(
-            bins=bins, text=text, labels={"quantile": numbers.tolist() if several else [None]},
-            target=target, axis=axis, index=index, levels=numbers, condition=box, weights=weights,
+            bins=bins, text=text, labels={"quantile": fractions.tolist() if several else [None]},
+            target=target, axis=axis, index=index, levels=fractions, condition=box,
+            weights=weights,
         )  # fmt: skip
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._band_of(measure, self.levels, beta)
 
     def _band_of(self, measure: NoisyMeasure, levels: FloatArray, beta: Fraction) -> Band:
-        view = measure.conditional(
-            self.index, self.weights.other_axes(measure, self.condition, self.index)
-        )
+        condition = self.weights.other_axes(measure, self.condition, self.index)
+        view = measure.conditional(self.index, condition)
         between = partial(self.weights.between, measure, self.index)
         splines, multiples = measure.splines[self.index], self.axis.multiples
         if multiples is not None and self.target == "records":
@@ -133,43 +134,36 @@ def _quantile_band(
 
     Where rows stand at multiples alone, so do quantiles of them: `_multiples_band`.
     """
-    within = 2 ** int(np.log2(np.clip(POINTS / splines.cells, 1, OFFSETS)))
-    count = splines.cells * within
+    points_in_cell = 2 ** int(np.log2(np.clip(POINTS / splines.cells, 1, OFFSETS)))
+    count = splines.cells * points_in_cell
     points = np.linspace(0.0, 1.0, count + 1)
     steps = between(np.zeros_like(points), points)
-    lines, base = under_condition(steps), under_condition(between(np.zeros(1), np.ones(1)))
+    cumulative, base = under_condition(steps), under_condition(between(np.zeros(1), np.ones(1)))
     smooth = float((steps.upper - steps.lower).max()) < _SHARP
     step = 1 / (count * view.measure.deviation)
     finer = 2 ** int(np.log2(np.clip(_FINER * step, 1, _FINEST))) if smooth else 1
-    shares = np.maximum.accumulate(
-        quotient_or_half(view.of(lines.estimate), view.of(base.estimate))
-    )
-    ends = list[tuple[float, float, float]]()
+    shares = _increasing_shares(view, cumulative, base)
+    by_tail, bounds = view.without_noise_draws(), list[tuple[float, float, float]]()
     for level in map(float, levels):
         # By the tail first: draws are for the points that it does not deny.
-        tail = beta * QUOTIENT["tail"]
         start, stop = undenied_range(
-            view.without_noise_draws(), lines.lower, lines.upper, base, level, tail
+            by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
         )
         low, high = max(start - 1, 0), min(stop + 1, count)
         if (high - low) * finer <= max(count, 2 * POINTS):
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
-            inner = lines.part(slice(low, high + 1))
+            inner = cumulative.select(slice(low, high + 1))
             if finer > 1:
                 inner = under_condition(between(np.zeros_like(fine), fine))
-            rest = beta * QUOTIENT["draws"]
-            start, stop = undenied_range(view, inner.lower, inner.upper, base, level, rest)
+            beta_draws = beta * QUOTIENT["draws"]
+            start, stop = undenied_range(view, inner.lower, inner.upper, base, level, beta_draws)
             first, last = fine[max(start - 1, 0)], fine[min(stop + 1, len(fine) - 1)]
         else:
             first, last = points[low], points[high]
         guess = float(np.interp(level, shares, points))
-        ends.append((min(max(guess, first), last), first, last))
-    value, first, last = np.array(ends).T
-    still = view.without_noise_draws()
-    sides = (
-        LinearFamily.of_weights(still, lines.lower, base.upper),
-        LinearFamily.of_weights(still, lines.upper, base.lower),
-    )
+        bounds.append((min(max(guess, first), last), first, last))
+    value, first, last = np.array(bounds).T
+    sides = _sides_of_shares(by_tail, cumulative, base)
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     return Band(value, first, last, cells, np.minimum(error, last - first))
 
@@ -186,37 +180,46 @@ def _multiples_band(
     base = under_condition(steps_of_multiples(splines, np.array([multiples.count])))
     coarse = np.arange(-1, multiples.count, -(-multiples.count // POINTS))
     coarse = np.append(coarse, multiples.count)
-    lines = under_condition(steps_of_multiples(splines, coarse))
-    numbers = list[tuple[int, int, int]]()
+    cumulative = under_condition(steps_of_multiples(splines, coarse))
+    by_tail, indices = view.without_noise_draws(), list[tuple[int, int, int]]()
     for level in map(float, levels):
-        tail, grid, inner = beta * QUOTIENT["tail"], coarse, lines
+        grid, inner = coarse, cumulative
         neighbors = sign_changes(
-            view.without_noise_draws(), lines.lower, lines.upper, base, level, tail
+            by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
         )
         first, last = _between(coarse, *neighbors)
         if last - first <= 2 * POINTS:
             grid = np.arange(first - 1, last + 1)
             inner = under_condition(steps_of_multiples(splines, grid))
-            rest = beta * QUOTIENT["draws"]
-            neighbors = sign_changes(view, inner.lower, inner.upper, base, level, rest)
+            beta_draws = beta * QUOTIENT["draws"]
+            neighbors = sign_changes(view, inner.lower, inner.upper, base, level, beta_draws)
             first, last = _between(grid, *neighbors)
-        shares = np.maximum.accumulate(
-            quotient_or_half(view.of(inner.estimate), view.of(base.estimate))
-        )
+        shares = _increasing_shares(view, inner, base)
         guess = int(grid[min(int(np.searchsorted(shares, level)), len(grid) - 1)])
-        numbers.append((min(max(guess, first), last), first, last))
-    value, low, high = multiples.positions[np.array(numbers).T]
-    shares = np.maximum.accumulate(
-        quotient_or_half(view.of(lines.estimate), view.of(base.estimate))
-    )
-    still, points = view.without_noise_draws(), multiples.positions[np.maximum(coarse, 0)]
-    sides = (
-        LinearFamily.of_weights(still, lines.lower, base.upper),
-        LinearFamily.of_weights(still, lines.upper, base.lower),
-    )
+        indices.append((min(max(guess, first), last), first, last))
+    value, low, high = multiples.positions[np.array(indices).T]
+    points = multiples.positions[np.maximum(coarse, 0)]
+    shares = _increasing_shares(view, cumulative, base)
+    sides = _sides_of_shares(by_tail, cumulative, base)
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)
     return Band(value, low, high, cells, np.minimum(error, high - low))
+
+
+def _increasing_shares(view: BinView, cumulative: Envelope, base: Envelope) -> FloatArray:
+    """Return estimates of shares up to points, none less than one before it."""
+    shares = quotient_or_half(view.of(cumulative.estimate), view.of(base.estimate))
+    return np.asarray(np.maximum.accumulate(shares))
+
+
+def _sides_of_shares(
+    view: BinView, cumulative: Envelope, base: Envelope
+) -> tuple[LinearFamily, LinearFamily]:
+    """Return minorants and majorants of shares up to points."""
+    return (
+        LinearFamily.of_weights(view, cumulative.lower, base.upper),
+        LinearFamily.of_weights(view, cumulative.upper, base.lower),
+    )
 
 
 def _between(grid: Int64Array, start: int, stop: int) -> tuple[int, int]:

@@ -39,7 +39,7 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.low)
 
-    def part(self, which: slice) -> Boxes:
+    def select(self, which: slice) -> Boxes:
         """Return some of the boxes; the labels stay."""
         return Boxes(self.low[which], self.high[which], self.labels)
 
@@ -77,7 +77,7 @@ class Weights:
     def other_axes(self, measure: NoisyMeasure, box: Boxes, *asked_axes: int) -> Envelope:
         """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
         axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in asked_axes]
-        return products(axes).part(0) if axes else Envelope(*[np.ones(1)] * 3)
+        return products(axes).select(0) if axes else Envelope(*[np.ones(1)] * 3)
 
 
 def read_region(region: Region, domain: Domain) -> Boxes | Polygons:

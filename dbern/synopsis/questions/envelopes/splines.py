@@ -41,7 +41,7 @@ class Envelope:
         sides = zip(*((part.lower, part.estimate, part.upper) for part in parts), strict=True)
         return cls(*map(np.concatenate, sides))
 
-    def part(self, which: Any) -> Envelope:
+    def select(self, which: Any) -> Envelope:
         """Return the envelopes of some of the weights."""
         return Envelope(self.lower[which], self.estimate[which], self.upper[which])
 

@@ -51,7 +51,7 @@ def intervals(splines: AxisSplines, low: FloatArray, high: FloatArray) -> Envelo
     else:
         last, before = splines.multiples.up_to(high), splines.multiples.below(low)
         ends = steps_of_multiples(splines, np.concatenate([np.maximum(last, before), before]))
-    return ends.part(slice(len(high))).minus(ends.part(slice(len(high), None)))
+    return ends.select(slice(len(high))).minus(ends.select(slice(len(high), None)))
 
 
 def steps_of_multiples(splines: AxisSplines, last: Int64Array) -> Envelope:

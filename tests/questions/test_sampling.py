@@ -65,7 +65,7 @@ def rare(draws):
 @pytest.mark.slow
 def test_few_rows_are_covered_where_the_normal_law_does_not(monkeypatch):
     assert rare(60) == (pytest.approx(60, abs=3), {"any"})
-    monkeypatch.setattr(module, "FEW", 0)
+    monkeypatch.setattr(module, "FEW_ROWS", 0)
     covered, laws = rare(60)
     assert covered < 48
     assert laws == {"normal"}

@@ -35,11 +35,11 @@ from dbern.synopsis.questions.regions import (
 )
 from dbern.synopsis.questions.released_bins import ReleasedBins
 
-_LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
+_BATCH_WEIGHTS = 1 << 22  # of boxes under a condition, at a time: more than are simulated
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Shares(OptionQuestion):
+class _SharesOfRegions(OptionQuestion):
     """Shares of regions: of all rows that count, or of those in another box."""
 
     region: Boxes | Polygons
@@ -68,11 +68,11 @@ class _Shares(OptionQuestion):
             return interval(view, inside, Denominator.total(view) if of_total else None, beta)
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
-        cut = ((region.low > 0) | (region.high < 1)).any(axis=0)
-        used = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
+        bounded = ((region.low > 0) | (region.high < 1)).any(axis=0)
+        used = () if weights.kernels else tuple(np.flatnonzero(bounded).tolist())
 
-        def axes(part: slice) -> list[Envelope]:
-            return weights.axes(measure, region.select(part))
+        def axes(batch: slice) -> list[Envelope]:
+            return weights.axes(measure, region.select(batch))
 
         return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
 
@@ -82,17 +82,17 @@ class _Shares(OptionQuestion):
         view = measure.joint()
         base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
-        met = replace(boxes, low=start, high=stop)
+        intersections = replace(boxes, low=start, high=stop)
 
-        def band(part: slice, beta_i: Fraction) -> Band:
-            inside = products(self.weights.axes(measure, met.select(part)))
+        def band(batch: slice, beta_i: Fraction) -> Band:
+            inside = products(self.weights.axes(measure, intersections.select(batch)))
             return interval(view, inside.layered(), base, beta_i)
 
-        return band_in_batches(len(boxes), _LAID_OUT // measure.values.size, beta, band)
+        return band_in_batches(len(boxes), _BATCH_WEIGHTS // measure.values.size, beta, band)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Mass(_Shares):
+class Mass(_SharesOfRegions):
     """Share of the counted rows in each of some regions."""
 
     option = QuestionOption(
@@ -113,9 +113,9 @@ class Mass(_Shares):
     ) -> Self:
         """Read regions, a condition and a target."""
         shares = cls._read(bins, region, condition, target)
-        whole = "smoothed density" if target == "smoothed" else "rows"
-        within = condition_text(condition, target)
-        return replace(shares, text=f"share of the {whole}{within} in {region_text(region)}")
+        total = "smoothed density" if target == "smoothed" else "rows"
+        total += condition_text(condition, target)
+        return replace(shares, text=f"share of the {total} in {region_text(region)}")
 
     @property
     def percent(self) -> Percent:
@@ -145,7 +145,7 @@ class Mass(_Shares):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Count(_Shares):
+class Count(_SharesOfRegions):
     """Number of the rows in each of some regions."""
 
     option = QuestionOption("count", "REGION", "How many rows.")
@@ -195,15 +195,15 @@ class Cdf(Mass):
         target: Target,
     ) -> Self:
         """Read points of an axis, a condition and a target."""
-        along, numbers = bins.domain.axes[bins.axis_index(axis)], np.empty(0)
+        bounds, locations = bins.domain.axes[bins.axis_index(axis)], np.empty(0)
         with suppress(SpecError):  # which speaks of points
-            numbers = as_numbers(np.ravel(points), along.unit, Domain((along,)))
-        if not (len(numbers) and ((numbers > along.low) & (numbers <= along.high)).all()):
+            locations = as_numbers(np.ravel(points), bounds.unit, Domain((bounds,)))
+        if not (len(locations) and ((locations > bounds.low) & (locations <= bounds.high)).all()):
             raise SpecError(
-                f"cdf: places must be above the lower bound of {along.name}, and up to its upper "
+                f"cdf: places must be above the lower bound of {bounds.name}, and up to its upper "
                 "one"
             )
-        return cls.read(bins, {along.name: (None, points)}, condition, target)
+        return cls.read(bins, {bounds.name: (None, points)}, condition, target)
 
     @classmethod
     def from_text(

@@ -11,7 +11,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.synopsis.questions.envelopes.splines import (
     AxisSplines,
     Envelope,
-    between,
+    between_nodes,
     cell_maxima,
     damped,
     grid,
@@ -48,12 +48,12 @@ def mass_envelope(
 
 def _count_kinks(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> FloatArray:
     """Count the kinks that ``K(y - t)`` may have in each cell, (m, cells)."""
-    ends = y[:, None] - np.arange(splines.cells + 1) / splines.cells
-    near = np.zeros((len(y), splines.cells))
+    differences = y[:, None] - np.arange(splines.cells + 1) / splines.cells
+    counts = np.zeros((len(y), splines.cells))
     for kink in kernel.kinks:
         for at in {kink, -kink}:
-            near += (ends[:, :-1] >= at - _FLOATS) & (ends[:, 1:] <= at + _FLOATS)
-    return near
+            counts += (differences[:, :-1] >= at - _FLOATS) & (differences[:, 1:] <= at + _FLOATS)
+    return counts
 
 
 @lru_cache(maxsize=16)
@@ -78,21 +78,21 @@ def _fitted(
     """
     beta, solve = _solver(splines)
     estimate, width = values @ solve, 1 / (splines.cells * _STEPS)
-    missed = values - estimate @ beta.T
-    ends = []
+    residual = values - estimate @ beta.T
+    sides = []
     for sign in (-1, 1):
-        excess = np.maximum(cell_maxima(sign * missed, splines), 0.0)
+        excess = np.maximum(cell_maxima(sign * residual, splines), 0.0)
         coefficients = estimate + sign * _over_middles(excess, splines)
-        left = sign * (values - coefficients @ beta.T)
+        deficit = sign * (values - coefficients @ beta.T)
         bends = (bend + _derivative(coefficients, splines, 2))[:, None]
-        rise = between(width, bends) + width * jump / 4
+        rise = between_nodes(width, bends) + width * jump / 4
         third = (smooth[1] + _derivative(coefficients, splines, 3))[:, None]
-        by_differences = (_bent(left, splines) + 2 * width**3 * third) / 8
+        by_differences = (_bent(deficit, splines) + 2 * width**3 * third) / 8
         rise = np.where(smooth[0], np.minimum(by_differences, rise), rise)
         rise = rise + _FLOATS * np.abs(coefficients).max()
-        excess = np.maximum(cell_maxima(left, splines), 0.0)
-        ends.append(coefficients + sign * support_maxima(excess + rise, splines))
-    return Envelope(ends[0], estimate, ends[1])
+        excess = np.maximum(cell_maxima(deficit, splines), 0.0)
+        sides.append(coefficients + sign * support_maxima(excess + rise, splines))
+    return Envelope(sides[0], estimate, sides[1])
 
 
 def _derivative(coefficients: FloatArray, splines: AxisSplines, order: int) -> FloatArray:

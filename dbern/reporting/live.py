@@ -43,7 +43,7 @@ from dbern.reporting.pictures import (
     value_name,
 )
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.questions.band import CLUMPED
+from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
@@ -216,7 +216,7 @@ def _counting(
         "everywhere": [one.tail(count, beta / len(measures)) for one in measures],
         "errors": [one.error for one in measures],
         "deviations": [measure.deviation for measure in measures],
-        "clumped": CLUMPED,
+        "clumped": CELL_ERROR_FRACTION,
     }
     if parts:  # all have the same noise
         own, share, response = parts[0], beta / len(parts), asked.response

@@ -140,7 +140,7 @@ def test_smooth_weights_lie_between_their_splines(name, degree):
 def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
     monkeypatch.setattr(of_kernel, "_bent", lambda *_: 0.0)
     monkeypatch.setattr(of_kernel, "_derivative", lambda *_: np.zeros(1))
-    monkeypatch.setattr(of_kernel, "_FLOATS", 0.0)
+    monkeypatch.setattr(of_kernel, "_ROUNDING", 0.0)
     monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
     with pytest.raises(AssertionError):
         test_smooth_weights_lie_between_their_splines("gaussian", 3)
@@ -313,7 +313,7 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
     undenied = of_quantiles.undenied_range
-    monkeypatch.setattr(of_quantiles, "_FINER", 0)
+    monkeypatch.setattr(of_quantiles, "_POINTS_IN_DEVIATION", 0)
     assert smoothed_medians(6)[0] == 6
 
     def alone(*asked):

@@ -64,7 +64,7 @@ def test_rows_at_few_values_err_more_often_beyond_it():
 
 @pytest.mark.slow
 def test_a_likely_error_without_the_cells_part_is_caught(monkeypatch):
-    monkeypatch.setattr(band, "CLUMPED", 0.0)
+    monkeypatch.setattr(band, "CELL_ERROR_FRACTION", 0.0)
     assert below_twice("eighty values")[0] < 0.5
 
 

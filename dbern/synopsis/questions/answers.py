@@ -28,7 +28,7 @@ SamplingLaw: TypeAlias = Literal["normal", "any"]
 Percent: TypeAlias = Literal["%", "percentage points"]
 """Unit of shares, or of differences of shares, where people read them."""
 
-_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
+_MAX_ROWS_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,7 +135,7 @@ class Answer:
     @property
     def _table_formats(self) -> dict[str, Any]:
         writers = self._writers | {"likely_error": self._write_length}
-        return {"max_rows": _SHOWN, "float_format": self._write, "formatters": writers}
+        return {"max_rows": _MAX_ROWS_SHOWN, "float_format": self._write, "formatters": writers}
 
     def _write(self, number: float) -> str:
         if self.unit:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dbern.types import FloatArray
 
-CLUMPED = 0.05
+CELL_ERROR_FRACTION = 0.05
 """Of the cells' width, for a likely error: about what it is where the rows of each cell stand at
 ten values. Rows at many values err less, and rows at few values close to an edge more."""
 
@@ -20,7 +20,7 @@ class Band(NamedTuple):
 
     `cells` is the width between the values that minorants and majorants have without noise. `error`
     is the likely error of the value: the root of the sum of squares of its noise's standard
-    deviation and of `CLUMPED` times `cells`.
+    deviation and of `CELL_ERROR_FRACTION` times `cells`.
     """
 
     value: FloatArray
@@ -49,7 +49,7 @@ class Band(NamedTuple):
 
 def likely_error(noise: FloatArray, cells: FloatArray, width: FloatArray | float) -> FloatArray:
     """Return likely errors, at most the width of the interval."""
-    return np.asarray(np.minimum(np.hypot(noise, CLUMPED * cells), width))
+    return np.asarray(np.minimum(np.hypot(noise, CELL_ERROR_FRACTION * cells), width))
 
 
 def band_in_batches(

@@ -4,7 +4,7 @@ Let D be the rows' measure, and ``c_j = int beta_j dD`` the bins, which are rele
 Let l and u be coefficients of splines below and above a weight g, and l^k, u^k of those around a
 weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0, 1].
 
-*Theorem.* With probability ``1 - beta``, for every database, m is in what `interval` returns.
+*Theorem.* For every database m is in what `interval` returns, with probability ``1 - beta``.
 
 1. *Lemma* (docs/intervals.md, "Splines around a weight bound its integral for every database"):
    ``sum_j l_j c_j <= int g dD <= sum_j u_j c_j``, as D is a measure. As m >= 0, therefore ::
@@ -15,7 +15,7 @@ weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0
 2. The released numbers *deny* an m where a side has the wrong sign by more than its noise. The
    noise of the true m alone has to be bounded, as m does not depend on it: that all others are
    tried costs nothing. The m that are not denied end at roots of quadratics (`undenied_quotients`).
-3. The noise of a side of norm \\|w\\| is at most q \\|w\\|: first by the tail of its law, at its
+3. The noise of a side of norm |w| is at most q |w|: first by the tail of its law, at its
    fraction of beta in `dbern.failure.QUOTIENT` (`_ends_by_tail`); then, for m between these ends,
    by an order statistic of draws, at the rest (`_ends_by_draws`).
 

@@ -14,7 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.noise_quantile import quantile_rank
-from dbern.synopsis.questions.noisy_measure import FLOATS, BinView, Functionals, NoisyMeasure
+from dbern.synopsis.questions.noisy_measure import (
+    RELATIVE_ROUNDING,
+    BinView,
+    Functionals,
+    NoisyMeasure,
+)
 from dbern.types import BoolArray, FloatArray
 
 _PROPORTIONAL = 1e-9  # of products of norms
@@ -99,7 +104,7 @@ class LinearFamily(NamedTuple):
         nearest = self.mixed / np.where(self.denominator_squared > 0, self.denominator_squared, 1.0)
         m = np.clip(nearest, cuts[:-1], cuts[1:])
         size = self.squared + m**2 * self.denominator_squared
-        min_square = size - 2 * m * self.mixed - FLOATS * size
+        min_square = size - 2 * m * self.mixed - RELATIVE_ROUNDING * size
         known = min_square > _PROPORTIONAL * size
         quotients = np.maximum(values[1:], values[:-1])
         quotients /= np.sqrt(np.where(known, min_square, 1.0))[..., None]

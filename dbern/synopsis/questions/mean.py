@@ -26,7 +26,7 @@ from dbern.synopsis.questions.question import (
 )
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import ReleasedBins
-from dbern.synopsis.questions.undenied_points import POINTS, undenied_range
+from dbern.synopsis.questions.undenied_points import GRID_POINTS, undenied_range
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,7 +84,7 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     if of_all_rows:
         family = LinearFamily.of_weights(view, sum_of_t, row_count)
         return undenied_quotients(estimate, family, family, view.measure, beta)
-    points = np.linspace(0.0, 1.0, POINTS + 1)
+    points = np.linspace(0.0, 1.0, GRID_POINTS + 1)
     more, less = np.maximum(t - points[:, None], 0.0), np.maximum(points[:, None] - t, 0.0)
     # Integrals of t - mu fall as mu grows: signs are those of shares up to a point, reversed.
     above = layer_weights({HIGH: less, LOW: -more})
@@ -97,7 +97,7 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     first, last = undenied_range(
         view, below[undenied], above[undenied], None, 0.0, beta * QUOTIENT["draws"]
     )
-    low, high = points[max(start + first - 1, 0)], points[min(start + last + 1, POINTS)]
+    low, high = points[max(start + first - 1, 0)], points[min(start + last + 1, GRID_POINTS)]
     value = np.clip(estimate, low, high)
     centered = t - value
     gap = layer_weights({HIGH: np.abs(centered), LOW: -np.abs(centered)})

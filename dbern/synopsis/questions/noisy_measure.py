@@ -27,7 +27,7 @@ from dbern.strategies.levels import Levels
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.types import FloatArray
 
-FLOATS = 1e-12
+RELATIVE_ROUNDING = 1e-12
 """Relative error of floats: of the sum of sizes that a sum of products is made of."""
 
 _MAX_DRAWS, DRAWS, _MIN_DRAWS = 4096, 1000, 200
@@ -129,7 +129,7 @@ class NoisyMeasure:
         Weights that are made for two levels are a little off, by a share of all rows.
         """
         largest = float(np.abs(self.values).max(initial=0.0 if self.levels is None else 1.0))
-        return self.error + FLOATS * largest
+        return self.error + RELATIVE_ROUNDING * largest
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """Bound noise of `count` functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""

@@ -34,11 +34,12 @@ from dbern.synopsis.questions.question import (
 )
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import ReleasedBins
-from dbern.synopsis.questions.undenied_points import POINTS, sign_changes, undenied_range
+from dbern.synopsis.questions.undenied_points import GRID_POINTS, sign_changes, undenied_range
 from dbern.types import FloatArray, Int64Array
 
-_SHARP = 0.5  # between both splines of a step: of the rows themselves
-_FINER, _FINEST = 8, 256  # points in a bin's deviation, of density 1; and between two of `POINTS`
+_MIN_SHARP_GAP = 0.5  # between both splines of a step: of the rows themselves
+_POINTS_IN_DEVIATION = 8  # of a bin's noise, of density 1
+_MAX_REFINEMENT = 256  # points between two of `GRID_POINTS`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,14 +135,15 @@ def _quantile_band(
 
     Where rows stand at multiples alone, so do quantiles of them: `_multiples_band`.
     """
-    points_in_cell = 2 ** int(np.log2(np.clip(POINTS / splines.cells, 1, OFFSETS)))
+    points_in_cell = 2 ** int(np.log2(np.clip(GRID_POINTS / splines.cells, 1, OFFSETS)))
     count = splines.cells * points_in_cell
     points = np.linspace(0.0, 1.0, count + 1)
     steps = between(np.zeros_like(points), points)
     cumulative, base = under_condition(steps), under_condition(between(np.zeros(1), np.ones(1)))
-    smooth = float((steps.upper - steps.lower).max()) < _SHARP
+    smooth = float((steps.upper - steps.lower).max()) < _MIN_SHARP_GAP
     step = 1 / (count * view.measure.deviation)
-    finer = 2 ** int(np.log2(np.clip(_FINER * step, 1, _FINEST))) if smooth else 1
+    refinement = np.clip(_POINTS_IN_DEVIATION * step, 1, _MAX_REFINEMENT)
+    finer = 2 ** int(np.log2(refinement)) if smooth else 1
     shares = _increasing_shares(view, cumulative, base)
     by_tail, bounds = view.without_noise_draws(), list[tuple[float, float, float]]()
     for level in map(float, levels):
@@ -150,7 +152,7 @@ def _quantile_band(
             by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
         )
         low, high = max(start - 1, 0), min(stop + 1, count)
-        if (high - low) * finer <= max(count, 2 * POINTS):
+        if (high - low) * finer <= max(count, 2 * GRID_POINTS):
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
             inner = cumulative.select(slice(low, high + 1))
             if finer > 1:
@@ -175,10 +177,10 @@ def _multiples_band(
 
     For i_0 = -1 < i_1 < .. let the quantile be one of the multiples after i_k, up to i_{k+1}. At
     most a share tau is up to i_k and at least tau up to i_{k+1}: denied or not as in
-    `_quantile_band`, first at up to `POINTS` multiples, then at all that are left, if few are.
+    `_quantile_band`, first at up to `GRID_POINTS` multiples, then at all that are left, if few are.
     """
     base = under_condition(steps_of_multiples(splines, np.array([multiples.count])))
-    coarse = np.arange(-1, multiples.count, -(-multiples.count // POINTS))
+    coarse = np.arange(-1, multiples.count, -(-multiples.count // GRID_POINTS))
     coarse = np.append(coarse, multiples.count)
     cumulative = under_condition(steps_of_multiples(splines, coarse))
     by_tail, indices = view.without_noise_draws(), list[tuple[int, int, int]]()
@@ -188,7 +190,7 @@ def _multiples_band(
             by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
         )
         first, last = _between(coarse, *neighbors)
-        if last - first <= 2 * POINTS:
+        if last - first <= 2 * GRID_POINTS:
             grid = np.arange(first - 1, last + 1)
             inner = under_condition(steps_of_multiples(splines, grid))
             beta_draws = beta * QUOTIENT["draws"]

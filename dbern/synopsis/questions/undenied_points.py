@@ -14,7 +14,7 @@ from dbern.synopsis.questions.linear_family import LinearFamily
 from dbern.synopsis.questions.noisy_measure import BinView
 from dbern.types import FloatArray
 
-POINTS = 1024
+GRID_POINTS = 1024
 """Points between which quantiles and means are distinguished, where cells are no more."""
 
 

@@ -19,7 +19,7 @@ from dbern.types import BoolArray, FloatArray
 
 _SUBDIVISION = 8  # small cells in a cell, along each axis
 _PARTS = 4  # of a cell, along each axis, on which Bezier coefficients prove a sign
-_REACH = 0.75  # cells: less is no spline, more is wider
+_BUMP_RADIUS = 0.75  # cells: less is no spline, more is wider
 _DAMPING = 0.02  # of the mean square of a bin, for differences of coefficients: noise weighs them
 _ROUNDING = 1e-9  # of coefficients from 0 to 1, about
 _BATCH_NUMBERS = 1 << 20  # Bezier coefficients
@@ -45,7 +45,7 @@ def _envelope(rings: Sequence[FloatArray], axes: Sequence[AxisSplines]) -> Envel
 
 def _majorant(touched: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
     """Coefficients of a spline that is at least 1 where the small cells are touched, or else 0."""
-    reach = round(_REACH * _SUBDIVISION)
+    reach = round(_BUMP_RADIUS * _SUBDIVISION)
     wide = touched
     for axis in (0, 1):
         padded = np.pad(wide, [(reach, reach) if i == axis else (0, 0) for i in (0, 1)])
@@ -86,8 +86,8 @@ def _values(splines: AxisSplines) -> FloatArray:
 
 @lru_cache(maxsize=8)
 def _smoothing(splines: AxisSplines) -> FloatArray:
-    """Matrix from values at the small cells to coefficients, smoothed over `_REACH`."""
-    values, reach = _values(splines), round(_REACH * _SUBDIVISION)
+    """Matrix from values at the small cells to coefficients, smoothed over `_BUMP_RADIUS`."""
+    values, reach = _values(splines), round(_BUMP_RADIUS * _SUBDIVISION)
     square, steps = values.T @ values, np.diff(np.eye(splines.count), axis=0)
     square += _DAMPING * np.trace(square) / splines.count * steps.T @ steps
     bump = np.hanning(2 * reach + 3)[1:-1]

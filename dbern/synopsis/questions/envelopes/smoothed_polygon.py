@@ -22,10 +22,10 @@ from dbern.synopsis.questions.polygons import Polygons
 from dbern.types import FloatArray
 
 _MIN_ERROR, _MAX_ERROR = 1e-5, 1e-3  # of a share
-_PIECES = 1 << 14
-_STEPS = 4, 32  # of a cell
+_MAX_PIECES = 1 << 14
+_STEPS_IN_CELL = 4, 32  # of a cell
 _DAMPING = 1e-7  # of the mean square of a bin, as for kernels
-_FLOATS = 1e-11
+_ROUNDING = 1e-11
 
 
 def smoothed_polygon_envelope(
@@ -48,13 +48,13 @@ def _envelope(
     grids, solvers, betas = [], [], []
     for splines, kernel in zip(axes, kernels, strict=True):
         steps = math.sqrt(kernel.slope / (2 * error)) / splines.cells
-        grids.append(grid(splines, round(np.clip(steps, *_STEPS))))
+        grids.append(grid(splines, round(np.clip(steps, *_STEPS_IN_CELL))))
         betas.append(splines.values(grids[-1]))
         square = damped(betas[-1].T @ betas[-1], _DAMPING)
         solvers.append(np.linalg.solve(square, betas[-1].T))
     values, integration_error = _integrated(rings, grids, kernels, error)
     estimate = solvers[0] @ values @ solvers[1].T
-    rise = integration_error + _FLOATS
+    rise = integration_error + _ROUNDING
     for axis, (splines, kernel) in enumerate(zip(axes, kernels, strict=True)):
         bend = 2 * kernel.slope
         if splines.degree > 1:
@@ -90,7 +90,7 @@ def _integrated(
     bends += y**2 * second.curvature / 2
     loose = 3 / 8 * second.jumps * float((y**2).sum()) * second.slope  # three kinks, J / 2 at most
     scale = float((bends * y * lengths).sum()) / 24 + loose + 1e-300
-    longest = max(math.sqrt(error / scale), float(lengths.sum()) / _PIECES)
+    longest = max(math.sqrt(error / scale), float(lengths.sum()) / _MAX_PIECES)
     counts = np.ceil(lengths / longest).astype(np.int64)
     edge = np.repeat(np.arange(len(edges)), counts)
     piece = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)

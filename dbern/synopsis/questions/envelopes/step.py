@@ -13,7 +13,7 @@ from dbern.types import BoolArray, FloatArray, Int64Array
 OFFSETS = 32
 """Positions in a cell for which majorants of a step are made."""
 
-SOLVED = 1e-7
+SOLVER_ERROR = 1e-7
 """By how much a majorant from the solver may fall short: added to its coefficients."""
 
 _ROUNDING_FACTOR = 2  # what splines and their sum are off by roundings is less than as much again
@@ -103,8 +103,8 @@ def _table(splines: AxisSplines) -> tuple[FloatArray, BoolArray]:
 
 def _solved(splines: AxisSplines, offsets: Int64Array) -> FloatArray:
     last = splines.cells * OFFSETS
-    upper = _majorants(splines, offsets) + SOLVED
-    lower = 1.0 - SOLVED - _majorants(splines, last - offsets)[:, ::-1]
+    upper = _majorants(splines, offsets) + SOLVER_ERROR
+    lower = 1.0 - SOLVER_ERROR - _majorants(splines, last - offsets)[:, ::-1]
     estimate = (lower + upper) / 2 @ splines.residual
     estimate = estimate + splines.integrals(offsets / last) @ splines.smoother
     return np.stack([lower, estimate, upper])

@@ -18,11 +18,11 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution
 from dbern.synopsis.questions.envelopes import kernel, polygon, step
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+from dbern.synopsis.questions.released_bins import ReleasedResponses
 
 AXES = ("x", "y", "z")
 
@@ -58,7 +58,7 @@ def asked(
     splines = tuple(AxisSplines(cells, degree) for _ in exact.shape)
     values = np.ldexp(noisy.astype(float), exponent).reshape(exact.shape)
     domain = Domain(tuple(Axis(name, 0.0, 1.0) for name in AXES[: exact.ndim]))
-    measure = Measure(values, splines, law, 2.0**-40)
+    measure = NoisyMeasure(values, splines, law, 2.0**-40)
     kernels = (Gaussian(0.1),) * exact.ndim
     return Distribution("case", domain, (measure,), (None,), float(n), kernels)
 
@@ -69,7 +69,7 @@ def responding(rows: Any, responses: Any, key: int = 1, exact: Any = None, **how
     half = {"epsilon": 0.5 * how.pop("epsilon", 1.0), **how}
     d = asked(rows, key, exact=of_rows, **half)
     (measure,) = asked(rows, key and key + 10_000, exact=of_responses, **half).measures
-    return replace(d, response=Response((replace(measure, stream=1),), 0.0, 1.0))
+    return replace(d, response=ReleasedResponses((replace(measure, stream=1),), 0.0, 1.0))
 
 
 def grouped(rows: Any, codes: Any, key: int = 1, exact: Any = None, **how: Any) -> Any:

@@ -303,14 +303,14 @@ def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(n
     first, at_band, promised = asked(), [np.maximum(low, 0), high], told.promised
     people, wider = asked(population=True), asked(bandwidth=0.2)
     told.promised = None
-    of_bins = asked(promised.part)
+    of_bins = asked(promised.beta_fraction)
     np.testing.assert_array_equal(first, at_band if banded else of_bins)
     assert not banded or np.ptp(first, axis=0).mean() < 0.3 * np.ptp(of_bins, axis=0).mean()
     # Of a population, and of other kernels, nothing is promised.
     np.testing.assert_array_equal([asked(population=True), asked(bandwidth=0.2)], [people, wider])
-    told.promised = replace(promised, least=math.inf if banded else 0.0)
+    told.promised = replace(promised, min_half_width=math.inf if banded else 0.0)
     np.testing.assert_array_equal(asked(), of_bins if banded else at_band)
-    assert promised.part == Fraction(4, 5)  # of numbers that may have been low as they chose
+    assert promised.beta_fraction == Fraction(4, 5)  # of numbers that may have been low as they chose
 
 
 def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):

@@ -87,20 +87,20 @@ def ask(
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.asking import Settings
     from dbern.synopsis.questions.options import read_box
+    from dbern.synopsis.questions.question import CommonOptions
     from dbern.synopsis.questions.registry import QUESTIONS
     from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
     compared = None if compared_path is None else open_synopsis(compared_path).distribution()
     box = None if condition is None else read_box(condition, "given")
-    settings = Settings(box, target, compared)
+    options = CommonOptions(box, target, compared)
     queries = [
         query
         for question in QUESTIONS
         for text in _texts(texts[question.option.name])
-        for query in question.from_text(text, distribution, settings)
+        for query in question.from_text(text, distribution, options)
     ]
     if not queries:
         *names, last = [f"--{question.option.name}" for question in QUESTIONS]

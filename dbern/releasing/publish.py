@@ -66,7 +66,7 @@ def chosen(
     """
     from dbern.synopsis.questions.bandwidths import best_kernels  # a release seldom asks
     from dbern.synopsis.questions.envelopes.splines import AxisSplines
-    from dbern.synopsis.questions.measure import Measure
+    from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 
     bound = BoundSpec.of(spec, plan.n)
     (component,), (planned,) = bound.measurements, plan.components
@@ -74,7 +74,7 @@ def chosen(
     maps = cast("tuple[AxisBins, ...]", planned.maps)
     splines = tuple(AxisSplines(one.cells, one.degree) for one in maps)
     measures = [
-        Measure(np.ldexp(released(planned, name).astype(np.float64), law.granularity_exponent),
+        NoisyMeasure(np.ldexp(released(planned, name).astype(np.float64), law.granularity_exponent),
                 splines, law, planned.released_error)
         for name in planned.arrays
     ]  # fmt: skip

@@ -8,9 +8,9 @@ the basis is a tail of that of the next degree.
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
 told by differences of two places, and intervals by the tail of the noise's law: the same formulas
-as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.responses` for regressions
-and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
-or a little wider. All on the page is released or public.
+as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.split_measure` for
+regressions and the shares of groups). Values are what Python answers, up to roundings; intervals
+are as wide, or a little wider. All on the page is released or public.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from dbern.reporting.pictures import (
     value_name,
 )
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.questions.bandwidths import least_bandwidth
+from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
+from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
-from dbern.synopsis.questions.interval import CLUMPED
-from dbern.synopsis.questions.responses import Parted, parted
+from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -222,7 +222,7 @@ def _counting(
         "everywhere": [measure.tail(count, beta / len(measures)) for measure in measures],
         "errors": [measure.error for measure in measures],
         "deviations": [measure.deviation for measure in measures],
-        "clumped": CLUMPED,
+        "clumped": CELL_ERROR_FRACTION,
     }
     if parts:  # all have the same noise
         part, beta_i, response = parts[0], beta / len(parts), distribution.response
@@ -240,10 +240,10 @@ def _counting(
     return content
 
 
-def _parts(distribution: Distribution | None) -> tuple[Parted, ...]:
+def _parts(distribution: Distribution | None) -> tuple[SplitMeasure, ...]:
     if distribution is None or len(distribution.groups) > MOST_PANELS:
         return ()
-    return parted(distribution)
+    return split_measures(distribution)
 
 
 def _on_released(weights: Envelope, distribution: Distribution) -> Envelope:
@@ -265,7 +265,7 @@ def _factors(distribution: Distribution, edges: Sequence[FloatArray], cells: int
         factor
         for factor in _BANDWIDTH_FACTORS
         if all(
-            factor * kernel.bandwidth >= least_bandwidth(splines, _wider(kernel, factor), kernel)
+            factor * kernel.bandwidth >= min_bandwidth(splines, _wider(kernel, factor), kernel)
             for splines, kernel, _ in axes
         )
     ]

@@ -50,7 +50,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -78,6 +78,9 @@ from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoo
 from dbern.synopsis.metadata import Released
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    from dbern.synopsis.questions.released_bins import BandOfData, DataDependentBand
 
 About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
@@ -133,13 +136,13 @@ class Promised:
         released = float(self.number.entries[0]) + errors.lattice + errors.released
         return told_error(released, self.terms.factor, self.terms.rest)
 
-    def told(self, ends: Callable[..., Any]) -> Any:
+    def told(self, release: BandOfData) -> DataDependentBand:
         """Return the promise in the form that questions take, with a band of these data."""
-        from dbern.synopsis.questions.asking import Promised as Told
+        from dbern.synopsis.questions.released_bins import DataDependentBand
 
         least = self.terms.least
         bins = Fraction(1) if self.among == 1 else CHOICE["bins"]
-        return Told(math.inf if least is None else least, bins, ends)
+        return DataDependentBand(math.inf if least is None else least, bins, release)
 
     @property
     def noise(self) -> tuple[Noise, float]:

@@ -611,7 +611,7 @@ class Synopsis:
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        told = [one.promise.told(self.interval) for one in self._bracketed if one and one.promise]
+        told = [one.promise.told(self) for one in self._bracketed if one and one.promise]
         facts = self.combination, self.domain, self.metadata, axis
         return distribution_of(self.arrays, *facts, next(iter(told), None))
 

@@ -16,7 +16,7 @@ from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.bandwidths import _cross_validation, best_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 
 LAWS = {
     "laplace": LaplaceNoise(1 << 20, -28, 1 << 20),
@@ -28,7 +28,7 @@ LAWS = {
 def surplus(law):
     """What noise adds to the estimate of a bandwidth in the mean, and how sure that is."""
     splines, kernels, draws = (AxisSplines(6, 2),), (Gaussian(0.4),), 4000
-    exact = Measure(np.zeros(8), splines, law, 0.0)  # the rest is linear in the noise
+    exact = NoisyMeasure(np.zeros(8), splines, law, 0.0)  # the rest is linear in the noise
     drawn = family_of(law).drawn(law, 8, draws, public_stream("test", 0)) * 2.0**-28
     still = replace(exact, law=replace(law, granularity_exponent=-300))  # no noise to take off
     found = [
@@ -47,9 +47,9 @@ def test_what_noise_adds_to_the_estimate_of_a_bandwidth_is_taken_off(law):
 
 def test_noise_that_keeps_the_total_taken_for_independent_is_caught(monkeypatch):
     """Bins of the K-norm law are correlated: the traces alone are not what it adds."""
-    told = Measure.covariance.fget
+    told = NoisyMeasure.covariance.fget
     alone = property(lambda measure: Covariance(told(measure).deviation))
-    monkeypatch.setattr(Measure, "covariance", alone)
+    monkeypatch.setattr(NoisyMeasure, "covariance", alone)
     assert abs(surplus(LAWS["k-norm"])) > 8
 
 
@@ -89,7 +89,7 @@ def test_what_noise_makes_of_two_estimates_apart_is_about_what_is_told():
     law, draws = LAWS["gaussian"], 600
     values = np.random.default_rng(2).uniform(size=(10, 10)) / 100
     drawn = family_of(law).drawn(law, 100, draws, public_stream("test", 1)) * 2.0**-28
-    noisy = [Measure(values + one.reshape(10, 10), splines, law, 0.0) for one in drawn.T]
+    noisy = [NoisyMeasure(values + one.reshape(10, 10), splines, law, 0.0) for one in drawn.T]
     apart = [_cross_validation(one, wide, 900.0) - _cross_validation(one, fine, 900.0)
              for one in noisy]  # fmt: skip
     told = np.mean([bandwidths._difference_variance(one, wide, fine, 900.0) for one in noisy])

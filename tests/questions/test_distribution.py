@@ -26,7 +26,7 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.planning.choose import BIN_RESOLUTIONS
-from dbern.synopsis.questions import measure as module
+from dbern.synopsis.questions import noisy_measure as module
 from dbern.synopsis.questions import quantile as of_quantiles
 from dbern.synopsis.questions.envelopes import kernel as of_kernel
 from dbern.synopsis.questions.envelopes import polygon as of_polygon
@@ -34,7 +34,7 @@ from dbern.synopsis.questions.envelopes import step as of_step
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals, steps
-from dbern.synopsis.questions.interval import Divisor, interval
+from dbern.synopsis.questions.interval import Denominator, interval
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import region_text
 
@@ -89,8 +89,8 @@ def test_an_axis_that_is_whole_is_summed_first():
     measure, share = d.measures[0], Fraction(1, 20)
     ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
     x = [intervals(one, *pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
-    told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
-    found = interval(view, products(x).layered(), Divisor.total(view), share)
+    told, view = d.mass({"x": (0.2, 0.5)}), measure.joint()
+    found = interval(view, products(x).layered(), Denominator.total(view), share)
     numbers = told.value, told.low, told.high
     np.testing.assert_allclose(numbers, np.ravel(found[:3]), rtol=0, atol=1e-12)
 
@@ -140,7 +140,7 @@ def test_smooth_weights_lie_between_their_splines(name, degree):
 def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
     monkeypatch.setattr(of_kernel, "_bent", lambda *_: 0.0)
     monkeypatch.setattr(of_kernel, "_derivative", lambda *_: np.zeros(1))
-    monkeypatch.setattr(of_kernel, "_FLOATS", 0.0)
+    monkeypatch.setattr(of_kernel, "_ROUNDING", 0.0)
     monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
     with pytest.raises(AssertionError):
         test_smooth_weights_lie_between_their_splines("gaussian", 3)
@@ -222,8 +222,8 @@ def test_many_boxes_have_the_answers_of_each(monkeypatch):
     low, high = 0.6 * draw[0], 0.6 * draw[0] + 0.05 + 0.3 * draw[1]
     boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
     few = d.mass(boxes)
-    monkeypatch.setattr("dbern.synopsis.questions.interval._LAID_OUT", 0)
-    monkeypatch.setattr("dbern.synopsis.questions.interval._AT_ONCE", 200)
+    monkeypatch.setattr("dbern.synopsis.questions.product_intervals._MAX_LAID_OUT", 0)
+    monkeypatch.setattr("dbern.synopsis.questions.product_intervals._BATCH_WEIGHTS", 200)
     many = d.mass(boxes)
     counts = d.count(boxes)
     np.testing.assert_allclose(few.value, many.value, atol=1e-9)
@@ -312,15 +312,15 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 @pytest.mark.slow
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
-    undenied = of_quantiles.undenied
-    monkeypatch.setattr(of_quantiles, "_FINER", 0)
+    undenied = of_quantiles.undenied_range
+    monkeypatch.setattr(of_quantiles, "_POINTS_IN_DEVIATION", 0)
     assert smoothed_medians(6)[0] == 6
 
     def alone(*asked):
         start, stop = undenied(*asked)
         return start + 1, stop - 1
 
-    monkeypatch.setattr(of_quantiles, "undenied", alone)
+    monkeypatch.setattr(of_quantiles, "undenied_range", alone)
     assert smoothed_medians(6)[0] < 6
 
 

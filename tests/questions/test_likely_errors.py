@@ -12,7 +12,8 @@ import dbern
 from dbern.errors import SpecError
 from dbern.percentages import percent_number
 from dbern.planning.planner import plan_files
-from dbern.synopsis.questions import interval as module
+from dbern.synopsis.questions import band
+from dbern.synopsis.questions.linear_family import LinearFamily
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -63,7 +64,7 @@ def test_rows_at_few_values_err_more_often_beyond_it():
 
 @pytest.mark.slow
 def test_a_likely_error_without_the_cells_part_is_caught(monkeypatch):
-    monkeypatch.setattr(module, "CLUMPED", 0.0)
+    monkeypatch.setattr(band, "CELL_ERROR_FRACTION", 0.0)
     assert below_twice("eighty values")[0] < 0.5
 
 
@@ -78,7 +79,7 @@ def test_a_likely_error_without_noise_is_caught(monkeypatch):
         return float((np.abs(answer.value - truth) < 2 * answer.likely_error).mean())
 
     assert mostly() > 0.8
-    monkeypatch.setattr(module.Line, "noise_deviation", lambda self, m, noise: 0.0 * m)
+    monkeypatch.setattr(LinearFamily, "noise_deviation", lambda self, m, noise: 0.0 * m)
     assert mostly() < 0.5
 
 

@@ -83,7 +83,7 @@ def test_of_any_kernel_and_degree(name, degree):
 def test_a_hole_that_is_not_turned_is_caught(monkeypatch):
     monkeypatch.setattr(
         smoothed_polygon,
-        "_turned",
+        "_oriented",
         lambda i, rings: np.stack([rings[i][:-1], rings[i][1:]], axis=1),
     )
     assert beyond([TRIANGLE, HOLE[::-1]])[0] > 0.01

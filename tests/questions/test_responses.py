@@ -15,9 +15,10 @@ from scipy.stats import binom
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.synopsis.questions import responses as module
-from dbern.synopsis.questions.asking import Response, Settings
+from dbern.synopsis.questions import differences, responses, split_measure
 from dbern.synopsis.questions.envelopes.splines import Envelope
+from dbern.synopsis.questions.question import CommonOptions
+from dbern.synopsis.questions.released_bins import ReleasedResponses
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -56,30 +57,30 @@ def test_no_database_is_outside_of_the_bounds():
 @pytest.mark.parametrize("side", ["lower", pytest.param("upper", marks=pytest.mark.slow)])
 def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     """With the middle of the splines in place of a side, the search finds a counterexample."""
-    exact = module._mean_of_parts
+    exact = responses.mean_of_split
 
-    def planted(parts, sides, count, beta):
+    def planted(split, weights, count, beta):
         class Middle:
-            def part(self, which):
-                g = sides.part(which)
+            def select(self, which):
+                g = weights.select(which)
                 return replace(g, **{side: g.estimate})
 
-        return exact(parts, Middle(), count, beta)
+        return exact(split, Middle(), count, beta)
 
-    monkeypatch.setattr(module, "_mean_of_parts", planted)
+    monkeypatch.setattr(responses, "mean_of_split", planted)
     assert attacks(15) > 1e-3
 
 
 @pytest.mark.slow
 def test_one_side_for_both_parts_is_caught(monkeypatch):
     """What counts against needs the other side: rows near an edge may be inside or outside."""
-    exact = module.Divisor.of
+    exact = split_measure.Denominator.of
 
     def planted(view, weights):
         lower, upper = (side[:, [0, 0]] for side in (weights.lower, weights.upper))
         return exact(view, replace(weights, lower=lower, upper=upper))
 
-    monkeypatch.setattr(module.Divisor, "of", planted)
+    monkeypatch.setattr(split_measure.Denominator, "of", planted)
     assert attacks(15) > 1e-3
 
 
@@ -105,9 +106,9 @@ def test_noise_that_is_told_as_half_is_caught(monkeypatch):
     monkeypatch.setattr(questioned, "OF_RESPONSES", {"all": (ask, truth)})
     whole = covered_responses(5000, ["smooth"], 100)
     assert whole["smooth", "smooth", "all"] >= 88
-    view = module.Parted.whole
+    view = split_measure.SplitMeasure.joint
     halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "whole", halved)
+    monkeypatch.setattr(split_measure.SplitMeasure, "joint", halved)
     found = covered_responses(5000, ["smooth"], 100)
     assert found["smooth", "smooth", "all"] < 88
 
@@ -129,10 +130,10 @@ def test_the_tail_is_that_of_the_widest_law():
     law = measure.law
     wide = replace(law, scale=3 * law.scale, granularity_exponent=law.granularity_exponent - 1)
     response = replace(d.response, measures=(replace(measure, law=wide),))
-    (parts,) = module.parted(replace(d, response=response))
+    (parts,) = split_measure.split_measures(replace(d, response=response))
     assert parts.law == wide
     assert type(wide) is LaplaceNoise
-    view = parts.whole()
+    view = parts.joint()
     p, q = view.noise.std(axis=(1, 2))
     np.testing.assert_allclose([p, q], view.measure.deviation * np.sqrt((1 + 4 / 9) / 4), rtol=0.1)
 
@@ -141,7 +142,7 @@ def test_many_places_have_the_answers_of_each(monkeypatch):
     x = databases(1, 5000)["smooth"]
     d, at = responding(x, 0.5 + 0.4 * np.sin(7 * x[:, 0])), np.linspace(0.1, 0.9, 9)[:, None]
     few = d.curve(at)
-    monkeypatch.setattr(module, "_FEW", 100)
+    monkeypatch.setattr(split_measure, "_MAX_LAID_OUT", 100)
     many = d.curve(at)
     np.testing.assert_allclose(few.value, many.value, atol=1e-12)
     assert ((many.low <= few.low) & (few.high <= many.high)).all()  # not simulated: by the tail
@@ -281,9 +282,9 @@ def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatc
         return sum(answer.low <= known <= answer.high for answer in answers)
 
     assert found() >= 88
-    view = module.Parted.whole
+    view = split_measure.SplitMeasure.joint
     halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "whole", halved)
+    monkeypatch.setattr(split_measure.SplitMeasure, "joint", halved)
     assert found() < 88
 
 
@@ -299,7 +300,7 @@ def responding_by_group(rows, codes, responses, key, exact):
     of_rows, of_responses = exact
     d = grouped(rows, codes, key, exact=of_rows, epsilon=0.5)
     others = grouped(rows, codes, key and key + 10**6, exact=of_responses, epsilon=0.5)
-    return replace(d, response=Response(others.measures, 0.0, 1.0))
+    return replace(d, response=ReleasedResponses(others.measures, 0.0, 1.0))
 
 
 def of_groups(rows, codes, responses):
@@ -334,10 +335,10 @@ def test_responses_of_groups_differ_by_what_covers_at_least_as_often_as_it_says(
 
 @pytest.mark.slow
 def test_a_difference_of_responses_whose_noise_is_told_as_a_quarter_is_caught(monkeypatch):
-    view = module.Parted.whole
+    view = split_measure.SplitMeasure.joint
     assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] >= 42
     less = lambda one: replace(view(one), noise=view(one).noise / 4)  # noqa: E731
-    monkeypatch.setattr(module.Parted, "whole", less)
+    monkeypatch.setattr(split_measure.SplitMeasure, "joint", less)
     assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] < 42
 
 
@@ -355,7 +356,9 @@ def test_a_difference_of_responses_is_named_and_holds_both_groups_at_half_of_bet
     assert (answer.low, answer.high) == pytest.approx((low[1] - high[0], high[1] - low[0]))
     drawn = d.difference({}, groups=(1, 0), beta=0.1, population=True)
     assert drawn.low < answer.low < answer.high < drawn.high
-    (asked,) = module.Difference.from_text("x=0..1 between 1 and 0", d, Settings(None, "records"))
+    (asked,) = differences.Difference.from_text(
+        "x=0..1 between 1 and 0", d, CommonOptions(None, "records")
+    )
     assert next(asked(d, 0.1)).value == answer.value
 
 
@@ -521,7 +524,7 @@ def test_releases_by_group_answer_their_shares(kind, role):
         [True, False],
         [False, True],
     ]
-    noise = [one.whole().noise.sum(axis=0) for one in module.parted(d)]
+    noise = [one.joint().noise.sum(axis=0) for one in split_measure.split_measures(d)]
     np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
     bins = d.measures[0].values.size
@@ -552,15 +555,15 @@ def test_of_naive_bayes_each_axis_is_asked_by_itself():
 def test_sides_are_asked_for_in_parts():
     """Sides of few places at a time: a part that is empty or doubled would change the answer."""
     d = responding(databases(1, 500)["smooth"], np.ones(500))
-    (parts,) = module.parted(d)
+    (parts,) = split_measure.split_measures(d)
     seen = []
 
-    class Sides:
-        def part(self, which):
+    class Batches:
+        def select(self, which):
             seen.append(which)
             ones = np.ones((which.stop - which.start, *parts.values.shape[1:]))
             return Envelope(ones, ones, ones)
 
-    band = module._mean_of_parts(parts, Sides(), 3, module.Fraction(1, 20))
+    band = split_measure.mean_of_split(parts, Batches(), 3, split_measure.Fraction(1, 20))
     assert len(band.value) == 3
     assert seen == [slice(0, 3)]

@@ -8,8 +8,8 @@ from questioned import asked
 from scipy.stats import binom, poisson
 
 from dbern.synopsis.questions import population as module
-from dbern.synopsis.questions.interval import Band
-from dbern.synopsis.questions.population import drawn_from, levels_of_rows
+from dbern.synopsis.questions.band import Band
+from dbern.synopsis.questions.population import levels_of_rows, population_band
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -20,7 +20,7 @@ def least_coverage(rows, *, shares, factor=1.0):
     """Of all expectations, how probable those counts are whose interval has it."""
     counts = np.arange(rows + 1.0)
     band = Band.without_error(*[counts / rows] * 3)
-    ends = drawn_from(band, rows * factor, BETA * (rows + 1), shares=shares)  # each at beta
+    ends = population_band(band, rows * factor, BETA * (rows + 1), shares=shares)  # each at beta
     low, high = ends[1:3]
     most = 1.0 if shares else 0.3
     p = np.linspace(1e-6, most - 1e-6, 500)[:, None]
@@ -65,7 +65,7 @@ def rare(draws):
 @pytest.mark.slow
 def test_few_rows_are_covered_where_the_normal_law_does_not(monkeypatch):
     assert rare(60) == (pytest.approx(60, abs=3), {"any"})
-    monkeypatch.setattr(module, "FEW", 0)
+    monkeypatch.setattr(module, "FEW_ROWS", 0)
     covered, laws = rare(60)
     assert covered < 48
     assert laws == {"normal"}

@@ -22,7 +22,8 @@ from dbern.reporting.pictures import INK, channels
 from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.step import intervals
-from dbern.synopsis.questions.interval import _product_lines, quotients
+from dbern.synopsis.questions.interval import undenied_quotients
+from dbern.synopsis.questions.product_intervals import _product_families
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -145,13 +146,15 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
         intervals(splines, *(end[axis : axis + 1] for end in ends))
         for axis, splines in enumerate(measure.splines)
     ]
-    near, below, above = _product_lines(measure, sides)
+    near, below, above = _product_families(measure, sides)
     beta = Fraction(1, 20) / 3
     total = measure.values.sum()
-    band = quotients(near / total, below, above, measure, beta)
+    band = undenied_quotients(near / total, below, above, measure, beta)
     np.testing.assert_allclose([value, low, high], np.ravel(band[:3]), atol=1e-9)
     assert float(records["error"]) == pytest.approx(band.error[0], rel=1e-9)
-    band = quotients(near, below.of_one(), above.of_one(), measure, beta)
+    band = undenied_quotients(
+        near, below.with_unit_denominator(), above.with_unit_denominator(), measure, beta
+    )
     counts = np.array(json.loads(records["counts"])) / asked.rows
     np.testing.assert_allclose(counts, np.ravel(band[:3]), atol=1e-9)
 
@@ -190,10 +193,10 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     # The band is that of as many places as there are, by the tail.
     measure, kernels = asked.measures[0], read_kernels(asked, bandwidth, None)
     parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
-    _, below, above = _product_lines(measure, [density_envelope(*one) for one in parts])
+    _, below, above = _product_families(measure, [density_envelope(*one) for one in parts])
     q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
-    low = np.clip(below.of_one().end(q, loose, -1), 0.0, 1.0)
-    high = np.clip(above.of_one().end(q, loose, 1), 0.0, 1.0)
+    low = np.clip(below.with_unit_denominator().root(q, loose, -1), 0.0, 1.0)
+    high = np.clip(above.with_unit_denominator().root(q, loose, 1), 0.0, 1.0)
     peak = np.prod([one.peak for one in kernels]) / synopsis.domain.volume
     half = np.reshape(widths, (200, 200))[np.ix_(places, places)].T.ravel()
     np.testing.assert_allclose(half, peak * (high - low) / 2, rtol=1e-9)
@@ -254,7 +257,7 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
         np.testing.assert_allclose([value, low, high], [synopsis(points), *ends], atol=1e-6)
         return
     # The band is that of as many places as there are, by the tail.
-    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
     beta = 0.05 * len(places) ** len(axes) / count ** len(axes)
     answer = asked.curve(points, bandwidth=[factor * one for one in widths], beta=beta)
     np.testing.assert_allclose(value, answer.value, atol=1e-9)
@@ -334,7 +337,7 @@ def test_the_largest_group_is_the_one_that_python_is_sure_of(debugger, pages, mo
         assert float(answer.high[group]) <= high + 1e-9
     places = np.linspace(3, 196, 9).astype(int)
     points = drawn_points(asked.domain, places, places)
-    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
     shares = asked.curve(points, beta=0.05 * len(points) / 200**2)
     codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()]
     check_winners(codes.astype(int), shares)
@@ -359,7 +362,7 @@ def test_above_a_curve_is_the_group_that_python_is_sure_of(debugger, pages, monk
     *_, shown, codes = ask(debugger, pages / "group curves.html", show, group, _SHOWN, strip)
     places = np.linspace(3, 397, 60).astype(int)
     points = drawn_points(asked.domain, places)
-    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
     beta = 0.05 * len(points) / 401
     shares = asked.curve(points, beta=beta)
     np.testing.assert_allclose(np.array(shown[0])[places], shares.value[:, 1], atol=1e-9)

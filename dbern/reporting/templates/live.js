@@ -76,7 +76,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     return [value, Math.max(0, value - error), Math.min(1, value + error)];
   };
 
-  // Intervals: dbern.synopsis.questions, `quotients` and `_product_lines` of interval.py, and responses.py.
+  // Intervals: dbern.synopsis.questions, interval.py, product_intervals.py and split_measure.py.
   const counting = facts.counting, parts = counting?.parts;
   const total = (values) => values.reduce((a, b) => a + b, 0);
   const most = (values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
@@ -133,7 +133,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     const first = value.map((_, at) => end(-1, tails, below(at)));
     const last = value.map((_, at) => Math.max(first[at], end(1, tails, above(at))));
     const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
-    // Of one place: the cells' width, and the likely error (`likely_error` of measure.py).
+    // Of one place: the cells' width, and the likely error (`likely_error` of band.py).
     const likely = (at) => {
       const bounds = [below(at), above(at)], deviation = part ? parts.deviation : counting.deviations[parts?.response ? 0 : group];
       const [start, stop] = bounds.map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Target: TypeAlias = Literal["records", "smoothed"]
 """What is asked about: shares of the rows themselves, or the released function integrated."""
 
-Interval: TypeAlias = Literal["these-data", "population"]
+IntervalKind: TypeAlias = Literal["these-data", "population"]
 """What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
 
-Law: TypeAlias = Literal["normal", "any"]
+SamplingLaw: TypeAlias = Literal["normal", "any"]
 """Of sampling errors: normal, about, or any."""
 
 Percent: TypeAlias = Literal["%", "percentage points"]
 """Unit of shares, or of differences of shares, where people read them."""
 
-_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
+_MAX_ROWS_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,11 +69,11 @@ class Answer:
     low: Any
     high: Any
     target: Target
-    interval: Interval
+    interval: IntervalKind
     beta: float
     question: str
     unit: TimeUnit | None = None
-    law: Law | None = None
+    law: SamplingLaw | None = None
     likely_error: Any = None
     note: str = ""
     percent: Percent | None = None
@@ -135,7 +135,7 @@ class Answer:
     @property
     def _table_formats(self) -> dict[str, Any]:
         writers = self._writers | {"likely_error": self._write_length}
-        return {"max_rows": _SHOWN, "float_format": self._write, "formatters": writers}
+        return {"max_rows": _MAX_ROWS_SHOWN, "float_format": self._write, "formatters": writers}
 
     def _write(self, number: float) -> str:
         if self.unit:

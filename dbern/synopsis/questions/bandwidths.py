@@ -13,39 +13,39 @@ from dbern.bernstein.basis import bin_products, on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, damped
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.types import FloatArray
 
-_MISSED = 0.1  # of a kernel's peak, on an axis
+_MAX_MISFIT = 0.1  # of a kernel's peak, on an axis
 _POINTS = 65  # of an axis
-_SHARES = 40  # of a bandwidth, tried in turn
-_CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
+_TRIED_FACTORS = np.geomspace(8.0, 0.2, 40)  # times the released bandwidth
+_CANDIDATE_FACTORS = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
 _DEVIATIONS = 2.0  # of the noise, by which two estimates hardly differ
 _DAMPING = 1e-7  # of the mean square of a bin, as of envelopes
 
 
-def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
+def min_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
     """Return 0 for a kernel that bins resolve on an axis, or the bandwidth that it needs.
 
     They resolve it if they miss at most a tenth of the peak, or 1.5 times what they miss of the
     released one.
     """
-    allowed = max(_MISSED, 1.5 * _missed(splines, released))
-    if _missed(splines, kernel) <= allowed:
+    allowed = max(_MAX_MISFIT, 1.5 * _misfit(splines, released))
+    if _misfit(splines, kernel) <= allowed:
         return 0.0
-    least = math.inf
-    for share in np.geomspace(8.0, 0.2, _SHARES):
-        narrow = replace(kernel, bandwidth=released.bandwidth * float(share))
-        if _missed(splines, narrow) > allowed:
+    narrowest = math.inf
+    for factor in _TRIED_FACTORS:
+        narrower = replace(kernel, bandwidth=released.bandwidth * float(factor))
+        if _misfit(splines, narrower) > allowed:
             break
-        least = narrow.bandwidth
-    return least
+        narrowest = narrower.bandwidth
+    return narrowest
 
 
 @lru_cache(maxsize=256)
-def _missed(splines: AxisSplines, kernel: Kernel) -> float:
-    around = density_envelope(splines, kernel, np.linspace(0.0, 1.0, _POINTS))
-    above, below = around.upper - around.estimate, around.estimate - around.lower
+def _misfit(splines: AxisSplines, kernel: Kernel) -> float:
+    envelope = density_envelope(splines, kernel, np.linspace(0.0, 1.0, _POINTS))
+    above, below = envelope.upper - envelope.estimate, envelope.estimate - envelope.lower
     return float(np.maximum(above, below).max())
 
 
@@ -54,17 +54,17 @@ def candidates(
 ) -> list[tuple[Kernel, ...]]:
     """Return kernels wider and narrower than the released ones, all that bins resolve."""
     resolved = []
-    for share in _CANDIDATES:
-        new = tuple(
-            replace(kernel, bandwidth=kernel.bandwidth * float(share)) for kernel in kernels
+    for factor in _CANDIDATE_FACTORS:
+        scaled = tuple(
+            replace(kernel, bandwidth=kernel.bandwidth * float(factor)) for kernel in kernels
         )
-        if not any(map(least_bandwidth, splines, new, kernels)):
-            resolved.append(new)
+        if not any(map(min_bandwidth, splines, scaled, kernels)):
+            resolved.append(scaled)
     return resolved
 
 
 def best_kernels(
-    measures: Sequence[Measure], tried: Sequence[Sequence[Kernel]], rows: float
+    measures: Sequence[NoisyMeasure], kernel_sets: Sequence[Sequence[Kernel]], rows: float
 ) -> int:
     """Return the index of the kernels, from the narrowest on, that the released bins find best.
 
@@ -72,14 +72,16 @@ def best_kernels(
     the widest whose estimate is within two deviations of the noise of that: Lepski's comparison.
     """
     estimates = [
-        sum(_cross_validation(measure, kernels, rows) for measure in measures) for kernels in tried
+        sum(_cross_validation(measure, kernels, rows) for measure in measures)
+        for kernels in kernel_sets
     ]
     best = int(np.argmin(estimates))
     if len(measures[0].splines) == 1:
         return best
-    for wide in range(len(tried) - 1, best, -1):
+    for wide in range(len(kernel_sets) - 1, best, -1):
         variance = sum(
-            _difference_variance(measure, tried[wide], tried[best], rows) for measure in measures
+            _difference_variance(measure, kernel_sets[wide], kernel_sets[best], rows)
+            for measure in measures
         )
         if estimates[wide] - estimates[best] <= _DEVIATIONS * math.sqrt(variance):
             return wide
@@ -87,7 +89,7 @@ def best_kernels(
 
 
 def _difference_variance(
-    measure: Measure, kernels: Sequence[Kernel], others: Sequence[Kernel], rows: float
+    measure: NoisyMeasure, kernels: Sequence[Kernel], subtracted: Sequence[Kernel], rows: float
 ) -> float:
     """Approximate the variance that independent noise gives the difference of two estimates.
 
@@ -95,7 +97,7 @@ def _difference_variance(
     x)|^2 - s^2 |D|^2``.
     """
     terms: list[tuple[float, list[FloatArray]]] = []
-    for sign, product in ((1.0, kernels), (-1.0, others)):
+    for sign, product in ((1.0, kernels), (-1.0, subtracted)):
         forms = [_forms(*axis) for axis in zip(measure.splines, product, strict=True)]
         terms.append((sign, [square for square, _ in forms]))
         crossed = [(cross + cross.T) / 2 for _, cross in forms]
@@ -105,13 +107,13 @@ def _difference_variance(
         for a, left in terms
         for b, right in terms
     )
-    moved = sum((a * on_axes(measure.bins, forms) for a, forms in terms), np.zeros(()))
-    noise = measure.deviation**2
-    shift = max(0.0, float(np.square(moved).sum()) - noise * size)
-    return 2 * noise**2 * max(0.0, size) + 4 * noise * shift
+    image = sum((a * on_axes(measure.bins, forms) for a, forms in terms), np.zeros(()))
+    variance = measure.deviation**2
+    image_squared = max(0.0, float(np.square(image).sum()) - variance * size)
+    return 2 * variance**2 * max(0.0, size) + 4 * variance * image_squared
 
 
-def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -> float:
+def _cross_validation(measure: NoisyMeasure, kernels: Sequence[Kernel], rows: float) -> float:
     """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
 
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
@@ -124,11 +126,11 @@ def _cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) 
         float((measure.bins * on_axes(measure.bins, forms)).sum()) - _noise_mean(measure, forms)
         for forms in (squares, crossed)
     )
-    itself = math.prod(kernel.peak for kernel in kernels) * float(measure.bins.sum())
-    return norm - 2 * (rows * cross - itself) / max(rows - 1, 1.0)
+    peaks = math.prod(kernel.peak for kernel in kernels) * float(measure.bins.sum())
+    return norm - 2 * (rows * cross - peaks) / max(rows - 1, 1.0)
 
 
-def _noise_mean(measure: Measure, forms: Sequence[FloatArray]) -> float:
+def _noise_mean(measure: NoisyMeasure, forms: Sequence[FloatArray]) -> float:
     """Return ``tr FS`` for the product F of the axes' forms."""
     noise = measure.covariance
     forms = [measure.on_released(measure.on_released(form).T) for form in forms]

@@ -15,23 +15,23 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
-from dbern.synopsis.questions.along import mean_weights
-from dbern.synopsis.questions.answers import Answer, Law
-from dbern.synopsis.questions.asking import (
-    Asked,
-    OptionQuestion,
-    Promised,
-    ReleasedBins,
-    Settings,
-    ask_one,
-)
-from dbern.synopsis.questions.bandwidths import best_kernels, candidates, least_bandwidth
+from dbern.synopsis.questions.answers import Answer, SamplingLaw
+from dbern.synopsis.questions.band import Band
+from dbern.synopsis.questions.bandwidths import best_kernels, candidates, min_bandwidth
+from dbern.synopsis.questions.conditional import conditional_means
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.interval import Band, product_intervals
-from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, read_numbers, read_point
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption, read_numbers, read_point
+from dbern.synopsis.questions.product_intervals import product_intervals
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    deferred,
+)
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.synopsis.questions.released_bins import DataDependentBand, ReleasedBins
 from dbern.types import FloatArray
 
 
@@ -42,12 +42,12 @@ class Density(OptionQuestion):
     The points are as they were written, in data units, and in the unit cube.
     """
 
-    option = Option("density", "POINT", 'The density at "x=3,y=5".')
+    option = QuestionOption("density", "POINT", 'The density at "x=3,y=5".')
     kernels: Sequence[tuple[Kernel, ...]]
-    chosen: int
+    chosen_index: int
     points: Points
     locations: FloatArray
-    unit: FloatArray
+    unit_points: FloatArray
 
     @classmethod
     def read(
@@ -66,74 +66,76 @@ class Density(OptionQuestion):
         locations = as_points(points, bins.domain)
         if not len(locations) or not bins.domain.inside(locations).all():
             raise SpecError("density: there are points outside the bounds, or none at all")
-        used = zip(kernels[chosen], bins.domain.axes, strict=True)
-        widths = ", ".join(f"{kernel.bandwidth * axis.width:.4g}" for kernel, axis in used)
+        pairs = zip(kernels[chosen], bins.domain.axes, strict=True)
+        widths = ", ".join(f"{kernel.bandwidth * axis.width:.4g}" for kernel, axis in pairs)
         return cls(
             bins=bins, text=f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}",
             labels={"point": range(len(locations))}, target="smoothed", kernels=kernels,
-            chosen=chosen, points=points, locations=locations,
-            unit=np.clip(bins.domain.to_unit(locations), 0.0, 1.0),
+            chosen_index=chosen, points=points, locations=locations,
+            unit_points=np.clip(bins.domain.to_unit(locations), 0.0, 1.0),
         )  # fmt: skip
 
     @property
     def _peak(self) -> float:
         """Largest value of a density by the chosen kernels, in data units."""
         return (
-            math.prod(kernel.peak for kernel in self.kernels[self.chosen]) / self.bins.domain.volume
+            math.prod(kernel.peak for kernel in self.kernels[self.chosen_index])
+            / self.bins.domain.volume
         )
 
-    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], Law | None]:
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
         """Return the bins' bands, or those that a number promises for these data."""
         promised = self.bins.promised
         if population or promised is None or self.kernels != [self.bins.kernels]:
             return super().bands(beta, population=population)
         return self._promised_bands(promised, beta), None
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
-        kernels, count, rows = self.kernels, len(self.unit), list[Envelope]()
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+        kernels, count, rows = self.kernels, len(self.unit_points), list[Envelope]()
         for axis, splines in enumerate(measure.splines):
-            y, back = np.unique(self.unit[:, axis], return_inverse=True)  # few, of a grid
+            y, index = np.unique(self.unit_points[:, axis], return_inverse=True)  # few, of a grid
             envelopes = (density_envelope(splines, product[axis], y) for product in kernels)
-            rows.append(Envelope.joined(envelope.part(back) for envelope in envelopes))
+            rows.append(Envelope.joined(envelope.select(index) for envelope in envelopes))
 
-        def axes(part: slice) -> list[Envelope]:
-            return [envelope.part(part) for envelope in rows]
+        def axes(batch: slice) -> list[Envelope]:
+            return [envelope.select(batch) for envelope in rows]
 
         band = product_intervals(measure, axes, count * len(kernels), beta, of_total=False)
-        part = slice(self.chosen * count, (self.chosen + 1) * count)
-        peak = math.prod(kernel.peak for kernel in kernels[self.chosen])
-        shares = Band(*(numbers[part] for numbers in band))
-        return shares.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
+        of_chosen = slice(self.chosen_index * count, (self.chosen_index + 1) * count)
+        peak = math.prod(kernel.peak for kernel in kernels[self.chosen_index])
+        band = Band(*(numbers[of_chosen] for numbers in band))
+        return band.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
-        return self._drawn_of(measure, beta, None, 0.0, self._peak)
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
+        return self._band_of_means(measure, beta, None, 0.0, self._peak)
 
-    def _promised_bands(self, promised: Promised, beta: Fraction) -> list[Band]:
+    def _promised_bands(self, promised: DataDependentBand, beta: Fraction) -> list[Band]:
         """Return the bins' bands, or the release's where it promises more than bins tell.
 
         For evenly spread records, by public facts: the same for all groups.
         """
-        measures, beta_i = self.measures, promised.part * beta
+        measures, beta_i = self.measures, promised.beta_fraction * beta
         cells = [splines.integrals(np.ones(1))[0] for splines in measures[0].splines]
-        even = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
+        uniform = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
         bands = [self._band(measure, beta_i) for measure in measures]
-        low, high = self._band(even, beta_i)[1:3]
-        if 2 * promised.least >= np.mean(high - low):
+        low, high = self._band(uniform, beta_i)[1:3]
+        if 2 * promised.min_half_width >= np.mean(high - low):
             return bands
-        ends = promised.ends(self.locations, str(beta * len(measures)))  # of all groups at once
+        beta_of_groups = str(beta * len(measures))
         low, high = (
-            np.clip(np.reshape(end, (len(self.unit), -1)).T, 0.0, self._peak) for end in ends
+            np.clip(np.reshape(values, (len(self.locations), -1)).T, 0.0, self._peak)
+            for values in promised.release.interval(self.locations, beta_of_groups)
         )
         return [
             band._replace(value=np.clip(band.value, first, last), low=first, high=last)
             for band, first, last in zip(bands, low, high, strict=True)
         ]
 
-    def answer(self, band: Band, level: Fraction, law: Law | None) -> Answer:
+    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
         """Return the answer, on the grid that was asked with."""
         answer = super().answer(band, level, law)
-        ends = (self._gridded(end) for end in (answer.value, answer.low, answer.high))
-        return replace(answer, **dict(zip(("value", "low", "high"), ends, strict=True)))
+        names = ("value", "low", "high")
+        return replace(answer, **{name: self._gridded(getattr(answer, name)) for name in names})
 
     def _gridded(self, values: Any) -> Any:
         bins = self.bins
@@ -142,14 +144,16 @@ class Density(OptionQuestion):
         return values if type(grid) is np.ndarray else grid.rename(None).rename(names)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read a point."""
-        if settings.condition is not None:
+        if options.condition is not None:
             raise SpecError("--given: the density at points has no condition. Ask for --marginal")
         point = read_point(text, cls.option.name)
 
-        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-            answer = together.ask(cls.read(bins, point), str(beta))
+        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+            answer = cls.read(bins, point).ask(payer, str(beta))
             yield replace(answer, question=f"{answer.question}, at {text}")
 
         return [answers]
@@ -159,9 +163,9 @@ class Density(OptionQuestion):
 class Marginal(OptionQuestion):
     """Density of one axis at points (m,) of it, of the rows that a condition holds."""
 
-    option = Option("marginal", "AXIS=PLACES", "Density of one axis.")
+    option = QuestionOption("marginal", "AXIS=PLACES", "Density of one axis.")
     index: int
-    unit: FloatArray
+    unit_points: FloatArray
     condition: Boxes
 
     @classmethod
@@ -173,13 +177,13 @@ class Marginal(OptionQuestion):
         condition: Region | None,
     ) -> Marginal:
         """Read points of an axis, and a condition."""
-        index = bins.index(name)
+        index = bins.axis_index(name)
         axis, locations = bins.domain.axes[index], read_coordinates(bins, points, index)
         return cls(
             bins=bins, text=f"density of {axis.name}{condition_text(condition)}",
             labels={axis.name: locations.tolist()}, target="smoothed",
-            index=index, unit=(locations - axis.low) / axis.width,
-            condition=bins.condition(condition, index),
+            index=index, unit_points=(locations - axis.low) / axis.width,
+            condition=bins.read_condition(condition, index),
         )  # fmt: skip
 
     @property
@@ -189,22 +193,24 @@ class Marginal(OptionQuestion):
 
     @property
     def _kernel(self) -> Kernel:
-        return self.bins.weights("smoothed").kernels[self.index]
+        return self.bins.weights_for("smoothed").kernels[self.index]
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
-        others = Weights().others(measure, self.condition, self.index)
-        envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit)
-        view = measure.along(self.index, others)
-        return mean_weights(view, envelope, beta).scaled(0.0, self._peak)
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+        condition = Weights().other_axes(measure, self.condition, self.index)
+        envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit_points)
+        view = measure.conditional(self.index, condition)
+        return conditional_means(view, envelope, beta).scaled(0.0, self._peak)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
-        return self._drawn_of(measure, beta, self.condition, 0.0, self._peak)
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
+        return self._band_of_means(measure, beta, self.condition, 0.0, self._peak)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read an axis and points of it."""
         name, points = read_numbers(text, cls.option)
-        return [ask_one(lambda: cls.read(bins, points, name, settings.condition))]
+        return [deferred(lambda: cls.read(bins, points, name, options.condition))]
 
 
 def read_coordinates(bins: ReleasedBins, points: Any, index: int) -> FloatArray:
@@ -234,8 +240,8 @@ def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tupl
         for old, width, axis in zip(released, widths, axes, strict=True)
     )
     pairs = zip(bins.measures[0].splines, kernels, released, strict=True)
-    least = [least_bandwidth(*pair) for pair in pairs]
-    for new, width, axis in zip(kernels, least, axes, strict=True):
+    min_widths = [min_bandwidth(*pair) for pair in pairs]
+    for new, width, axis in zip(kernels, min_widths, axes, strict=True):
         if new.bandwidth < width:
             raise SpecError(
                 f"bandwidth: {new.bandwidth * axis.width:.3g} along {axis.name} is less than "

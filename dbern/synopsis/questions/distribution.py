@@ -18,17 +18,23 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
-from dbern.synopsis.questions.asking import Promised, ReleasedBins, Response
 from dbern.synopsis.questions.compare import Comparison
 from dbern.synopsis.questions.covariances import Correlation, Covariance, Deviation, Variance
 from dbern.synopsis.questions.density import Density, Marginal
+from dbern.synopsis.questions.differences import Difference, GroupDifference
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.quantile import Quantile
+from dbern.synopsis.questions.question import Question
 from dbern.synopsis.questions.regions import Region
-from dbern.synopsis.questions.responses import Average, Curve, Difference, GroupDifference
+from dbern.synopsis.questions.released_bins import (
+    DataDependentBand,
+    ReleasedBins,
+    ReleasedResponses,
+)
+from dbern.synopsis.questions.responses import Average, Curve
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
 from dbern.types import FloatArray
 
@@ -37,15 +43,15 @@ def distribution_of(
     arrays: Sequence[ReleasedArray | ReleasedVector],
     combination: Combination,
     domain: Domain,
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     axis: str | None = None,
-    promised: Promised | None = None,
+    promised: DataDependentBand | None = None,
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
 
     Raises SpecError where they are not bins that count rows on all axes.
     """
-    if "random_dp" in facts:
+    if "random_dp" in metadata:
         raise SpecError(
             "distribution: a release under random differential privacy answers for its own points "
             "alone. Release a kernel density"
@@ -56,47 +62,46 @@ def distribution_of(
         domain = domain.axis(domain.names.index(axis))
     functions = [array for array in arrays if type(array) is ReleasedArray]
     counting = [array for array in functions if array.counted_in == array.name and array.bins]
-    whole = [array for array in counting if array.axes == domain.names]
-    if not whole or not (combination.counts_rows or combination.by_class):
+    row_counts = [array for array in counting if array.axes == domain.names]
+    if not row_counts or not (combination.counts_rows or combination.by_class):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
             "axes are smooth); of naive Bayes ask one axis, distribution(axis); of a shape ask the "
             "synopsis itself"
         )
-    if any(array.oblique is not None for array in whole):
+    if any(array.oblique is not None for array in row_counts):
         raise SpecError(
             "distribution: bins of oblique coordinates do not tell boxes. Release with "
             "bandwidth = [..] in place of covariance"
         )
-    measures = [_measure(array, domain, stream) for stream, array in enumerate(whole)]
+    measures = [_measure(array, domain, stream) for stream, array in enumerate(row_counts)]
     response = None
     if isinstance(combination, Ratio):
         numerators = [array for array in functions if array.counted_in != array.name]
-        weighed = tuple(
-            _measure(array, domain, stream) for stream, array in enumerate(numerators, len(whole))
-        )
-        first, counted = weighed[0], measures[0]
-        if (first.splines, first.levels) == (counted.splines, counted.levels):
-            response = Response(weighed, combination.low, combination.high)
-    rows = facts["target"].get("n") or facts["target"]["normalizer"]
+        streams = enumerate(numerators, len(row_counts))
+        weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
+        responses, rows = weighted[0], measures[0]
+        if (responses.splines, responses.levels) == (rows.splines, rows.levels):
+            response = ReleasedResponses(weighted, combination.low, combination.high)
+    row_count = metadata["target"].get("n") or metadata["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
-    unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
+    unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
     return Distribution(
-        *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
-        *(whole[0].kernels, unit_rows),
+        *(metadata["name"], domain, tuple(measures), tuple(groups), float(row_count)),
+        *(row_counts[0].kernels, unit_rows),
         response=response,
-        choices=whole[0].approximation.choices,
+        choices=row_counts[0].approximation.choices,
         promised=promised,
     )
 
 
-def _measure(array: ReleasedArray, domain: Domain, stream: int) -> Measure:
+def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
     released, levels = array.released / array.value_unit, array.bins[0].levels
     law, error = array.law, array.released_error
-    return Measure(released, splines, law, error, stream, levels=levels)
+    return NoisyMeasure(released, splines, law, error, stream, levels=levels)
 
 
 class Distribution(ReleasedBins):
@@ -129,6 +134,12 @@ class Distribution(ReleasedBins):
     promised : Promised, optional
         Where a number tells of these data.
     """
+
+    def ask(
+        self, question: Question, beta: float | str | None = None, *, population: bool = False
+    ) -> Answer:
+        """Answer a question of any kind about these bins; `beta`, `population` as of `mass`."""
+        return question.ask(self, beta, population=population)
 
     def mass(
         self,

@@ -14,18 +14,14 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answers import Answer, Percent, Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, one_box
+from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import (
-    Band,
-    Divisor,
-    in_parts,
-    interval,
-    product_intervals,
-)
-from dbern.synopsis.questions.measure import Measure
-from dbern.synopsis.questions.options import Option, read_numbers
+from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption, read_numbers
 from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.product_intervals import product_intervals
+from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion, OptionQuestion
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
@@ -35,13 +31,15 @@ from dbern.synopsis.questions.regions import (
     condition_text,
     read_region,
     region_text,
+    require_one_box,
 )
+from dbern.synopsis.questions.released_bins import ReleasedBins
 
-_LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
+_BATCH_WEIGHTS = 1 << 22  # of boxes under a condition, at a time: more than are simulated
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Shares(OptionQuestion):
+class _SharesOfRegions(OptionQuestion):
     """Shares of regions: of all rows that count, or of those in another box."""
 
     region: Boxes | Polygons
@@ -52,50 +50,52 @@ class _Shares(OptionQuestion):
     def _read(
         cls, bins: ReleasedBins, region: Region, condition: Region | None, target: Target
     ) -> Self:
-        weights, shape, box = bins.weights(target), read_region(region, bins.domain), None
+        weights, shape, box = bins.weights_for(target), read_region(region, bins.domain), None
         if condition is not None and isinstance(shape, Polygons):
             raise SpecError("given: polygons have no condition. Write boxes")
         if condition is not None:
-            box = one_box(boxes_of(condition, bins.domain, "given"))
+            box = require_one_box(boxes_of(condition, bins.domain, "given"))
         return cls(
             bins=bins, text="", labels={"region": shape.labels}, target=target,
             region=shape, condition=box, weights=weights,
         )  # fmt: skip
 
-    def _shares(self, measure: Measure, beta: Fraction, *, of_total: bool) -> Band:
+    def _shares(self, measure: NoisyMeasure, beta: Fraction, *, of_total: bool) -> Band:
         """Return the shares of the total, of what is in another box, or of all rows."""
         region, weights = self.region, self.weights
         if isinstance(region, Polygons):
-            view, inside = measure.whole(), weights.polygons(measure, region).layered()
-            return interval(view, inside, Divisor.total(view) if of_total else None, beta)
+            view, inside = measure.joint(), weights.polygons(measure, region).layered()
+            return interval(view, inside, Denominator.total(view) if of_total else None, beta)
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
-        cut = ((region.low > 0) | (region.high < 1)).any(axis=0)
-        used = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
+        bounded = ((region.low > 0) | (region.high < 1)).any(axis=0)
+        used = () if weights.kernels else tuple(np.flatnonzero(bounded).tolist())
 
-        def axes(part: slice) -> list[Envelope]:
-            return weights.axes(measure, region.part(part))
+        def axes(batch: slice) -> list[Envelope]:
+            return weights.axes(measure, region.select(batch))
 
         return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
 
-    def _shares_of_box(self, boxes: Boxes, box: Boxes, measure: Measure, beta: Fraction) -> Band:
-        view = measure.whole()
-        base = Divisor.of(view, products(self.weights.axes(measure, box)).layered())
+    def _shares_of_box(
+        self, boxes: Boxes, box: Boxes, measure: NoisyMeasure, beta: Fraction
+    ) -> Band:
+        view = measure.joint()
+        base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
-        met = replace(boxes, low=start, high=stop)
+        intersections = replace(boxes, low=start, high=stop)
 
-        def band(part: slice, beta_i: Fraction) -> Band:
-            inside = products(self.weights.axes(measure, met.part(part)))
+        def band(batch: slice, beta_i: Fraction) -> Band:
+            inside = products(self.weights.axes(measure, intersections.select(batch)))
             return interval(view, inside.layered(), base, beta_i)
 
-        return in_parts(len(boxes), _LAID_OUT // measure.values.size, beta, band)
+        return band_in_batches(len(boxes), _BATCH_WEIGHTS // measure.values.size, beta, band)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Mass(_Shares):
+class Mass(_SharesOfRegions):
     """Share of the counted rows in each of some regions."""
 
-    option = Option(
+    option = QuestionOption(
         "mass",
         "REGION",
         'Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
@@ -113,40 +113,42 @@ class Mass(_Shares):
     ) -> Self:
         """Read regions, a condition and a target."""
         shares = cls._read(bins, region, condition, target)
-        whole = "smoothed density" if target == "smoothed" else "rows"
-        within = condition_text(condition, target)
-        return replace(shares, text=f"share of the {whole}{within} in {region_text(region)}")
+        total = "smoothed density" if target == "smoothed" else "rows"
+        total += condition_text(condition, target)
+        return replace(shares, text=f"share of the {total} in {region_text(region)}")
 
     @property
     def percent(self) -> Percent:
         """Return that they are shares."""
         return "%"
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=True)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         box = self.condition
         if box is None:
-            return self._drawn_of(measure, beta, self.bins.condition(None))
+            return self._band_of_means(measure, beta, self.bins.read_condition(None))
         # Smoothed, rows have parts in the condition: shares are no means of so many rows.
-        return None if self.target == "smoothed" else self._drawn_of(measure, beta, box)
+        return None if self.target == "smoothed" else self._band_of_means(measure, beta, box)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions."""
 
         def read(region: Region) -> Mass:
-            return cls.read(bins, region, settings.condition, settings.target)
+            return cls.read(bins, region, options.condition, options.target)
 
         return ask_regions(text, cls.option, read)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Count(_Shares):
+class Count(_SharesOfRegions):
     """Number of the rows in each of some regions."""
 
-    option = Option("count", "REGION", "How many rows.")
+    option = QuestionOption("count", "REGION", "How many rows.")
 
     @classmethod
     def read(
@@ -158,20 +160,22 @@ class Count(_Shares):
         text = f"{'expected ' * population}rows{smoothed} in {region_text(region)}"
         return replace(shares, text=text)
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
-        return self._drawn_of(measure, beta, None, 0.0, self.bins.rows)
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
+        return self._band_of_means(measure, beta, None, 0.0, self.bins.rows)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions; counts have no condition."""
-        if settings.condition is not None:
+        if options.condition is not None:
             raise SpecError("--given: counts have no condition. Write it into the box of --count")
 
         def read(region: Region) -> Count:
-            return cls.read(bins, region, settings.target)
+            return cls.read(bins, region, options.target)
 
         return ask_regions(text, cls.option, read)
 
@@ -179,7 +183,7 @@ class Count(_Shares):
 class Cdf(Mass):
     """Share of the counted rows up to each of some points of an axis."""
 
-    option = Option("cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".')
+    option = QuestionOption("cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".')
 
     @classmethod
     def up_to(
@@ -191,25 +195,27 @@ class Cdf(Mass):
         target: Target,
     ) -> Self:
         """Read points of an axis, a condition and a target."""
-        along, numbers = bins.domain.axes[bins.index(axis)], np.empty(0)
+        bounds, locations = bins.domain.axes[bins.axis_index(axis)], np.empty(0)
         with suppress(SpecError):  # which speaks of points
-            numbers = as_numbers(np.ravel(points), along.unit, Domain((along,)))
-        if not (len(numbers) and ((numbers > along.low) & (numbers <= along.high)).all()):
+            locations = as_numbers(np.ravel(points), bounds.unit, Domain((bounds,)))
+        if not (len(locations) and ((locations > bounds.low) & (locations <= bounds.high)).all()):
             raise SpecError(
-                f"cdf: places must be above the lower bound of {along.name}, and up to its upper "
+                f"cdf: places must be above the lower bound of {bounds.name}, and up to its upper "
                 "one"
             )
-        return cls.read(bins, {along.name: (None, points)}, condition, target)
+        return cls.read(bins, {bounds.name: (None, points)}, condition, target)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read an axis and points of it, each of which is asked about by itself."""
         name, points = read_numbers(text, cls.option)
 
-        def answers(together: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
             for point in points:
                 box = {name: (None, point)}
-                question = cls.read(bins, box, settings.condition, settings.target)
-                yield together.ask(question, str(beta / len(points)))
+                question = cls.read(bins, box, options.condition, options.target)
+                yield question.ask(payer, str(beta / len(points)))
 
         return [answers]

@@ -11,81 +11,99 @@ import numpy as np
 
 from dbern.data.domain import Axis
 from dbern.failure import QUOTIENT
-from dbern.synopsis.questions.along import HIGH, LOW, NEAR, POINTS, layer_weights, undenied
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
+from dbern.synopsis.questions.band import Band, likely_error
+from dbern.synopsis.questions.conditional import HIGH, LOW, NEAR, layer_weights
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.interval import Band, Line, likely_error, over, quotients
-from dbern.synopsis.questions.measure import Measure, View
-from dbern.synopsis.questions.options import Option
+from dbern.synopsis.questions.interval import undenied_quotients
+from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    deferred,
+)
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.synopsis.questions.undenied_points import GRID_POINTS, undenied_range
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mean(OptionQuestion):
     """Mean of an axis, in its units, of the rows that a condition on the others holds."""
 
-    option = Option("mean", None, "The mean of each axis.")
+    option = QuestionOption("mean", None, "The mean of each axis.")
     axis: Axis
     index: int
     condition: Boxes
-    whole: bool
+    of_all_rows: bool
 
     @classmethod
     def read(cls, bins: ReleasedBins, name: str | None, condition: Region | None = None) -> Mean:
         """Read an axis and a condition."""
-        index = bins.index(name)
-        box, axis = bins.condition(condition, index), bins.domain.axes[index]
+        index = bins.axis_index(name)
+        box, axis = bins.read_condition(condition, index), bins.domain.axes[index]
         return cls(
             bins=bins, text=f"mean of {axis.name}{condition_text(condition)}",
-            axis=axis, index=index, condition=box, whole=condition is None,
+            axis=axis, index=index, condition=box, of_all_rows=condition is None,
         )  # fmt: skip
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
-        others = Weights().others(measure, self.condition, self.index)
-        view, splines = measure.along(self.index, others), measure.splines[self.index]
-        mean = _mean_band(view, splines, beta, whole=self.whole)
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+        condition = Weights().other_axes(measure, self.condition, self.index)
+        view, splines = measure.conditional(self.index, condition), measure.splines[self.index]
+        mean = _mean_band(view, splines, beta, of_all_rows=self.of_all_rows)
         return mean.scaled(self.axis.low, self.axis.width)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool]:
-        return self._drawn_of(measure, beta, self.condition, self.axis.low, self.axis.width)
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
+        return self._band_of_means(measure, beta, self.condition, self.axis.low, self.axis.width)
 
     @classmethod
-    def from_text(cls, _text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, _text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Ask about each axis without a condition."""
         return [
-            ask_one(partial(cls.read, bins, name, settings.condition))
-            for name in settings.free(bins.domain.names)
+            deferred(partial(cls.read, bins, name, options.condition))
+            for name in options.unconditioned(bins.domain.names)
         ]
 
 
-def _mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) -> Band:
+def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_rows: bool) -> Band:
     """Return the mean of t, which is a spline: of all rows a quotient, without any gap.
 
     Under a condition G: with ``P = sum_j max(s_j - mu, 0) beta_j`` and ``N = sum_j max(mu - s_j, 0)
     beta_j``, both nonnegative, s_j the coefficients of t, ``(t - mu) 1_G = P 1_G - N 1_G`` is at
     most ``P U_G - N L_G`` and at least ``P L_G - N U_G``: points mu of a public grid are denied or
-    not as in `_quantile_band`.
+    not as shares up to points are (`undenied_points`).
     """
     t, ones = splines.centers, np.ones(splines.count)
-    number, base = layer_weights({NEAR: t}), layer_weights({NEAR: ones})
-    value, total = view.of(number), view.of(base)
-    if whole:
-        line = Line.through(view, number, base)
-        return quotients(over(value, total), line, line, view.measure, beta)
-    points = np.linspace(0.0, 1.0, POINTS + 1)
+    sum_of_t, row_count = layer_weights({NEAR: t}), layer_weights({NEAR: ones})
+    total = view.of(row_count)
+    estimate = quotient_or_half(view.of(sum_of_t), total)
+    if of_all_rows:
+        family = LinearFamily.of_weights(view, sum_of_t, row_count)
+        return undenied_quotients(estimate, family, family, view.measure, beta)
+    points = np.linspace(0.0, 1.0, GRID_POINTS + 1)
     more, less = np.maximum(t - points[:, None], 0.0), np.maximum(points[:, None] - t, 0.0)
     # Integrals of t - mu fall as mu grows: signs are those of shares up to a point, reversed.
     above = layer_weights({HIGH: less, LOW: -more})
     below = layer_weights({LOW: less, HIGH: -more})
     # By the tail first: draws are for the points that it does not deny.
-    start, stop = undenied(view.still(), below, above, None, 0.0, beta * QUOTIENT["tail"])
-    part = slice(start, stop + 1)
-    inner = undenied(view, below[part], above[part], None, 0.0, beta * QUOTIENT["draws"])
-    first, last = points[max(start + inner[0] - 1, 0)], points[min(start + inner[1] + 1, POINTS)]
-    value = np.clip(over(value, total), first, last)
-    away = t - value
-    gap = layer_weights({HIGH: np.abs(away), LOW: -np.abs(away)})
-    cells = np.maximum(over(view.of(gap), total), 0.0)
-    sharp = Line.through(view.still(), layer_weights({NEAR: away}), base)
-    error = likely_error(sharp.noise_deviation(0.0, view.measure.deviation), cells, last - first)
-    return Band(value, np.array([first]), np.array([last]), cells, error)
+    start, stop = undenied_range(
+        view.without_noise_draws(), below, above, None, 0.0, beta * QUOTIENT["tail"]
+    )
+    undenied = slice(start, stop + 1)
+    first, last = undenied_range(
+        view, below[undenied], above[undenied], None, 0.0, beta * QUOTIENT["draws"]
+    )
+    low, high = points[max(start + first - 1, 0)], points[min(start + last + 1, GRID_POINTS)]
+    value = np.clip(estimate, low, high)
+    centered = t - value
+    gap = layer_weights({HIGH: np.abs(centered), LOW: -np.abs(centered)})
+    cells = np.maximum(quotient_or_half(view.of(gap), total), 0.0)
+    family = LinearFamily.of_weights(
+        view.without_noise_draws(), layer_weights({NEAR: centered}), row_count
+    )
+    error = likely_error(family.noise_deviation(0.0, view.measure.deviation), cells, high - low)
+    return Band(value, np.array([low]), np.array([high]), cells, error)

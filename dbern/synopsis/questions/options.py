@@ -10,7 +10,7 @@ from dbern.errors import SpecError
 
 
 @dataclass(frozen=True)
-class Option:
+class QuestionOption:
     """Option of `dbern ask`: its name without dashes, and what is written after it.
 
     A flag has no `metavar`.
@@ -32,9 +32,9 @@ def read_end(text: str) -> float | str | None:
 def read_box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
     """Read ``x=3..7,y=..5``; an end that is left out is open."""
     box = {}
-    for part in text.split(","):
-        name, equals, ends = part.partition("=")
-        low, dots, high = ends.partition("..")
+    for interval in text.split(","):
+        name, equals, bounds = interval.partition("=")
+        low, dots, high = bounds.partition("..")
         if not (equals and dots):
             raise SpecError(
                 f'--{option}: "{text}" is neither a box nor a file of them. Write a box such as '
@@ -45,12 +45,12 @@ def read_box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
 
 
 def read_numbers(
-    text: str, option: Option, read: Callable[[str], Any] = read_end
+    text: str, option: QuestionOption, read: Callable[[str], Any] = read_end
 ) -> tuple[str, list[Any]]:
     """Read ``x=2,5``: an axis, and levels or points of it, which may be dates."""
-    name, _, numbers = text.partition("=")
+    name, _, values_text = text.partition("=")
     try:
-        values = [read(number) for number in numbers.split(",")]
+        values = [read(value) for value in values_text.split(",")]
     except ValueError:
         values = []
     if not values or None in values:
@@ -60,7 +60,7 @@ def read_numbers(
 
 def read_point(text: str, option: str) -> dict[str, list[Any]]:
     """Read ``x=3,y=5``: one point, whose coordinates may be dates."""
-    pairs = [part.partition("=") for part in text.split(",")]
+    pairs = [coordinate.partition("=") for coordinate in text.split(",")]
     point = {name.strip(): [read_end(value)] for name, _, value in pairs}
     if [None] in point.values():
         raise SpecError(f'--{option}: "{text}" is no point. Write one such as x=3,y=5')

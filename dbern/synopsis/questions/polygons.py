@@ -37,15 +37,15 @@ def polygons_of(shape: Any, domain: Domain) -> Polygons:
     """
     if domain.dimensions != 2:
         raise SpecError(f"region: polygons are of two axes, and here are {domain.dimensions}")
-    parts, labels = [shape], list[Any]([None])
+    features, labels = [shape], list[Any]([None])
     if shape["type"] == "FeatureCollection":
-        parts = shape.get("features", ())
-        if type(parts) not in (list, tuple) or not parts:
+        features = shape.get("features", ())
+        if type(features) not in (list, tuple) or not features:
             raise SpecError("region: the collection has no feature. Write one at least")
-        if not all(hasattr(part, "keys") for part in parts):
+        if not all(hasattr(feature, "keys") for feature in features):
             raise SpecError("region: a feature is no object. Write GeoJSON")
-        labels = [name_of(part) or i for i, part in enumerate(parts)]
-    rings = [_rings(part.get("geometry", part) or {}, domain) for part in parts]
+        labels = [name_of(feature) or i for i, feature in enumerate(features)]
+    rings = [_rings(feature.get("geometry", feature) or {}, domain) for feature in features]
     if not all(rings):
         raise SpecError("region: there is a polygon without a ring. Leave it out")
     return Polygons(rings, labels)
@@ -61,12 +61,12 @@ def name_of(feature: Any) -> str | None:
 def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
     if not hasattr(geometry, "keys") or geometry.get("type") not in _KINDS:
         raise SpecError(f"region: write GeoJSON of type {' or '.join(_KINDS)}")
-    parts = geometry.get("coordinates", ())
-    turn = -1 if upright(domain.names)[0] == domain.names[0] else 1
-    polygons = [parts] if geometry["type"] == "Polygon" else parts
+    coordinates = geometry.get("coordinates", ())
+    order = -1 if upright(domain.names)[0] == domain.names[0] else 1
+    polygons = [coordinates] if geometry["type"] == "Polygon" else coordinates
     try:
         flat = [ring for polygon in polygons for ring in polygon]
-        rings = [np.asarray(ring, dtype=np.float64)[:, :2][:, ::turn] for ring in flat]
+        rings = [np.asarray(ring, dtype=np.float64)[:, :2][:, ::order] for ring in flat]
     except (TypeError, ValueError, IndexError, OverflowError):
         raise SpecError("region: coordinates must be rings of points (x, y)") from None
     edges = 0
@@ -105,16 +105,16 @@ def _cross(rings: Sequence[FloatArray]) -> bool:
     first = np.minimum(start[:, 0], stop[:, 0])
     order = np.argsort(first)
     start, stop, first = start[order], stop[order], first[order]
-    ends = np.searchsorted(first, np.maximum(start[:, 0], stop[:, 0]), side="right")
-    for i, end in enumerate(ends):
+    last = np.searchsorted(first, np.maximum(start[:, 0], stop[:, 0]), side="right")
+    for i, end in enumerate(last):
         a, b, c, d = start[i], stop[i], start[i + 1 : end], stop[i + 1 : end]
-        over = side(a, b, c) * side(a, b, d) < 0
-        if (over & (side(c, d, a) * side(c, d, b) < 0)).any():
+        on_both_sides = side(a, b, c) * side(a, b, d) < 0
+        if (on_both_sides & (side(c, d, a) * side(c, d, b) < 0)).any():
             return True
     return False
 
 
 def side(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
     """Return twice the area of the triangles a, b, c: above 0 where c is left of the way to b."""
-    along, to = b - a, c - a
-    return np.asarray(along[..., 0] * to[..., 1] - along[..., 1] * to[..., 0])
+    edge, diagonal = b - a, c - a
+    return np.asarray(edge[..., 0] * diagonal[..., 1] - edge[..., 1] * diagonal[..., 0])

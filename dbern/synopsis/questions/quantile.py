@@ -17,27 +17,38 @@ from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.failure import POPULATION, QUOTIENT
-from dbern.synopsis.questions.along import POINTS, crossings, undenied, under_condition
 from dbern.synopsis.questions.answers import Target
-from dbern.synopsis.questions.asking import Asked, OptionQuestion, ReleasedBins, Settings, ask_one
+from dbern.synopsis.questions.band import Band, likely_error
+from dbern.synopsis.questions.conditional import under_condition
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
-from dbern.synopsis.questions.interval import Band, Line, likely_error, noise_deviation, over
-from dbern.synopsis.questions.measure import Measure, View
-from dbern.synopsis.questions.options import Option, read_numbers
-from dbern.synopsis.questions.population import few, levels_of_rows
+from dbern.synopsis.questions.linear_family import LinearFamily, noise_deviation, quotient_or_half
+from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption, read_numbers
+from dbern.synopsis.questions.population import are_few, levels_of_rows
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    deferred,
+)
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
+from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.synopsis.questions.undenied_points import GRID_POINTS, sign_changes, undenied_range
 from dbern.types import FloatArray, Int64Array
 
-_SHARP = 0.5  # between both splines of a step: of the rows themselves
-_FINER, _FINEST = 8, 256  # points in a bin's deviation, of density 1; and between two of `POINTS`
+_MIN_SHARP_GAP = 0.5  # between both splines of a step: of the rows themselves
+_POINTS_IN_DEVIATION = 8  # of a bin's noise, of density 1
+_MAX_REFINEMENT = 256  # points between two of `GRID_POINTS`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Quantile(OptionQuestion):
     """Quantiles of an axis, in its units, of the rows that a condition on the others holds."""
 
-    option = Option("quantile", "AXIS=LEVELS", 'Quantiles of an axis, such as "x=.1,.5,.9".')
+    option = QuestionOption(
+        "quantile", "AXIS=LEVELS", 'Quantiles of an axis, such as "x=.1,.5,.9".'
+    )
     axis: Axis
     index: int
     levels: FloatArray
@@ -54,24 +65,27 @@ class Quantile(OptionQuestion):
         target: Target,
     ) -> Quantile:
         """Read levels, an axis, a condition and a target."""
-        index, several, numbers = bins.index(name), np.ndim(levels) > 0, np.empty(0)
+        index, several, fractions = bins.axis_index(name), np.ndim(levels) > 0, np.empty(0)
         with suppress(ValueError, TypeError):  # whose text quotes the value
-            numbers = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        if numbers.ndim != 1 or not len(numbers) or not np.all((numbers > 0) & (numbers < 1)):
+            fractions = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        between_0_and_1 = (fractions > 0) & (fractions < 1)
+        if fractions.ndim != 1 or not len(fractions) or not between_0_and_1.all():
             raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
-        box, weights = bins.condition(condition, index), bins.weights(target)
+        box, weights = bins.read_condition(condition, index), bins.weights_for(target)
         axis, by = bins.domain.axes[index], " by the smoothed density" * (target == "smoothed")
         text = f"quantile {levels} of {axis.name}{by}{condition_text(condition, target)}"
         return cls(
-            bins=bins, text=text, labels={"quantile": numbers.tolist() if several else [None]},
-            target=target, axis=axis, index=index, levels=numbers, condition=box, weights=weights,
+            bins=bins, text=text, labels={"quantile": fractions.tolist() if several else [None]},
+            target=target, axis=axis, index=index, levels=fractions, condition=box,
+            weights=weights,
         )  # fmt: skip
 
-    def _band(self, measure: Measure, beta: Fraction) -> Band:
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._band_of(measure, self.levels, beta)
 
-    def _band_of(self, measure: Measure, levels: FloatArray, beta: Fraction) -> Band:
-        view = measure.along(self.index, self.weights.others(measure, self.condition, self.index))
+    def _band_of(self, measure: NoisyMeasure, levels: FloatArray, beta: Fraction) -> Band:
+        condition = self.weights.other_axes(measure, self.condition, self.index)
+        view = measure.conditional(self.index, condition)
         between = partial(self.weights.between, measure, self.index)
         splines, multiples = measure.splines[self.index], self.axis.multiples
         if multiples is not None and self.target == "records":
@@ -82,27 +96,29 @@ class Quantile(OptionQuestion):
         quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
-    def _drawn_band(self, measure: Measure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
         if self.target == "smoothed":
             return None
-        rows = self.bins.rows_in(self.condition, measure, beta * POPULATION["rows"])
+        rows = self.bins.min_rows_in(self.condition, measure, beta * POPULATION["rows"])
         bounds = levels_of_rows(self.levels, rows, beta * POPULATION["sampling"])
         value = self._band(measure, beta).value  # a guess, without a claim
         beta_i = beta * POPULATION["answer"] / 2
         low, high = (self._band_of(measure, levels, beta_i) for levels in bounds)
         band = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)
-        return band, few(Band.without_error(*[self.levels] * 3), rows, shares=True)
+        return band, are_few(Band.without_error(*[self.levels] * 3), rows, shares=True)
 
     @classmethod
-    def from_text(cls, text: str, bins: ReleasedBins, settings: Settings) -> Sequence[Asked]:
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
         """Read an axis and levels."""
         name, levels = read_numbers(text, cls.option, float)
-        condition, target = settings.condition, settings.target
-        return [ask_one(lambda: cls.read(bins, levels, name, condition, target))]
+        condition, target = options.condition, options.target
+        return [deferred(lambda: cls.read(bins, levels, name, condition, target))]
 
 
 def _quantile_band(
-    view: View,
+    view: BinView,
     splines: AxisSplines,
     between: Callable[[FloatArray, FloatArray], Envelope],
     levels: FloatArray,
@@ -119,80 +135,93 @@ def _quantile_band(
 
     Where rows stand at multiples alone, so do quantiles of them: `_multiples_band`.
     """
-    within = 2 ** int(np.log2(np.clip(POINTS / splines.cells, 1, OFFSETS)))
-    count = splines.cells * within
+    points_in_cell = 2 ** int(np.log2(np.clip(GRID_POINTS / splines.cells, 1, OFFSETS)))
+    count = splines.cells * points_in_cell
     points = np.linspace(0.0, 1.0, count + 1)
     steps = between(np.zeros_like(points), points)
-    lines, base = under_condition(steps), under_condition(between(np.zeros(1), np.ones(1)))
-    smooth = float((steps.upper - steps.lower).max()) < _SHARP
+    cumulative, base = under_condition(steps), under_condition(between(np.zeros(1), np.ones(1)))
+    smooth = float((steps.upper - steps.lower).max()) < _MIN_SHARP_GAP
     step = 1 / (count * view.measure.deviation)
-    finer = 2 ** int(np.log2(np.clip(_FINER * step, 1, _FINEST))) if smooth else 1
-    shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
-    ends = list[tuple[float, float, float]]()
+    refinement = np.clip(_POINTS_IN_DEVIATION * step, 1, _MAX_REFINEMENT)
+    finer = 2 ** int(np.log2(refinement)) if smooth else 1
+    shares = _increasing_shares(view, cumulative, base)
+    by_tail, bounds = view.without_noise_draws(), list[tuple[float, float, float]]()
     for level in map(float, levels):
         # By the tail first: draws are for the points that it does not deny.
-        tail = beta * QUOTIENT["tail"]
-        start, stop = undenied(view.still(), lines.lower, lines.upper, base, level, tail)
+        start, stop = undenied_range(
+            by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
+        )
         low, high = max(start - 1, 0), min(stop + 1, count)
-        if (high - low) * finer <= max(count, 2 * POINTS):
+        if (high - low) * finer <= max(count, 2 * GRID_POINTS):
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
-            inner = lines.part(slice(low, high + 1))
+            inner = cumulative.select(slice(low, high + 1))
             if finer > 1:
                 inner = under_condition(between(np.zeros_like(fine), fine))
-            rest = beta * QUOTIENT["draws"]
-            start, stop = undenied(view, inner.lower, inner.upper, base, level, rest)
+            beta_draws = beta * QUOTIENT["draws"]
+            start, stop = undenied_range(view, inner.lower, inner.upper, base, level, beta_draws)
             first, last = fine[max(start - 1, 0)], fine[min(stop + 1, len(fine) - 1)]
         else:
             first, last = points[low], points[high]
         guess = float(np.interp(level, shares, points))
-        ends.append((min(max(guess, first), last), first, last))
-    value, first, last = np.array(ends).T
-    still = view.still()
-    sides = (
-        Line.through(still, lines.lower, base.upper),
-        Line.through(still, lines.upper, base.lower),
-    )
+        bounds.append((min(max(guess, first), last), first, last))
+    value, first, last = np.array(bounds).T
+    sides = _sides_of_shares(by_tail, cumulative, base)
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     return Band(value, first, last, cells, np.minimum(error, last - first))
 
 
 def _multiples_band(
-    view: View, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
+    view: BinView, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
 ) -> Band:
     """Return multiples between which a quantile of rows at multiples is, each level at beta.
 
     For i_0 = -1 < i_1 < .. let the quantile be one of the multiples after i_k, up to i_{k+1}. At
     most a share tau is up to i_k and at least tau up to i_{k+1}: denied or not as in
-    `_quantile_band`, first at up to `POINTS` multiples, then at all that are left, if few are.
+    `_quantile_band`, first at up to `GRID_POINTS` multiples, then at all that are left, if few are.
     """
     base = under_condition(steps_of_multiples(splines, np.array([multiples.count])))
-    coarse = np.arange(-1, multiples.count, -(-multiples.count // POINTS))
+    coarse = np.arange(-1, multiples.count, -(-multiples.count // GRID_POINTS))
     coarse = np.append(coarse, multiples.count)
-    lines = under_condition(steps_of_multiples(splines, coarse))
-    numbers = list[tuple[int, int, int]]()
+    cumulative = under_condition(steps_of_multiples(splines, coarse))
+    by_tail, indices = view.without_noise_draws(), list[tuple[int, int, int]]()
     for level in map(float, levels):
-        tail, grid, inner = beta * QUOTIENT["tail"], coarse, lines
-        neighbors = crossings(view.still(), lines.lower, lines.upper, base, level, tail)
+        grid, inner = coarse, cumulative
+        neighbors = sign_changes(
+            by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
+        )
         first, last = _between(coarse, *neighbors)
-        if last - first <= 2 * POINTS:
+        if last - first <= 2 * GRID_POINTS:
             grid = np.arange(first - 1, last + 1)
             inner = under_condition(steps_of_multiples(splines, grid))
-            rest = beta * QUOTIENT["draws"]
-            neighbors = crossings(view, inner.lower, inner.upper, base, level, rest)
+            beta_draws = beta * QUOTIENT["draws"]
+            neighbors = sign_changes(view, inner.lower, inner.upper, base, level, beta_draws)
             first, last = _between(grid, *neighbors)
-        shares = np.maximum.accumulate(over(view.of(inner.estimate), view.of(base.estimate)))
+        shares = _increasing_shares(view, inner, base)
         guess = int(grid[min(int(np.searchsorted(shares, level)), len(grid) - 1)])
-        numbers.append((min(max(guess, first), last), first, last))
-    value, low, high = multiples.positions[np.array(numbers).T]
-    shares = np.maximum.accumulate(over(view.of(lines.estimate), view.of(base.estimate)))
-    still, points = view.still(), multiples.positions[np.maximum(coarse, 0)]
-    sides = (
-        Line.through(still, lines.lower, base.upper),
-        Line.through(still, lines.upper, base.lower),
-    )
+        indices.append((min(max(guess, first), last), first, last))
+    value, low, high = multiples.positions[np.array(indices).T]
+    points = multiples.positions[np.maximum(coarse, 0)]
+    shares = _increasing_shares(view, cumulative, base)
+    sides = _sides_of_shares(by_tail, cumulative, base)
     cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
     cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)
     return Band(value, low, high, cells, np.minimum(error, high - low))
+
+
+def _increasing_shares(view: BinView, cumulative: Envelope, base: Envelope) -> FloatArray:
+    """Return estimates of shares up to points, none less than one before it."""
+    shares = quotient_or_half(view.of(cumulative.estimate), view.of(base.estimate))
+    return np.asarray(np.maximum.accumulate(shares))
+
+
+def _sides_of_shares(
+    view: BinView, cumulative: Envelope, base: Envelope
+) -> tuple[LinearFamily, LinearFamily]:
+    """Return minorants and majorants of shares up to points."""
+    return (
+        LinearFamily.of_weights(view, cumulative.lower, base.upper),
+        LinearFamily.of_weights(view, cumulative.upper, base.lower),
+    )
 
 
 def _between(grid: Int64Array, start: int, stop: int) -> tuple[int, int]:
@@ -206,8 +235,8 @@ def _quantile_errors(
     levels: FloatArray,
     points: FloatArray,
     shares: FloatArray,
-    sides: tuple[Line, Line],
-    measure: Measure,
+    sides: tuple[LinearFamily, LinearFamily],
+    measure: NoisyMeasure,
 ) -> tuple[FloatArray, FloatArray]:
     """Return widths of cells and likely errors along the axis, by those of shares up to points."""
     below, above = sides

@@ -9,38 +9,41 @@ from fractions import Fraction
 
 from dbern.errors import SpecError
 from dbern.synopsis.questions.answers import Answer
-from dbern.synopsis.questions.asking import Asked, Question, ReleasedBins, ask_one
-from dbern.synopsis.questions.options import Option, read_box
+from dbern.synopsis.questions.options import QuestionOption, read_box
+from dbern.synopsis.questions.question import DeferredQuestion, Question, deferred
 from dbern.synopsis.questions.region_files import RegionFile, first_refused, region_file
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.released_bins import ReleasedBins
 
 
-def ask_regions(text: str, option: Option, read: Callable[[Region], Question]) -> Sequence[Asked]:
+def ask_regions(
+    text: str, option: QuestionOption, read: Callable[[Region], Question]
+) -> Sequence[DeferredQuestion]:
     """Read a box, or a file of regions, which have equal parts of beta."""
     file = region_file(text)
     if file is None:
         box = read_box(text, option.name)
-        return [ask_one(lambda: read(box))]
-    return [lambda together, beta: _ask_file(together, beta, file, read)]
+        return [deferred(lambda: read(box))]
+    return [lambda payer, beta: _ask_file(payer, beta, file, read)]
 
 
 def _ask_file(
-    bins: ReleasedBins, beta: Fraction, file: RegionFile, read: Callable[[Region], Question]
+    payer: ReleasedBins, beta: Fraction, file: RegionFile, read: Callable[[Region], Question]
 ) -> Iterator[Answer]:
     total, done = sum(1 for _ in file.rows()), 0
     if not total:
         raise SpecError(f"{file.path}: there is no {file.row} in it. Write one at least")
-    regions, at_once = file.rows(), file.at_once(bins.measures[0].values.size)
-    while rows := list(itertools.islice(regions, at_once)):
+    regions, batch_size = file.rows(), file.batch_size(payer.measures[0].values.size)
+    while rows := list(itertools.islice(regions, batch_size)):
         try:
-            region = file.region(rows, bins.domain)
+            region = file.region(rows, payer.domain)
             question = read(region)
             named = region is not rows[0]
             if named:
                 question = replace(question, labels={"region": range(len(rows))})
-            answer = bins.ask(question, str(beta * len(rows) / total))
+            answer = question.ask(payer, str(beta * len(rows) / total))
         except SpecError as error:
-            raise SpecError(f"{first_refused(file, rows, bins.domain, done)}: {error}") from None
+            raise SpecError(f"{first_refused(file, rows, payer.domain, done)}: {error}") from None
         names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
         yield _with_names(answer, names) if named else answer
         done += len(rows)

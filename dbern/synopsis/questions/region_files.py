@@ -15,10 +15,10 @@ from dbern.synopsis.questions.options import read_end
 from dbern.synopsis.questions.polygons import name_of
 from dbern.synopsis.questions.regions import read_region
 
-_BOXES = 1 << 16  # of a file at a time
-_NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons at a time
+_BATCH_BOXES = 1 << 16  # of a file
+_BATCH_NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
 _DRAWS = 1024
-_LONGEST = 1 << 26  # characters of a GeoJSON file, or of one of its lines
+_MAX_CHARACTERS = 1 << 26  # of a GeoJSON file, or of one of its lines
 _BY_LINES = (".geojsonl", ".ndjson")
 
 
@@ -42,9 +42,9 @@ class _BoxFile:
             ) from None
 
     def region(self, rows: Sequence[dict[str, str]], domain: Domain) -> Any:
-        return {axis.name: self._ends(rows, axis) for axis in domain.axes}
+        return {axis.name: self._bounds(rows, axis) for axis in domain.axes}
 
-    def _ends(self, rows: Sequence[dict[str, str]], axis: Axis) -> tuple[list[Any], list[Any]]:
+    def _bounds(self, rows: Sequence[dict[str, str]], axis: Axis) -> tuple[list[Any], list[Any]]:
         columns = []
         for side, bound in (("low", axis.low), ("high", axis.high)):
             name = f"{axis.name}_{side}"
@@ -52,15 +52,15 @@ class _BoxFile:
                 raise SpecError(
                     f'{self.path}: has no column "{name}". Write one, empty where the end is open'
                 )
-            ends = [read_end(row[name] or "") for row in rows]
-            columns.append([bound if end is None else end for end in ends])
+            values = [read_end(row[name] or "") for row in rows]
+            columns.append([bound if value is None else value for value in values])
         return columns[0], columns[1]
 
     def name(self, row: Mapping[str, str]) -> str | None:
         return row.get("name")
 
-    def at_once(self, bins: int) -> int:  # noqa: ARG002 - of whatever bins
-        return _BOXES
+    def batch_size(self, bins: int) -> int:  # noqa: ARG002 - of whatever bins
+        return _BATCH_BOXES
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class _ShapeFile:
 
     def rows(self) -> Iterator[Any]:
         """Features of GeoJSON: of the array of a collection, or one a line; or the one shape."""
-        number, read = 0, _a_line_each if self.path.suffix in _BY_LINES else _collected
+        by_lines = self.path.suffix in _BY_LINES
+        number, read = 0, _features_by_line if by_lines else _features_of_collection
         try:
             with self.path.open(encoding="utf-8") as file:
                 for shape in read(file):
@@ -97,8 +98,8 @@ class _ShapeFile:
     def name(self, row: Mapping[str, Any]) -> str | None:
         return name_of(row)
 
-    def at_once(self, bins: int) -> int:
-        return max(1, _NUMBERS // max(bins, _DRAWS))
+    def batch_size(self, bins: int) -> int:
+        return max(1, _BATCH_NUMBERS // max(bins, _DRAWS))
 
 
 def _object(value: Any) -> Any:
@@ -107,18 +108,18 @@ def _object(value: Any) -> Any:
     return value
 
 
-def _a_line_each(file: TextIO) -> Iterator[Any]:
-    while line := file.readline(_LONGEST):
+def _features_by_line(file: TextIO) -> Iterator[Any]:
+    while line := file.readline(_MAX_CHARACTERS):
         if line.strip():
             yield json.loads(line)
 
 
-def _collected(file: TextIO) -> Iterator[Any]:
-    text = file.read(_LONGEST + 1)
-    if len(text) > _LONGEST:
+def _features_of_collection(file: TextIO) -> Iterator[Any]:
+    text = file.read(_MAX_CHARACTERS + 1)
+    if len(text) > _MAX_CHARACTERS:
         raise SpecError(
-            f"{file.name}: has more than {_LONGEST} characters. Write one feature a line, into a "
-            "file whose name ends in .geojsonl: it is read in parts"
+            f"{file.name}: has more than {_MAX_CHARACTERS} characters. Write one feature a line, "
+            "into a file whose name ends in .geojsonl: it is read in parts"
         )
     content = _object(json.loads(text))
     features = content.get("features", [content])

@@ -18,7 +18,7 @@ from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.smoothed_polygon import smoothed_polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.polygons import Polygons, polygons_of
 from dbern.types import FloatArray
 
@@ -39,7 +39,7 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.low)
 
-    def part(self, which: slice) -> Boxes:
+    def select(self, which: slice) -> Boxes:
         """Return some of the boxes; the labels stay."""
         return Boxes(self.low[which], self.high[which], self.labels)
 
@@ -53,29 +53,31 @@ class Weights:
 
     kernels: tuple[Kernel, ...] = ()
 
-    def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Envelope:
+    def between(
+        self, measure: NoisyMeasure, axis: int, low: FloatArray, high: FloatArray
+    ) -> Envelope:
         """Return the envelopes of the weights of intervals of one axis, reversed ones empty."""
         splines = measure.splines[axis]
         if not self.kernels:
             return intervals(splines, low, high)
         return mass_envelope(splines, self.kernels[axis], low, np.maximum(low, high))
 
-    def axes(self, measure: Measure, boxes: Boxes) -> list[Envelope]:
+    def axes(self, measure: NoisyMeasure, boxes: Boxes) -> list[Envelope]:
         """Return the envelopes of boxes, axis by axis."""
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def polygons(self, measure: Measure, shapes: Polygons) -> Envelope:
+    def polygons(self, measure: NoisyMeasure, shapes: Polygons) -> Envelope:
         """Return the envelopes of polygons of both axes, (m, b_1, b_2)."""
         if not self.kernels:
             return polygon_envelope(shapes, measure.splines)
         error = measure.deviation / _HARMLESS
         return smoothed_polygon_envelope(shapes, measure.splines, self.kernels, error)
 
-    def others(self, measure: Measure, box: Boxes, *without: int) -> Envelope:
+    def other_axes(self, measure: NoisyMeasure, box: Boxes, *asked_axes: int) -> Envelope:
         """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
-        axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in without]
-        return products(axes).part(0) if axes else Envelope(*[np.ones(1)] * 3)
+        axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in asked_axes]
+        return products(axes).select(0) if axes else Envelope(*[np.ones(1)] * 3)
 
 
 def read_region(region: Region, domain: Domain) -> Boxes | Polygons:
@@ -122,16 +124,14 @@ def boxes_of(region: Region, domain: Domain, what: str = "region") -> Boxes:
         case Mapping():
             return _box(region, domain, what)
         case list() | tuple():
-            each = [_box(box, domain, what) for box in region]
-            if not each or any(len(box) != 1 for box in each):
+            boxes = [_box(box, domain, what) for box in region]
+            if not boxes or any(len(box) != 1 for box in boxes):
                 raise SpecError(f"{what}: a list must hold boxes, such as {_example(domain)}")
-            low, high = (np.concatenate([getattr(box, end) for box in each]) for end in _ENDS)
-            return Boxes(low, high, range(len(each)))
+            low = np.concatenate([box.low for box in boxes])
+            high = np.concatenate([box.high for box in boxes])
+            return Boxes(low, high, range(len(boxes)))
         case _:
             raise SpecError(f"{what}: is no region. Write a box, such as {_example(domain)}")
-
-
-_ENDS = ("low", "high")
 
 
 def _example(domain: Domain) -> str:
@@ -144,8 +144,8 @@ def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
     if not hasattr(shape, "keys"):
         raise SpecError(f"{what}: a list must hold boxes, such as {_example(domain)}")
     if "type" in shape and "type" not in domain.names:
-        mend = "Write a box" if what == "given" else "Write several as one FeatureCollection"
-        raise SpecError(f"{what}: polygons are not available here. {mend}")
+        remedy = "Write a box" if what == "given" else "Write several as one FeatureCollection"
+        raise SpecError(f"{what}: polygons are not available here. {remedy}")
     unknown = [name for name in region if name not in domain.names]
     if unknown:
         known = ", ".join(domain.names)
@@ -163,43 +163,51 @@ def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
 
 def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
     first, last = _ends(ends, axis, what)
-    unit = [(end - axis.low) / axis.width for end in (first, last)]
-    unit[1] = np.where(last == axis.high, 1.0, unit[1])
-    return unit[0], unit[1]
+    low, high = ((end - axis.low) / axis.width for end in (first, last))
+    return low, np.where(last == axis.high, 1.0, high)
 
 
 def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
     """Parse ends in data units, flat."""
-    where, mend = f"{what}: {axis.name}", f"Write {axis.name} = (low, high), or None for an end"
+    where, remedy = f"{what}: {axis.name}", f"Write {axis.name} = (low, high), or None for an end"
     try:
         low, high = ends
     except (TypeError, ValueError):
-        raise SpecError(f"{where} must have two ends. {mend}") from None
-    alone, pair = Domain((axis,)), ((low, axis.low), (high, axis.high))
+        raise SpecError(f"{where} must have two ends. {remedy}") from None
+    domain, pairs = Domain((axis,)), ((low, axis.low), (high, axis.high))
     try:
         first, last = (
-            np.atleast_1d(as_numbers(bound if end is None else end, axis.unit, alone))
-            for end, bound in pair
+            np.atleast_1d(as_numbers(bound if end is None else end, axis.unit, domain))
+            for end, bound in pairs
         )
     except SpecError:  # which speaks of points
-        raise SpecError(f"{where}: ends must be numbers, or dates of a date. {mend}") from None
+        raise SpecError(f"{where}: ends must be numbers, or dates of a date. {remedy}") from None
     if first.ndim != 1 or last.ndim != 1:
-        raise SpecError(f"{where}: ends must be numbers or flat arrays. {mend}")
+        raise SpecError(f"{where}: ends must be numbers or flat arrays. {remedy}")
     if len({len(first), len(last)} - {1}) > 1:
         raise SpecError(f"{where}: arrays of ends must be equally long")
     if not (np.isfinite(first).all() and np.isfinite(last).all()):
-        raise SpecError(f"{where}: ends must be finite numbers. {mend}")
-    beyond = [*first[first < axis.low], *last[last > axis.high]]
-    if beyond:
+        raise SpecError(f"{where}: ends must be finite numbers. {remedy}")
+    outside = [*first[first < axis.low], *last[last > axis.high]]
+    if outside:
         raise SpecError(
             f"{where} leaves its bounds, {axis.low:g} to {axis.high:g}, with an end at "
-            f"{float(beyond[0])!r}: nothing is known beyond. "
-            f"{mend} that is open"
+            f"{float(outside[0])!r}: nothing is known beyond. "
+            f"{remedy} that is open"
         )
     one_value = axis.multiples is not None  # may be asked for, where rows are rounded to it
     if not np.all((first < last) | (one_value & (first == last))):
-        raise SpecError(f"{where}: the lower end must be below the upper one. {mend} that is open")
+        raise SpecError(
+            f"{where}: the lower end must be below the upper one. {remedy} that is open"
+        )
     return first, last
+
+
+def require_one_box(boxes: Boxes) -> Boxes:
+    """Return the boxes of a condition, which must be one. Raises SpecError for several."""
+    if len(boxes) != 1:
+        raise SpecError("given: write one box")
+    return boxes
 
 
 def part_of(window: Region, domain: Domain) -> Domain:

@@ -7,14 +7,14 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.synopsis.points import per_axis
-from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.system import memory_limit
 from dbern.types import FloatArray
 
 _BYTES_OF_DRAW = 24  # of each uniform number that a point is made of, with what computes it
 
 
-def read_counts(measure: Measure, n: object, seed: object) -> tuple[int, int]:
+def read_counts(measure: NoisyMeasure, n: object, seed: object) -> tuple[int, int]:
     """Read how many points to draw, of a seed. Raises SpecError for more than fit into memory."""
     counts = per_axis([n, seed], 2, 0, 2**63)
     if counts is None or counts[0] < 1:
@@ -30,19 +30,19 @@ def read_counts(measure: Measure, n: object, seed: object) -> tuple[int, int]:
     return count, number
 
 
-def sampled_points(measure: Measure, count: int, seed: int) -> FloatArray:
+def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
     """Draw points (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
-    shares = np.cumsum(np.maximum(measure.bins, 0.0).ravel())
-    if not shares[-1] > 0:
+    cumulative = np.cumsum(np.maximum(measure.bins, 0.0).ravel())
+    if not cumulative[-1] > 0:
         raise SpecError(
             "sample: no released number is above 0, so the noise hides all rows. Ask for counts, "
             "whose intervals say how many there can be"
         )
-    picked = np.searchsorted(shares, uniform(stream, count) * shares[-1], side="right")
+    bin_indices = np.searchsorted(cumulative, uniform(stream, count) * cumulative[-1], side="right")
     columns = []
     for splines, index in zip(
-        measure.splines, np.unravel_index(picked, measure.shape), strict=True
+        measure.splines, np.unravel_index(bin_indices, measure.shape), strict=True
     ):
         steps = uniform(stream, count * (splines.degree + 1)).reshape(count, -1).sum(axis=1)
         t = (index - splines.degree + steps) / splines.cells

@@ -11,7 +11,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.synopsis.questions.envelopes.splines import (
     AxisSplines,
     Envelope,
-    between,
+    between_nodes,
     cell_maxima,
     damped,
     grid,
@@ -19,14 +19,15 @@ from dbern.synopsis.questions.envelopes.splines import (
 )
 from dbern.types import BoolArray, FloatArray
 
-_STEPS = 32  # of a cell
+_STEPS_IN_CELL = 32  # of a cell
 _DAMPING = 1e-7  # of the mean square of a bin, as where bins are planned
-_FLOATS = 1e-12
+_ROUNDING = 1e-12
 
 
 def density_envelope(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> Envelope:
     """Return the envelopes of ``K(y - t) / K(0)`` for y (m,) of the unit interval."""
-    differences, kinks = y[:, None] - grid(splines, _STEPS), _count_kinks(splines, kernel, y)
+    differences = y[:, None] - grid(splines, _STEPS_IN_CELL)
+    kinks = _count_kinks(splines, kernel, y)
     jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
     bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
     return _fitted(splines, kernel(differences) / kernel.peak, bend, jump, (kinks == 0, third))
@@ -36,7 +37,7 @@ def mass_envelope(
     splines: AxisSplines, kernel: Kernel, low: FloatArray, high: FloatArray
 ) -> Envelope:
     """Return the envelopes of ``int_low^high K(y - t) dy`` for intervals (m,) each."""
-    t = grid(splines, _STEPS)
+    t = grid(splines, _STEPS_IN_CELL)
     first = low[:1] if (low == low[:1]).all() else low  # of cumulative shares
     values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(first[:, None] - t)
     kinks = np.zeros((len(low), splines.cells))
@@ -48,18 +49,19 @@ def mass_envelope(
 
 def _count_kinks(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> FloatArray:
     """Count the kinks that ``K(y - t)`` may have in each cell, (m, cells)."""
-    ends = y[:, None] - np.arange(splines.cells + 1) / splines.cells
-    near = np.zeros((len(y), splines.cells))
+    differences = y[:, None] - np.arange(splines.cells + 1) / splines.cells
+    counts = np.zeros((len(y), splines.cells))
     for kink in kernel.kinks:
         for at in {kink, -kink}:
-            near += (ends[:, :-1] >= at - _FLOATS) & (ends[:, 1:] <= at + _FLOATS)
-    return near
+            reached = differences[:, :-1] >= at - _ROUNDING
+            counts += reached & (differences[:, 1:] <= at + _ROUNDING)
+    return counts
 
 
 @lru_cache(maxsize=16)
 def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
     """Values of the splines on the grid, (points, bins), and the map from these to coefficients."""
-    beta = bin_matrix(grid(splines, _STEPS), splines.cells, splines.degree)
+    beta = bin_matrix(grid(splines, _STEPS_IN_CELL), splines.cells, splines.degree)
     square = damped(beta.T @ beta, _DAMPING)
     return beta, np.asarray(np.linalg.solve(square, beta.T).T, dtype=np.float64)
 
@@ -77,22 +79,22 @@ def _fitted(
     `smooth` says on which cells the second has none, and bounds the third.
     """
     beta, solve = _solver(splines)
-    estimate, width = values @ solve, 1 / (splines.cells * _STEPS)
-    missed = values - estimate @ beta.T
-    ends = []
+    estimate, width = values @ solve, 1 / (splines.cells * _STEPS_IN_CELL)
+    residual = values - estimate @ beta.T
+    sides = []
     for sign in (-1, 1):
-        excess = np.maximum(cell_maxima(sign * missed, splines), 0.0)
+        excess = np.maximum(cell_maxima(sign * residual, splines), 0.0)
         coefficients = estimate + sign * _over_middles(excess, splines)
-        left = sign * (values - coefficients @ beta.T)
+        deficit = sign * (values - coefficients @ beta.T)
         bends = (bend + _derivative(coefficients, splines, 2))[:, None]
-        rise = between(width, bends) + width * jump / 4
+        rise = between_nodes(width, bends) + width * jump / 4
         third = (smooth[1] + _derivative(coefficients, splines, 3))[:, None]
-        by_differences = (_bent(left, splines) + 2 * width**3 * third) / 8
+        by_differences = (_bent(deficit, splines) + 2 * width**3 * third) / 8
         rise = np.where(smooth[0], np.minimum(by_differences, rise), rise)
-        rise = rise + _FLOATS * np.abs(coefficients).max()
-        excess = np.maximum(cell_maxima(left, splines), 0.0)
-        ends.append(coefficients + sign * support_maxima(excess + rise, splines))
-    return Envelope(ends[0], estimate, ends[1])
+        rise = rise + _ROUNDING * np.abs(coefficients).max()
+        excess = np.maximum(cell_maxima(deficit, splines), 0.0)
+        sides.append(coefficients + sign * support_maxima(excess + rise, splines))
+    return Envelope(sides[0], estimate, sides[1])
 
 
 def _derivative(coefficients: FloatArray, splines: AxisSplines, order: int) -> FloatArray:
@@ -106,7 +108,7 @@ def _derivative(coefficients: FloatArray, splines: AxisSplines, order: int) -> F
 def _bent(values: FloatArray, splines: AxisSplines) -> FloatArray:
     """Largest second difference of values (m, points) inside each cell."""
     sizes = np.abs(values[:, 2:] - 2 * values[:, 1:-1] + values[:, :-2])
-    sizes = np.pad(sizes, ((0, 0), (0, 1))).reshape(len(values), splines.cells, _STEPS)
+    sizes = np.pad(sizes, ((0, 0), (0, 1))).reshape(len(values), splines.cells, _STEPS_IN_CELL)
     return np.asarray(sizes[:, :, :-1].max(axis=2))
 
 

@@ -17,12 +17,12 @@ from dbern.synopsis.questions.envelopes.splines import (
 from dbern.synopsis.questions.polygons import Polygons, side
 from dbern.types import BoolArray, FloatArray
 
-_FINER = 8  # small cells in a cell, along each axis
+_SUBDIVISION = 8  # small cells in a cell, along each axis
 _PARTS = 4  # of a cell, along each axis, on which Bezier coefficients prove a sign
-_REACH = 0.75  # cells: less is no spline, more is wider
+_BUMP_RADIUS = 0.75  # cells: less is no spline, more is wider
 _DAMPING = 0.02  # of the mean square of a bin, for differences of coefficients: noise weighs them
 _ROUNDING = 1e-9  # of coefficients from 0 to 1, about
-_AT_ONCE = 1 << 20  # Bezier coefficients
+_BATCH_NUMBERS = 1 << 20  # Bezier coefficients
 _MARGIN = 1e-12  # of the unit square
 
 
@@ -32,45 +32,47 @@ def polygon_envelope(polygons: Polygons, axes: Sequence[AxisSplines]) -> Envelop
 
 
 def _envelope(rings: Sequence[FloatArray], axes: Sequence[AxisSplines]) -> Envelope:
-    counts = [splines.cells * _FINER for splines in axes]
+    counts = [splines.cells * _SUBDIVISION for splines in axes]
     cut, middle = _cut(rings, counts), _inside(rings, counts)
     upper = _majorant(middle | cut, axes)
     lower = 1.0 - _majorant(~middle | cut, axes)
-    first, second = (_values(splines) / splines.cells / _FINER for splines in axes)
+    first, second = (_values(splines) / splines.cells / _SUBDIVISION for splines in axes)
     estimate = (lower + upper) / 2
-    rest = first.T @ middle @ second - axes[0].gram @ estimate @ axes[1].gram
-    estimate = estimate + axes[0].smoother @ rest @ axes[1].smoother
+    residual = first.T @ middle @ second - axes[0].gram @ estimate @ axes[1].gram
+    estimate = estimate + axes[0].smoother @ residual @ axes[1].smoother
     return Envelope(lower[None], estimate[None], upper[None])
 
 
-def _majorant(met: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
-    """Coefficients of a spline that is at least 1 where the small cells are met, and at least 0."""
-    reach = round(_REACH * _FINER)
-    wide = met
+def _majorant(touched: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
+    """Coefficients of a spline that is at least 1 where the small cells are touched, or else 0."""
+    reach = round(_BUMP_RADIUS * _SUBDIVISION)
+    wide = touched
     for axis in (0, 1):
         padded = np.pad(wide, [(reach, reach) if i == axis else (0, 0) for i in (0, 1)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=axis)
         wide = np.asarray(windows.any(axis=-1))
     first, second = (_smoothing(splines) for splines in axes)
     coefficients = first @ wide @ second.T
-    deficit = _deficit(coefficients, met, axes)
+    deficit = _deficit(coefficients, touched, axes)
     for axis, splines in enumerate(axes):
         deficit = support_maxima(deficit, splines, axis)
     return np.asarray(coefficients + deficit + _ROUNDING)
 
 
-def _deficit(coefficients: FloatArray, met: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
-    """Largest deficit of a spline on each cell: below 1 where small cells are met, else below 0."""
-    step = _FINER // _PARTS
+def _deficit(
+    coefficients: FloatArray, touched: BoolArray, axes: Sequence[AxisSplines]
+) -> FloatArray:
+    """Largest deficit of a spline on each cell: below 1 where small cells are touched, else 0."""
+    step = _SUBDIVISION // _PARTS
     shape = [size for splines in axes for size in (splines.cells * _PARTS, step)]
-    needed = met.reshape(shape).any(axis=(1, 3)).astype(float)
+    needed = touched.reshape(shape).any(axis=(1, 3)).astype(float)
     first, second = (_bezier(splines) for splines in axes)
     across, sizes = coefficients @ second.T, [splines.degree + 1 for splines in axes]
-    rows = max(1, _AT_ONCE // (sizes[0] * len(second))) * sizes[0]
+    rows = max(1, _BATCH_NUMBERS // (sizes[0] * len(second))) * sizes[0]
     minima = []
     for start in range(0, len(first), rows):
-        part = first[start : start + rows] @ across
-        minima.append(part.reshape(-1, sizes[0], len(needed[0]), sizes[1]).min(axis=(1, 3)))
+        batch = first[start : start + rows] @ across
+        minima.append(batch.reshape(-1, sizes[0], len(needed[0]), sizes[1]).min(axis=(1, 3)))
     lacking = np.maximum(needed - np.concatenate(minima), 0.0)
     parts = lacking.reshape(axes[0].cells, _PARTS, axes[1].cells, _PARTS)
     return np.asarray(parts.max(axis=(1, 3)))
@@ -78,14 +80,14 @@ def _deficit(coefficients: FloatArray, met: BoolArray, axes: Sequence[AxisSpline
 
 def _values(splines: AxisSplines) -> FloatArray:
     """Values of the bins at the middles of the small cells: (middles, bins)."""
-    count = splines.cells * _FINER
+    count = splines.cells * _SUBDIVISION
     return splines.values((np.arange(count) + 0.5) / count)
 
 
 @lru_cache(maxsize=8)
 def _smoothing(splines: AxisSplines) -> FloatArray:
-    """Matrix from values at the small cells to coefficients, smoothed over `_REACH`."""
-    values, reach = _values(splines), round(_REACH * _FINER)
+    """Matrix from values at the small cells to coefficients, smoothed over `_BUMP_RADIUS`."""
+    values, reach = _values(splines), round(_BUMP_RADIUS * _SUBDIVISION)
     square, steps = values.T @ values, np.diff(np.eye(splines.count), axis=0)
     square += _DAMPING * np.trace(square) / splines.count * steps.T @ steps
     bump = np.hanning(2 * reach + 3)[1:-1]
@@ -99,8 +101,8 @@ def _smoothing(splines: AxisSplines) -> FloatArray:
 @lru_cache(maxsize=8)
 def _bezier(splines: AxisSplines) -> FloatArray:
     """Bezier coefficients of the bins on the parts of all cells: (cells parts (p + 1), bins)."""
-    ends = np.linspace(0.0, 1.0, _PARTS + 1)
-    parts = np.concatenate([bezier(splines.degree, *pair) for pair in pairwise(ends)])
+    cuts = np.linspace(0.0, 1.0, _PARTS + 1)
+    parts = np.concatenate([bezier(splines.degree, *pair) for pair in pairwise(cuts)])
     matrix = np.zeros((splines.cells, len(parts), splines.count))
     for cell in range(splines.cells):
         matrix[cell, :, cell : cell + splines.degree + 1] = parts
@@ -119,8 +121,8 @@ def _cut(rings: Sequence[FloatArray], cells: Sequence[int]) -> BoolArray:
             corners = side(a, b, np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1))
             four = np.stack([corners[i : len(x) - 1 + i, j : len(y) - 1 + j]
                              for i in (0, 1) for j in (0, 1)])  # fmt: skip
-            met = (four.min(axis=0) <= _MARGIN) & (four.max(axis=0) >= -_MARGIN)
-            touched[low[0] : high[0] + 1, low[1] : high[1] + 1] |= met
+            crossed = (four.min(axis=0) <= _MARGIN) & (four.max(axis=0) >= -_MARGIN)
+            touched[low[0] : high[0] + 1, low[1] : high[1] + 1] |= crossed
     return touched
 
 

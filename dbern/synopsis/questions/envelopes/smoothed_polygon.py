@@ -12,7 +12,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.synopsis.questions.envelopes.splines import (
     AxisSplines,
     Envelope,
-    between,
+    between_nodes,
     cell_maxima,
     damped,
     grid,
@@ -22,10 +22,10 @@ from dbern.synopsis.questions.polygons import Polygons
 from dbern.types import FloatArray
 
 _MIN_ERROR, _MAX_ERROR = 1e-5, 1e-3  # of a share
-_PIECES = 1 << 14
-_STEPS = 4, 32  # of a cell
+_MAX_PIECES = 1 << 14
+_STEPS_IN_CELL = 4, 32  # of a cell
 _DAMPING = 1e-7  # of the mean square of a bin, as for kernels
-_FLOATS = 1e-11
+_ROUNDING = 1e-11
 
 
 def smoothed_polygon_envelope(
@@ -47,21 +47,21 @@ def _envelope(
 ) -> Envelope:
     grids, solvers, betas = [], [], []
     for splines, kernel in zip(axes, kernels, strict=True):
-        least = math.sqrt(kernel.slope / (2 * error)) / splines.cells
-        grids.append(grid(splines, round(np.clip(least, *_STEPS))))
+        steps = math.sqrt(kernel.slope / (2 * error)) / splines.cells
+        grids.append(grid(splines, round(np.clip(steps, *_STEPS_IN_CELL))))
         betas.append(splines.values(grids[-1]))
         square = damped(betas[-1].T @ betas[-1], _DAMPING)
         solvers.append(np.linalg.solve(square, betas[-1].T))
-    values, missed = _shares(rings, grids, kernels, error)
+    values, integration_error = _integrated(rings, grids, kernels, error)
     estimate = solvers[0] @ values @ solvers[1].T
-    rise = missed + _FLOATS
+    rise = integration_error + _ROUNDING
     for axis, (splines, kernel) in enumerate(zip(axes, kernels, strict=True)):
         bend = 2 * kernel.slope
         if splines.degree > 1:
             bend += splines.cells**2 * float(np.abs(np.diff(estimate, n=2, axis=axis)).max())
-        rise += between(grids[axis][1], bend)
-    over = values - betas[0] @ estimate @ betas[1].T
-    upper, lower = (_over_supports(excess, axes) + rise for excess in (over, -over))
+        rise += between_nodes(grids[axis][1], bend)
+    residual = values - betas[0] @ estimate @ betas[1].T
+    upper, lower = (_over_supports(excess, axes) + rise for excess in (residual, -residual))
     return Envelope((estimate - lower)[None], estimate[None], (estimate + upper)[None])
 
 
@@ -73,35 +73,35 @@ def _over_supports(excess: FloatArray, axes: Sequence[AxisSplines]) -> FloatArra
     return largest
 
 
-def _shares(
+def _integrated(
     rings: Sequence[FloatArray],
     grids: Sequence[FloatArray],
     kernels: Sequence[Kernel],
     error: float,
 ) -> tuple[FloatArray, float]:
     """Integrate kernels at the points of a grid over a region; and bound the error of that."""
-    edges = np.concatenate([_turned(i, rings) for i in range(len(rings))])
-    along = edges[:, 1] - edges[:, 0]
-    lengths = np.maximum(np.hypot(*along.T), 1e-300)
-    x, y = np.abs(along.T) / lengths
+    edges = np.concatenate([_oriented(i, rings) for i in range(len(rings))])
+    vectors = edges[:, 1] - edges[:, 0]
+    lengths = np.maximum(np.hypot(*vectors.T), 1e-300)
+    x, y = np.abs(vectors.T) / lengths
     first, second = kernels
     # Of f for a unit of length, times the share of a length that is upward.
     bends = x**2 * first.slope * second.peak + 2 * x * y * first.peak * second.slope
     bends += y**2 * second.curvature / 2
     loose = 3 / 8 * second.jumps * float((y**2).sum()) * second.slope  # three kinks, J / 2 at most
     scale = float((bends * y * lengths).sum()) / 24 + loose + 1e-300
-    longest = max(math.sqrt(error / scale), float(lengths.sum()) / _PIECES)
+    longest = max(math.sqrt(error / scale), float(lengths.sum()) / _MAX_PIECES)
     counts = np.ceil(lengths / longest).astype(np.int64)
-    which = np.repeat(np.arange(len(edges)), counts)
-    turn = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    points = edges[which, 0] + ((turn + 0.5) / counts[which])[:, None] * along[which]
-    upward = along[which, 1] / counts[which]
+    edge = np.repeat(np.arange(len(edges)), counts)
+    piece = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)
+    points = edges[edge, 0] + ((piece + 0.5) / counts[edge])[:, None] * vectors[edge]
+    upward = vectors[edge, 1] / counts[edge]
     across = first.cumulative(points[:, 0] - grids[0][:, None]) - 0.5
-    shares = across @ (second(points[:, 1, None] - grids[1]) * upward[:, None])
-    return shares, scale * longest**2
+    integrals = across @ (second(points[:, 1, None] - grids[1]) * upward[:, None])
+    return integrals, scale * longest**2
 
 
-def _turned(index: int, rings: Sequence[FloatArray]) -> FloatArray:
+def _oriented(index: int, rings: Sequence[FloatArray]) -> FloatArray:
     """Edges (m, 2, 2) of a ring, with what counts as inside on their left.
 
     Rings do not cross: one is within another where an inner point is, if it is smaller.
@@ -109,8 +109,8 @@ def _turned(index: int, rings: Sequence[FloatArray]) -> FloatArray:
     sizes = [(abs(_area(ring)), i) for i, ring in enumerate(rings)]
     ring, point = rings[index], _inner(rings[index])
     around = sum(
-        size > sizes[index] and _holds(other, point)
-        for size, other in zip(sizes, rings, strict=True)
+        size > sizes[index] and _holds(candidate, point)
+        for size, candidate in zip(sizes, rings, strict=True)
     )
     outward = (_area(ring) > 0) == (around % 2 == 0)
     return np.stack([*pairwise(ring if outward else ring[::-1])])
@@ -123,8 +123,8 @@ def _area(ring: FloatArray) -> float:
 
 def _crossings(ring: FloatArray, y: float) -> FloatArray:
     a, b = ring[:-1], ring[1:]
-    met = (a[:, 1] <= y) != (b[:, 1] <= y)
-    a, b = a[met], b[met]
+    crossing = (a[:, 1] <= y) != (b[:, 1] <= y)
+    a, b = a[crossing], b[crossing]
     at = a[:, 0] + (y - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0])
     return np.asarray(np.sort(at))
 
@@ -140,6 +140,6 @@ def _inner(ring: FloatArray) -> FloatArray:
         return np.asarray(ring[0])
     gaps = np.diff(heights)
     y = float(heights[gaps.argmax()] + gaps.max() / 2)
-    ends = _crossings(ring, y).reshape(-1, 2)
-    widest = ends[(ends[:, 1] - ends[:, 0]).argmax()]
+    intervals = _crossings(ring, y).reshape(-1, 2)
+    widest = intervals[(intervals[:, 1] - intervals[:, 0]).argmax()]
     return np.array([float(widest.mean()), y])

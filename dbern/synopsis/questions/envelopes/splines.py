@@ -36,12 +36,12 @@ class Envelope:
     upper: FloatArray
 
     @classmethod
-    def joined(cls, parts: Iterable[Envelope]) -> Envelope:
-        """Return the envelopes of the weights of all parts, in order."""
-        sides = zip(*((part.lower, part.estimate, part.upper) for part in parts), strict=True)
+    def joined(cls, envelopes: Iterable[Envelope]) -> Envelope:
+        """Return the envelopes of the weights of all of them, in order."""
+        sides = zip(*((e.lower, e.estimate, e.upper) for e in envelopes), strict=True)
         return cls(*map(np.concatenate, sides))
 
-    def part(self, which: Any) -> Envelope:
+    def select(self, which: Any) -> Envelope:
         """Return the envelopes of some of the weights."""
         return Envelope(self.lower[which], self.estimate[which], self.upper[which])
 
@@ -50,10 +50,10 @@ class Envelope:
         sides = self.lower, self.estimate, self.upper
         return Envelope(*(side.reshape(len(side), 1, -1) for side in sides))
 
-    def minus(self, other: Envelope) -> Envelope:
+    def minus(self, subtracted: Envelope) -> Envelope:
         """Return the envelope of the difference."""
-        estimate = self.estimate - other.estimate
-        return Envelope(self.lower - other.upper, estimate, self.upper - other.lower)
+        estimate = self.estimate - subtracted.estimate
+        return Envelope(self.lower - subtracted.upper, estimate, self.upper - subtracted.lower)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class AxisSplines:
         At degree 1 it is the interpolation.
         """
         t = self.centers
-        less = (self.degree + 1) / 12 if self.degree > 1 else 0.0
-        return np.stack([np.ones_like(t), t, t**2 - less / self.cells**2])
+        correction = (self.degree + 1) / 12 if self.degree > 1 else 0.0
+        return np.stack([np.ones_like(t), t, t**2 - correction / self.cells**2])
 
     def values(self, t: FloatArray) -> FloatArray:
         """Return ``beta_j(t)``, (m, bins)."""
@@ -93,8 +93,8 @@ class AxisSplines:
 
     def integrals(self, x: FloatArray) -> FloatArray:
         """Return ``int_0^x beta_j``, (m, bins): splines of the next degree, summed from j on."""
-        ends = np.concatenate([[0.0], x])
-        above = bin_matrix(ends, self.cells, self.degree + 1)[:, :0:-1]
+        from_zero = np.concatenate([[0.0], x])
+        above = bin_matrix(from_zero, self.cells, self.degree + 1)[:, :0:-1]
         sums = np.cumsum(above, axis=1)[:, ::-1] / self.cells
         return np.asarray(sums[1:] - sums[0])
 
@@ -117,14 +117,14 @@ class AxisSplines:
         return np.asarray(np.linalg.inv(damped(self.gram, _RIDGE)), dtype=np.float64)
 
     @cached_property
-    def rest(self) -> FloatArray:
+    def residual(self) -> FloatArray:
         """Matrix from coefficients to those of what the smoother leaves of them."""
         return np.eye(self.count) - self.gram @ self.smoother
 
 
-def damped(square: FloatArray, share: float) -> FloatArray:
-    """Return a Gram matrix with a share of its mean diagonal added to the diagonal."""
-    return np.asarray(square + share * np.trace(square) / len(square) * np.eye(len(square)))
+def damped(square: FloatArray, damping: float) -> FloatArray:
+    """Return a Gram matrix with a multiple of its mean diagonal added to the diagonal."""
+    return np.asarray(square + damping * np.trace(square) / len(square) * np.eye(len(square)))
 
 
 def bezier(degree: int, start: float, stop: float) -> FloatArray:
@@ -141,9 +141,9 @@ def products(axes: Sequence[Envelope]) -> Envelope:
     """Return the envelope of products of nonnegative weights, axis by axis: (m, b_1, .., b_l)."""
     upper = _outer([axis.upper for axis in axes])
     lower = -(len(axes) - 1.0) * upper
-    for turn in range(len(axes)):
+    for k in range(len(axes)):
         lower = lower + _outer(
-            [axis.lower if i == turn else axis.upper for i, axis in enumerate(axes)]
+            [axis.lower if i == k else axis.upper for i, axis in enumerate(axes)]
         )
     return Envelope(lower, _outer([axis.estimate for axis in axes]), upper)
 
@@ -165,7 +165,7 @@ def grid(splines: AxisSplines, steps: int) -> FloatArray:
     return np.linspace(0.0, 1.0, splines.cells * steps + 1)
 
 
-def between(step: float, bend: Any) -> Any:
+def between_nodes(step: float, bend: Any) -> Any:
     """Bound the excess of a function over the ends of a step, by its second derivative."""
     return step**2 * bend / 8
 

@@ -13,14 +13,14 @@ from dbern.types import BoolArray, FloatArray, Int64Array
 OFFSETS = 32
 """Positions in a cell for which majorants of a step are made."""
 
-SOLVED = 1e-7
+SOLVER_ERROR = 1e-7
 """By how much a majorant from the solver may fall short: added to its coefficients."""
 
-_TWICE = 2  # what splines and their sum are off by roundings is less than as much again
-_MET = 1e-9  # of a cell's offsets
+_ROUNDING_FACTOR = 2  # what splines and their sum are off by roundings is less than as much again
+_OFFSET_TOLERANCE = 1e-9  # of a cell's offsets
 _MAX_CACHED = 1 << 13  # cells times bins of which steps at all offsets are cached: three of 2 MiB
 _PARTS = 4  # of a cell, on each of which Bezier coefficients prove a sign
-_MIN, _MAX = -0.25, 1.25  # of a coefficient: beyond, the noise grows faster than gaps close
+_MIN_COEFFICIENT, _MAX_COEFFICIENT = -0.25, 1.25  # beyond, the noise grows faster than gaps close
 
 
 def steps(splines: AxisSplines, x: FloatArray) -> Envelope:
@@ -29,11 +29,11 @@ def steps(splines: AxisSplines, x: FloatArray) -> Envelope:
     At 0 and below these are nothing, at 1 and above everything. An x is met to 1e-11.
     """
     scaled = np.clip(x, 0.0, 1.0) * (splines.cells * OFFSETS)
-    after = np.ceil(scaled - _MET).astype(np.int64)
-    before = np.floor(scaled + _MET).astype(np.int64)
+    after = np.ceil(scaled - _OFFSET_TOLERANCE).astype(np.int64)
+    before = np.floor(scaled + _OFFSET_TOLERANCE).astype(np.int64)
     (lower, estimate, upper), (first, second) = _at(splines, np.stack([before, after]))
-    share = np.clip(scaled - before, 0.0, 1.0)[:, None]
-    middle = (1 - share) * estimate[first] + share * estimate[second]
+    fraction = np.clip(scaled - before, 0.0, 1.0)[:, None]
+    middle = (1 - fraction) * estimate[first] + fraction * estimate[second]
     envelope = Envelope(lower[first], middle, upper[second])
     for side in (envelope.lower, envelope.estimate, envelope.upper):
         side[x <= 0], side[x >= 1] = 0.0, 1.0
@@ -47,11 +47,12 @@ def intervals(splines: AxisSplines, low: FloatArray, high: FloatArray) -> Envelo
     `high` is below `low` it is nothing.
     """
     if splines.multiples is None:
-        ends = steps(splines, np.concatenate([np.maximum(low, high), low]))
+        envelope = steps(splines, np.concatenate([np.maximum(low, high), low]))
     else:
         last, before = splines.multiples.up_to(high), splines.multiples.below(low)
-        ends = steps_of_multiples(splines, np.concatenate([np.maximum(last, before), before]))
-    return ends.part(slice(len(high))).minus(ends.part(slice(len(high), None)))
+        last = np.concatenate([np.maximum(last, before), before])
+        envelope = steps_of_multiples(splines, last)
+    return envelope.select(slice(len(high))).minus(envelope.select(slice(len(high), None)))
 
 
 def steps_of_multiples(splines: AxisSplines, last: Int64Array) -> Envelope:
@@ -69,7 +70,7 @@ def steps_of_multiples(splines: AxisSplines, last: Int64Array) -> Envelope:
     if bins is not None:
         estimate = np.zeros((len(last), splines.count))
         estimate[:, bins] = np.arange(len(bins)) <= last[:, None]
-        error = _TWICE * splines.cells * off
+        error = _ROUNDING_FACTOR * splines.cells * off
         envelope = Envelope(estimate - error, estimate, estimate + error)
     else:
         here, following = np.clip([last, last + 1], 0, multiples.count) / multiples.count
@@ -102,9 +103,9 @@ def _table(splines: AxisSplines) -> tuple[FloatArray, BoolArray]:
 
 def _solved(splines: AxisSplines, offsets: Int64Array) -> FloatArray:
     last = splines.cells * OFFSETS
-    upper = _majorants(splines, offsets) + SOLVED
-    lower = 1.0 - SOLVED - _majorants(splines, last - offsets)[:, ::-1]
-    estimate = (lower + upper) / 2 @ splines.rest
+    upper = _majorants(splines, offsets) + SOLVER_ERROR
+    lower = 1.0 - SOLVER_ERROR - _majorants(splines, last - offsets)[:, ::-1]
+    estimate = (lower + upper) / 2 @ splines.residual
     estimate = estimate + splines.integrals(offsets / last) @ splines.smoother
     return np.stack([lower, estimate, upper])
 
@@ -113,7 +114,7 @@ def _majorants(splines: AxisSplines, offsets: Int64Array) -> FloatArray:
     """Coefficients (m, bins), of steps at so many parts of a cell."""
     cell, offset = np.divmod(offsets, OFFSETS)
     used, which = np.unique(offset, return_inverse=True)
-    table = np.stack([_majorant(splines.degree, int(part)) for part in used])
+    table = np.stack([_majorant(splines.degree, int(position)) for position in used])
     column = np.arange(splines.count) - cell[:, None] + _pad(splines.degree)
     return np.asarray(table[which[:, None], np.clip(column, 0, table.shape[1] - 1)])
 
@@ -132,20 +133,20 @@ def _majorant(degree: int, offset: int) -> FloatArray:
 
     pad, step = _pad(degree), offset / OFFSETS
     count = 2 * pad + 1 + degree
-    rows, least = [], []
+    rows, minima = [], []
     for cell in range(-pad, pad + 1):
         cuts = {*np.linspace(0, 1, _PARTS + 1).tolist(), *([step] if cell == 0 else [])}
         for start, stop in pairwise(sorted(cuts)):
-            part = np.zeros((degree + 1, count))
-            part[:, cell + pad : cell + pad + degree + 1] = bezier(degree, start, stop)
-            rows.append(part)
-            least += [float(cell < 0 or (cell == 0 and stop <= step))] * (degree + 1)
+            matrix = np.zeros((degree + 1, count))
+            matrix[:, cell + pad : cell + pad + degree + 1] = bezier(degree, start, stop)
+            rows.append(matrix)
+            minima += [float(cell < 0 or (cell == 0 and stop <= step))] * (degree + 1)
     before, after = [(1.0, 1.0)] * degree, [(0.0, 0.0)] * degree
     solution = linprog(
         np.ones(count),
         -np.vstack(rows),
-        -np.array(least),
-        bounds=[*before, *[(_MIN, _MAX)] * (count - 2 * degree), *after],
+        -np.array(minima),
+        bounds=[*before, *[(_MIN_COEFFICIENT, _MAX_COEFFICIENT)] * (count - 2 * degree), *after],
         options={"primal_feasibility_tolerance": 1e-10},
     )
     coefficients = np.asarray(solution.x, dtype=np.float64)

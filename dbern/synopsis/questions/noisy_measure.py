@@ -7,7 +7,7 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 
 Of an axis with two levels (`dbern.strategies.levels`) ``z = M c + x + f`` is released. A functional
 w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of the above
-holds for v. `Measure.on_released` is the one place where weights become those.
+holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from dbern.strategies.levels import Levels
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.types import FloatArray
 
-FLOATS = 1e-12
+RELATIVE_ROUNDING = 1e-12
 """Relative error of floats: of the sum of sizes that a sum of products is made of."""
 
-_MOST_DRAWS, DRAWS, _FEWEST_DRAWS = 4096, 1000, 200
-"""Of so many draws or fewer all are used for as many functionals as are simulated."""
+_MAX_DRAWS, DRAWS, _MIN_DRAWS = 4096, 1000, 200
+"""Of `DRAWS` draws or fewer all are used for as many functionals as are simulated."""
 
-_DRAWN = 1 << 22  # numbers of noise that are kept: 32 MiB; of more draws than `DRAWS` 8 MiB
-_USED = 1 << 18  # functionals times draws, of more draws than `DRAWS`
-_FEW = 12  # functionals, for which noise is read a block at a time
-_BLOCK = 1 << 17  # numbers of noise: they stay in a processor's cache
+_NOISE_NUMBERS = 1 << 22  # of noise that are cached: 32 MiB; of more draws than `DRAWS` 8 MiB
+_USED_NUMBERS = 1 << 18  # functionals times draws, of more draws than `DRAWS`
+_FEW_FUNCTIONALS = 12  # functionals, for which noise is read a block at a time
+_BLOCK_NUMBERS = 1 << 17  # numbers of noise: they stay in a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class NoisyMeasure:
     """Released numbers that tell the bins of one array, in shares of the public number of rows.
 
     `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
@@ -74,7 +74,7 @@ class Measure:
         """Return the weights (.., bins) of bins that those (.., numbers) are."""
         return weights if self.levels is None else np.asarray(weights @ self.levels.matrix)
 
-    def population(self, rows: float) -> Measure:
+    def population(self, rows: float) -> NoisyMeasure:
         """Return the same, of independent rows, so that functionals tell their population's.
 
         A functional of zero mean, ``sum_j w_j c_j``, is a mean over rows of ``w(t) = sum_j w_j
@@ -86,16 +86,15 @@ class Measure:
     @property
     def noise(self) -> FloatArray:
         """Draws of the noise of all that is released, in shares: (b_1, .., b_l, draws)."""
-        size = self.values.size
-        drawn = _simulated(self.law, size, self.stream)
+        noise = _simulated(self.law, self.values.size, self.stream)
         if self.spread is not None:
-            sampled = normal(self.spread.size, drawn.shape[1], self.stream)
-            drawn = drawn + self.moved(np.sqrt(self.spread).reshape(-1, 1) * sampled)
-        return drawn.reshape(*self.values.shape, -1)
+            sampled = normal_draws(self.spread.size, noise.shape[1], self.stream)
+            noise = noise + self.released_shifts(np.sqrt(self.spread).reshape(-1, 1) * sampled)
+        return noise.reshape(*self.values.shape, -1)
 
-    def moved(self, bins: FloatArray) -> FloatArray:
-        """Return by how much moves (bins, m) of the bins move what is released."""
-        return bins if self.levels is None else np.asarray(self.levels.matrix @ bins)
+    def released_shifts(self, shifts: FloatArray) -> FloatArray:
+        """Return by how much shifts (bins, m) of the bins shift what is released."""
+        return shifts if self.levels is None else np.asarray(self.levels.matrix @ shifts)
 
     @property
     def variances(self) -> FloatArray | None:
@@ -130,50 +129,50 @@ class Measure:
         Weights that are made for two levels are a little off, by a share of all rows.
         """
         largest = float(np.abs(self.values).max(initial=0.0 if self.levels is None else 1.0))
-        return self.error + FLOATS * largest
+        return self.error + RELATIVE_ROUNDING * largest
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
-        """Bound so many functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
+        """Bound noise of `count` functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
         level = math.log(count / beta)
-        granule = math.ldexp(1.0, self.law.granularity_exponent)
-        ends = np.array([1.0, 0.0])
-        reached = family_of(self.law).weighted_tail(self.law, ends, ends[::-1], level)
-        return float(granule * reached[0]), float(granule * reached[1])
+        grid_step = math.ldexp(1.0, self.law.granularity_exponent)
+        norms = np.array([1.0, 0.0])
+        q, loose = family_of(self.law).weighted_tail(self.law, norms, norms[::-1], level)
+        return float(grid_step * q), float(grid_step * loose)
 
-    def whole(self) -> View:
+    def joint(self) -> BinView:
         """Return the view of all bins, in one layer."""
-        return self.onto(tuple(range(self.values.ndim)))
+        return self.marginal(tuple(range(self.values.ndim)))
 
-    def onto(self, axes: tuple[int, ...]) -> View:
+    def marginal(self, axes: tuple[int, ...]) -> BinView:
         """Return the view of the bins of some axes, summed over the others, in one layer."""
-        return _onto(self, axes)
+        return _marginal(self, axes)
 
-    def along(self, axis: int, others: Envelope) -> View:
+    def conditional(self, axis: int, others: Envelope) -> BinView:
         """Return the view of one axis under a condition on the others, a layer for each side of it.
 
         `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
         """
         layers = np.stack([others.lower, others.estimate, others.upper]).reshape(3, -1)
-        return _along(self, axis, layers.tobytes())
+        return _conditional(self, axis, layers.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class BinView:
     """Layers of released numbers (layers, numbers), weights of whose bins make functionals.
 
     Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one level they
-    are the same. `noise` is (layers, numbers, draws). `gram` (layers, layers, numbers) has products
-    of the weights of the released numbers in two layers, and `sampled` (layers, layers, bins) those
-    of bins, by the variances of sampling over that of the noise; `largest` has the largest sizes of
-    these weights.
+    are the same. `noise` has draws of it, (layers, numbers, draws). `gram` (layers, layers,
+    numbers) has products of the weights of the released numbers in two layers, and `sampled`
+    (layers, layers, bins) those of bins, by the variances of sampling over that of the noise;
+    `max_weights` has the largest sizes of these weights.
     """
 
     values: FloatArray
     noise: FloatArray
     gram: FloatArray
     sampled: FloatArray | None
-    largest: FloatArray
-    measure: Measure
+    max_weights: FloatArray
+    measure: NoisyMeasure
 
     @cached_property
     def total(self) -> Functionals:
@@ -183,40 +182,41 @@ class View:
         weights[:, 0] = 1.0
         return self.functionals(weights)[0]
 
-    def still(self) -> View:
-        """Return the same without draws."""
+    def without_noise_draws(self) -> BinView:
+        """Return the same view, of which the tail of the noise's law tells all that is known."""
         return replace(self, noise=self.noise[..., :0])
 
     def of(self, weights: FloatArray) -> FloatArray:
         """Return the functionals of the released bins."""
-        return np.asarray(np.einsum("mlb,lb->m", self.measure.on_released(weights), self.values))
+        weights = self.measure.on_released(weights)
+        return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
 
-    def drawn(self, *numbers: FloatArray) -> list[FloatArray]:
+    def draws_of(self, *weights: FloatArray) -> list[FloatArray]:
         """Return the functionals of each draw of noise, (m, draws), by weights of the numbers.
 
         Noise does not fit into a processor's cache, and to read it takes longer than to multiply:
         it is read once for all of them.
         """
-        counts = [len(rows) for rows in numbers]
-        rows = np.concatenate(numbers).reshape(sum(counts), -1)
-        used = max(DRAWS, _USED // max(*counts, 1))
+        counts = [len(rows) for rows in weights]
+        rows = np.concatenate(weights).reshape(sum(counts), -1)
+        used = max(DRAWS, _USED_NUMBERS // max(*counts, 1))
         noise = self.noise.reshape(rows.shape[1], -1)[:, :used]
-        if len(rows) > _FEW:
-            drawn = rows @ noise
+        if len(rows) > _FEW_FUNCTIONALS:
+            draws = rows @ noise
         else:  # of few rows a product of two matrices would copy all noise first
-            drawn = np.zeros((len(rows), noise.shape[1]))
-            step = max(1, _BLOCK // max(noise.shape[1], 1))
+            draws = np.zeros((len(rows), noise.shape[1]))
+            step = max(1, _BLOCK_NUMBERS // max(noise.shape[1], 1))
             for start in range(0, len(noise), step):
-                drawn += rows[:, start : start + step] @ noise[start : start + step]
-        return np.split(drawn, np.cumsum(counts)[:-1])
+                draws += rows[:, start : start + step] @ noise[start : start + step]
+        return np.split(draws, np.cumsum(counts)[:-1])
 
-    def product(self, weights: FloatArray, others: FloatArray) -> FloatArray:
+    def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return products of weights of the numbers, as variances of two functionals are."""
-        square = np.einsum("mlb,lkb,mkb->m", weights, self.gram, others)
+        product = np.einsum("mlb,lkb,mkb->m", left, self.gram, right)
         if self.sampled is not None:
-            pair = self.measure.on_bins(weights), self.measure.on_bins(others)
-            square = square + np.einsum("mlb,lkb,mkb->m", pair[0], self.sampled, pair[1])
-        return np.asarray(square)
+            of_bins = self.measure.on_bins(left), self.measure.on_bins(right)
+            product = product + np.einsum("mlb,lkb,mkb->m", of_bins[0], self.sampled, of_bins[1])
+        return np.asarray(product)
 
     @cached_property
     def bin_error(self) -> float:
@@ -225,55 +225,56 @@ class View:
 
     def functionals(self, *weights: FloatArray) -> list[Functionals]:
         """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
-        numbers = [self.measure.on_released(each) for each in weights]
-        return [self._evaluated(*pair) for pair in zip(numbers, self.drawn(*numbers), strict=True)]
+        released = [self.measure.on_released(rows) for rows in weights]
+        pairs = zip(released, self.draws_of(*released), strict=True)
+        return [self._evaluated(*pair) for pair in pairs]
 
-    def _evaluated(self, numbers: FloatArray, drawn: FloatArray) -> Functionals:
-        sizes = (np.abs(numbers) * self.largest[:, None]).sum(axis=1)
-        error = self.bin_error * sizes.sum(axis=1)
-        value = np.asarray(np.einsum("mlb,lb->m", numbers, self.values))
-        square = self.product(numbers, numbers)
-        return Functionals(numbers, value, square, sizes.max(axis=1), error, drawn)
+    def _evaluated(self, weights: FloatArray, draws: FloatArray) -> Functionals:
+        sizes = (np.abs(weights) * self.max_weights[:, None]).sum(axis=1)
+        rounding_error = self.bin_error * sizes.sum(axis=1)
+        value = np.asarray(np.einsum("mlb,lb->m", weights, self.values))
+        squared = self.product(weights, weights)
+        return Functionals(weights, value, squared, sizes.max(axis=1), rounding_error, draws)
 
 
 class Functionals(NamedTuple):
-    """Functionals of a view's bins, (m,) each: weights of its numbers, values, draws.
+    """Functionals of a view's bins, (m,) each: weights of its numbers, values, draws of noise.
 
-    `square` is the square of the weights' norm. `largest` bounds a weight, and `error` the effect
-    of rounding; `drawn` is (m, draws).
+    `squared` is the square of the weights' norm. `max_weight` bounds a weight, and `rounding_error`
+    the effect of rounding; `draws` is (m, draws).
     """
 
     weights: FloatArray
     value: FloatArray
-    square: FloatArray
-    largest: FloatArray
-    error: FloatArray
-    drawn: FloatArray
+    squared: FloatArray
+    max_weight: FloatArray
+    rounding_error: FloatArray
+    draws: FloatArray
 
 
 @lru_cache(maxsize=8)
-def _onto(measure: Measure, axes: tuple[int, ...]) -> View:
-    others = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
-    values, noise = measure.values.sum(axis=others), measure.noise.sum(axis=others)
-    gram = np.ones(measure.values.shape).sum(axis=others).reshape(1, 1, -1)
+def _marginal(measure: NoisyMeasure, axes: tuple[int, ...]) -> BinView:
+    summed = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
+    values, noise = measure.values.sum(axis=summed), measure.noise.sum(axis=summed)
+    gram = np.ones(measure.values.shape).sum(axis=summed).reshape(1, 1, -1)
     sampled = measure.variances
     if sampled is not None:
-        sampled = sampled.sum(axis=others).reshape(1, 1, -1)
+        sampled = sampled.sum(axis=summed).reshape(1, 1, -1)
     flat = noise.reshape(1, values.size, -1)
-    return View(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
+    return BinView(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
 
 
 @lru_cache(maxsize=8)
-def _along(measure: Measure, axis: int, weights: bytes) -> View:
+def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
     conditions = np.frombuffer(weights).reshape(3, -1)
     # Without a condition all sides are alike, and noise is summed once.
-    used, which = np.unique(conditions, axis=0, return_inverse=True)
+    distinct, index = np.unique(conditions, axis=0, return_inverse=True)
     values = np.moveaxis(measure.values, axis, 0)
     noise = np.moveaxis(measure.noise, axis, 0)
     count, draws = len(values), noise.shape[-1]
     layers = np.einsum("lo,bo->lb", conditions, values.reshape(count, -1))
     noise = noise.reshape(count, -1, draws)
-    drawn = np.stack([np.einsum("o,bod->bd", condition, noise) for condition in used])
+    summed = np.stack([np.einsum("o,bod->bd", condition, noise) for condition in distinct])
 
     def products(variances: FloatArray) -> FloatArray:
         sizes = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1)
@@ -281,25 +282,25 @@ def _along(measure: Measure, axis: int, weights: bytes) -> View:
 
     gram, variances = products(np.ones(measure.values.shape)), measure.variances
     sampled = None if variances is None else products(variances)
-    largest = np.abs(conditions).max(axis=1)
-    return View(layers, drawn[which.reshape(-1)], gram, sampled, largest, measure)
+    max_weights = np.abs(conditions).max(axis=1)
+    return BinView(layers, summed[index.reshape(-1)], gram, sampled, max_weights, measure)
 
 
 @lru_cache(maxsize=8)
 def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     """Draw the noise of so many bins, in shares: (bins, draws); none where they are too many."""
-    more, draws = min(_MOST_DRAWS, _DRAWN // size // 4), min(DRAWS, _DRAWN // size)
-    draws = max(_FEWEST_DRAWS, more, draws)
-    if size * draws > 4 * _DRAWN:
+    fitting = _NOISE_NUMBERS // size
+    draws = max(_MIN_DRAWS, min(_MAX_DRAWS, fitting // 4), min(DRAWS, fitting))
+    if size * draws > 4 * _NOISE_NUMBERS:
         return np.empty((size, 0))
-    drawn = family_of(law).drawn(law, size, draws, public_stream("questions", stream))
-    drawn *= math.ldexp(1.0, law.granularity_exponent)
-    drawn.setflags(write=False)
-    return drawn
+    noise = family_of(law).drawn(law, size, draws, public_stream("questions", stream))
+    noise *= math.ldexp(1.0, law.granularity_exponent)
+    noise.setflags(write=False)
+    return noise
 
 
 @lru_cache(maxsize=2)
-def normal(size: int, draws: int, stream: int) -> FloatArray:
+def normal_draws(size: int, draws: int, stream: int) -> FloatArray:
     """Return standard normal numbers, (size, draws), of a public stream."""
     from scipy.special import ndtri  # takes 30 ms to import
 

@@ -1,0 +1,216 @@
+"""Differences of mean responses, or of the shares of groups: between two regions, or two points."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dbern.errors import SpecError
+from dbern.synopsis.points import as_points
+from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
+from dbern.synopsis.questions.band import Band
+from dbern.synopsis.questions.envelopes.splines import Envelope
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption, read_box, read_point
+from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    Question,
+    deferred,
+)
+from dbern.synopsis.questions.regions import region_text
+from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.synopsis.questions.responses import (
+    BY_KERNELS,
+    Average,
+    Curve,
+    MeanQuestion,
+    kernels_at,
+    mean_text,
+    read_inside,
+    refuse_condition,
+    split_measures_for,
+)
+from dbern.synopsis.questions.split_measure import SplitMeasure, all_groups
+from dbern.synopsis.questions.weight_batches import WeightBatches
+
+
+class Difference(MeanQuestion, OptionQuestion):
+    """Difference of means between the first half of the weights and the second."""
+
+    option = QuestionOption(
+        "difference",
+        "A less B",
+        'Mean response in one box less that in another, as "x=0..3 less x=3..6", or near points, '
+        'as "x=2 less x=5"; by group the share, or mean response, of a group less that of another, '
+        'as "x=0..3 between north and south".',
+    )
+
+    @classmethod
+    def read(cls, bins: ReleasedBins, first: Any, second: Any, target: Target) -> Difference:
+        """Read two arrays of points, or regions, as many of either."""
+        splits, pair = split_measures_for("difference", bins), (first, second)
+        of_regions = [_is_region(compared) for compared in pair]
+        weights: list[WeightBatches]
+        used_target: Target | None = "smoothed"
+        if all(of_regions):
+            inside = [read_inside(bins, region, target) for region in pair]
+            weights = [batches for batches, _ in inside]
+            shapes = [shape for _, shape in inside]
+            counts, label = [*map(len, shapes)], "region"
+            used_target = None if any(isinstance(shape, Polygons) for shape in shapes) else target
+            where = f"{BY_KERNELS[target]} in {{}} less that in {{}}"
+            where = where.format(*map(region_text, pair))
+        elif not any(of_regions):
+            kernels = [kernels_at(bins, points, None, None) for points in pair]
+            weights, label = [*kernels], "point"
+            counts = [len(batches.unit) for batches in kernels]
+            where = " near points less that near others"
+        else:
+            raise SpecError("difference: write two points, or two regions")
+        if counts[0] != counts[1]:
+            raise SpecError(f"difference: {counts[0]} less {counts[1]}. Write as many of either")
+        return cls(
+            bins=bins, text=f"{mean_text(bins)}{where}", target=used_target, splits=splits,
+            labels={label: range(counts[0]) if counts[0] > 1 else [None]}, count=counts[0],
+            weights=Envelope.joined(batches.select(slice(None)) for batches in weights),
+        )  # fmt: skip
+
+    @property
+    def percent(self) -> Percent | None:
+        """Unit of differences of the shares of groups."""
+        return None if self.bins.response else "percentage points"
+
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+        means = self._shares(measure, 2 * self.count, beta)
+        low, high = self._bounds
+        halves = slice(self.count), slice(self.count, None)
+        first, second = (Band(*(numbers[half] for numbers in means)) for half in halves)
+        return first.minus(second).scaled(0.0, high - low)
+
+    @classmethod
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
+        """Read two boxes or points, or one of either and two groups."""
+        refuse_condition(cls.option, options)
+        regions, between, names = text.partition(" between ")
+        pair = [_read_compared(compared, cls.option, bins) for compared in regions.split(" less ")]
+        if len(pair) != (1 if between else 2):
+            raise SpecError(_no_difference(text))
+
+        def read() -> Question:
+            if between:
+                groups = _read_groups(names, bins)
+                return GroupDifference.read(bins, pair[0], groups, options.target)
+            return cls.read(bins, pair[0], pair[1], options.target)
+
+        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+            answer = read().ask(payer, str(beta))
+            yield replace(answer, question=f"{answer.question}, at {text}")
+
+        of_points = not _is_region(pair[0])  # which the question does not name
+        return [answers if of_points else deferred(read)]
+
+
+class ResponseDifference(MeanQuestion):
+    """Mean response of a group less that of another, in regions or near points.
+
+    Groups share no row and no noise: each mean holds at half of beta, so both do at once, and so
+    does the difference of their ends.
+    """
+
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
+        """Return the band of the difference of both groups', each at `beta`."""
+        (first, second), law = super().bands(beta, population=population)
+        return [first.minus(second)], law
+
+
+class GroupDifference(MeanQuestion):
+    """Share of a group less that of another, in regions or near points.
+
+    It is the mean of 1 in the first group, -1 in the second and 0 in all others, from -1 to 1.
+    """
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return -1.0, 1.0
+
+    @property
+    def percent(self) -> Percent:
+        """Differences of shares."""
+        return "percentage points"
+
+    @classmethod
+    def read(
+        cls, bins: ReleasedBins, region: Any, groups: Sequence[Any], target: Target
+    ) -> GroupDifference | ResponseDifference:
+        """Read regions, or an array of points, and two groups: of responses their means differ."""
+        splits, labels = split_measures_for("difference", bins), [*bins.groups]
+        if len(labels) < 2:
+            raise SpecError("groups: this release has none. Write two points or regions")
+        if len(groups) != 2 or groups[0] == groups[1] or not {*groups} <= {*labels}:
+            raise SpecError(
+                "groups: write two groups, the first less the second, of "
+                f"{', '.join(map(str, labels))}"
+            )
+        question: MeanQuestion = (
+            Average.read(bins, region, target)
+            if _is_region(region)
+            else Curve.read(bins, region, None, None)
+        )
+        question_type: type[GroupDifference | ResponseDifference] = cls
+        compared, quantity = [_signed_shares(bins, groups)], "share"
+        if bins.response is not None:
+            question_type, quantity = ResponseDifference, mean_text(bins)
+            compared = [splits[labels.index(label)] for label in groups]
+        groups_text = " less that of ".join(map(str, groups))
+        where = question.text.removeprefix(mean_text(bins))
+        return question_type(
+            bins=replace(bins, groups=(None,)), text=f"{quantity} of {groups_text}{where}",
+            labels=question.labels if question.count > 1 else {},
+            target=question.target, count=question.count,
+            splits=compared, weights=question.weights,
+        )  # fmt: skip
+
+
+def _signed_shares(bins: ReleasedBins, groups: Sequence[Any]) -> SplitMeasure:
+    """Return the rows in parts whose mean is the share of the first group less the second's."""
+    first, second = (np.array([group == label for label in bins.groups]) for group in groups)
+    sign = first.astype(np.float64) - second
+    return SplitMeasure.of((all_groups(bins),), np.stack([(1 + sign) / 2, (1 - sign) / 2]))
+
+
+def _is_region(value: Any) -> bool:
+    first = value[0] if type(value) in (list, tuple) and len(value) else value
+    return hasattr(first, "keys") or hasattr(first, "__geo_interface__")
+
+
+def _read_compared(text: str, option: QuestionOption, bins: ReleasedBins) -> Any:
+    """Read a box, or a point as an array of one."""
+    coordinates = text.split(",")
+    if all("=" in coordinate and ".." in coordinate for coordinate in coordinates):
+        return read_box(text, option.name)
+    if all("=" in coordinate and ".." not in coordinate for coordinate in coordinates):
+        return as_points(read_point(text, option.name), bins.domain)
+    raise SpecError(_no_difference(text))
+
+
+def _no_difference(text: str) -> str:
+    return (
+        f'--difference: "{text}" is no difference. Write two boxes, as "x=0..3 less x=3..6", two '
+        'points, as "x=2 less x=5", or a box and two groups, as "x=0..3 between north and south"'
+    )
+
+
+def _read_groups(text: str, bins: ReleasedBins) -> tuple[Any, ...]:
+    """Read ``A and B``, of the groups' labels as they print."""
+    pairs = itertools.permutations(bins.groups, 2)
+    return next((pair for pair in pairs if f"{pair[0]} and {pair[1]}" == text.strip()), ())

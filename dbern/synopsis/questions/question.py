@@ -1,0 +1,193 @@
+"""A question about released bins, from what is written to its answer; each kind is a module.
+
+A kind is a class whose `_band` bounds the answer of one array of bins, by
+`dbern.synopsis.questions.interval` of the envelopes of its weights. All that they share is here: a
+band for each group at its fraction of beta, populations, labels, units and likely errors. A kind
+that is a line of `dbern.synopsis.questions.registry` is an option of ``dbern ask`` too;
+`Distribution.ask` takes any.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError
+from dbern.failure import POPULATION
+from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, SamplingLaw, Target
+from dbern.synopsis.questions.band import Band
+from dbern.synopsis.questions.labels import labelled
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption
+from dbern.synopsis.questions.population import are_few, population_band
+from dbern.synopsis.questions.regions import Boxes
+from dbern.synopsis.questions.released_bins import ReleasedBins
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question(ABC):
+    """A question about released bins, its arguments read: a subclass says what its band is.
+
+    `labels` names the dimensions of the band's entries and what is along them. `text` is the
+    question in words. `target` is None where the question has none, and `axis` the one whose unit
+    the numbers have, if any.
+    """
+
+    bins: ReleasedBins
+    text: str
+    labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    target: Target | None = None
+    axis: Axis | None = None
+
+    @abstractmethod
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+        """Return the band that holds for a measure with probability ``1 - beta``."""
+
+    def _band_of_any_law(
+        self,
+        measure: NoisyMeasure,  # noqa: ARG002
+        beta: Fraction,  # noqa: ARG002
+    ) -> tuple[Band, bool] | None:
+        """Return a band of the population whatever its law, and whether the rows are few.
+
+        None where the normal law is all that there is.
+        """
+        return None
+
+    @property
+    def measures(self) -> Sequence[NoisyMeasure]:
+        """Bins that are asked, one array a group."""
+        return self.bins.measures
+
+    @property
+    def percent(self) -> Percent | None:
+        """Unit that the numbers are printed in, where they are shares."""
+        return None
+
+    def ask(
+        self, payer: ReleasedBins, beta: float | str | None = None, *, population: bool = False
+    ) -> Answer:
+        """Answer with a beta of the `payer`, which are the bins, or the same in a `confidence`.
+
+        Each group has its part of beta, and each kernel that a smoothed one was chosen from.
+        """
+        if population and payer.unit_rows > 1:
+            raise SpecError(
+                f"population: a unit of privacy has up to {payer.unit_rows} rows here, and rows of "
+                "one unit are not independent. Release with one row a unit"
+            )
+        level = payer.take_beta(beta)
+        choices = payer.choices if self.target == "smoothed" else 1
+        beta_i = level / (len(self.measures) * choices)
+        bands, law = self.bands(beta_i, population=population)
+        return self.answer(Band(*np.array(bands).transpose(1, 2, 0)), level, law)
+
+    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
+        """Ask all measures, each at `beta`; a population of any law where rows are few."""
+        if not population:
+            return [self._band(measure, beta) for measure in self.measures], None
+        pairs = [self._band_of_any_law(measure, beta) for measure in self.measures]
+        bands = [pair[0] for pair in pairs if pair]
+        if any(pair and pair[1] for pair in pairs):
+            return bands, "any"
+        rows = self.bins.rows
+        measures = [measure.population(rows) for measure in self.measures]
+        return [self._band(measure, beta) for measure in measures], "normal"
+
+    def _band_of_means(
+        self,
+        measure: NoisyMeasure,
+        beta: Fraction,
+        box: Boxes | None,
+        low: float = 0.0,
+        width: float = 1.0,
+    ) -> tuple[Band, bool]:
+        """Return `_band_of_any_law` of means over the rows in a box, or without one of sums.
+
+        All of them are from `low` to ``low + width``.
+        """
+        rows, shares = self.bins.rows, box is not None
+        if box is not None:
+            rows = self.bins.min_rows_in(box, measure, beta * POPULATION["rows"])
+        band = self._band(measure, beta * POPULATION["answer"])
+        unit_band = Band.without_error(
+            *(np.clip((numbers - low) / width, 0.0, 1.0) for numbers in band[:3])
+        )
+        wider = population_band(unit_band, rows, beta * POPULATION["sampling"], shares=shares)
+        return wider.scaled(low, width), are_few(unit_band, rows, shares=shares)
+
+    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
+        """Return the answer that a band (entries, groups) makes."""
+        labels = {**self.labels, "group": self.bins.groups}
+        attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
+        domain, text = self.bins.domain, self.text + self.bins.rounding_text
+        attributes = {"long_name": text} | attributes
+        value, low, high = (labelled(numbers, labels, attributes, domain) for numbers in band[:3])
+        interval: IntervalKind = "these-data" if law is None else "population"
+        target = self.target or "records"
+        answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
+        answer = replace(answer, percent=self.percent)
+        if self.target == "smoothed" or np.isnan(band.error).all():
+            return answer
+        error = labelled(band.error, labels, {"long_name": "likely error"}, domain)
+        mostly_cells = (2 * band.cells > band.high - band.low).any()
+        note = _cells_note(self.target, domain) if mostly_cells else ""
+        return replace(answer, likely_error=error, note=note)
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """Condition, target and other release that a command line states for all of its questions."""
+
+    condition: dict[str, tuple[Any, Any]] | None
+    target: Target
+    with_release: ReleasedBins | None = None
+
+    def unconditioned(self, names: Sequence[str]) -> list[str]:
+        """Return the axes without a condition."""
+        return [name for name in names if name not in (self.condition or {})]
+
+
+DeferredQuestion: TypeAlias = Callable[[ReleasedBins, Fraction], Iterator[Answer]]
+"""From the bins whose account pays, and a part of beta, to answers of what is read then."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OptionQuestion(Question):
+    """A question that `dbern ask` has an option for."""
+
+    option: ClassVar[QuestionOption]
+
+    @classmethod
+    @abstractmethod
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
+        """Read what is written after the option, "" after a flag."""
+
+
+def deferred(read: Callable[[], Question]) -> DeferredQuestion:
+    """Return what reads and asks one question, when it is asked."""
+
+    def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
+        yield read().ask(payer, str(beta))
+
+    return answers
+
+
+def _cells_note(target: Target | None, domain: Domain) -> str:
+    """Return why cells make an interval wide, and what makes it narrower."""
+    smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
+    anywhere = [axis.name for axis in domain.axes if axis.multiples is None]
+    rounded = " and, where rows stand at few values, [data.resolution] {} = .."
+    return (
+        "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
+        f"Narrower: {smoothed}a density or regression released with [mechanism] "
+        f'questions = ["mass", "quantile"]{rounded.format(anywhere[0]) if anywhere else ""}'
+    )

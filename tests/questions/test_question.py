@@ -1,0 +1,84 @@
+"""What a new question takes: a class in a file of its own, and a line of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from questioned import asked, databases
+
+from dbern.synopsis.questions import registry
+from dbern.synopsis.questions.band import Band
+from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+from dbern.synopsis.questions.options import QuestionOption
+from dbern.synopsis.questions.question import (
+    CommonOptions,
+    DeferredQuestion,
+    OptionQuestion,
+    deferred,
+)
+from dbern.synopsis.questions.regions import Weights
+from dbern.synopsis.questions.released_bins import ReleasedBins
+
+CUTS = np.linspace(0.0, 1.0, 6)
+
+
+def minus_p_log_p(shares):
+    return -shares * np.log(np.where(shares > 0, shares, 1.0))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Entropy(OptionQuestion):
+    """Entropy of an axis, in nats, by the shares of five equal parts."""
+
+    option = QuestionOption("entropy", "AXIS", "Entropy of an axis, by five equal parts.")
+    index: int
+
+    @classmethod
+    def read(cls, bins: ReleasedBins, name: str | None) -> Entropy:
+        index = bins.axis_index(name)
+        return cls(bins=bins, text=f"entropy of {bins.domain.names[index]}", index=index)
+
+    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+        """All shares hold at once; the largest of ``-p ln p`` is at 1 / e, the least at an end."""
+        view = measure.marginal((self.index,))
+        parts = Weights().between(measure, self.index, CUTS[:-1], CUTS[1:]).layered()
+        shares = interval(view, parts, Denominator.total(view), beta)
+        largest = minus_p_log_p(np.clip(1 / np.e, shares.low, shares.high)).sum()
+        least = np.minimum(*map(minus_p_log_p, (shares.low, shares.high))).sum()
+        value = np.clip(minus_p_log_p(shares.value).sum(), least, largest)
+        return Band.without_error(*map(np.atleast_1d, (value, least, largest)))
+
+    @classmethod
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
+        return [deferred(lambda: cls.read(bins, text))]
+
+
+@pytest.mark.parametrize("kind", ["smooth", "clustered", "one point"])
+def test_a_question_in_one_file_is_answered_for_every_database(kind):
+    rows = databases(2, 5000)[kind]
+    shares = np.histogram(rows[:, 1], CUTS)[0] / len(rows)
+    truth = minus_p_log_p(shares).sum()
+    for key in range(5):
+        d = asked(rows, key)
+        answer = d.ask(Entropy.read(d, "y"))
+        assert answer.low <= truth <= answer.high
+        assert answer.question == "entropy of y"
+
+
+@pytest.mark.slow
+def test_a_registered_question_is_an_option(project, run, monkeypatch):
+    project.spec(mechanism={"k": None, "h": None, "noise": "binned-laplace"})
+    assert run("release", "release.toml").code == 0
+    assert "No such option" in run("ask", "out.zarr", "--entropy", "x").err
+    monkeypatch.setattr(registry, "QUESTIONS", (*registry.QUESTIONS, Entropy))
+    ran = run("ask", "out.zarr", "--entropy", "x", "--mean")
+    assert ran.code == 0, ran.err
+    answers = [line for line in ran.out.splitlines() if line.startswith("entropy of x: ")]
+    assert len(answers) == 1

@@ -28,7 +28,7 @@ def density_envelope(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> Env
     """Return the envelopes of ``K(y - t) / K(0)`` for y (m,) of the unit interval."""
     differences, kinks = y[:, None] - grid(splines, _STEPS), _count_kinks(splines, kernel, y)
     jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
-    bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
+    bend, third = kernel.curvature / kernel.peak, kernel.third_derivative_bound / kernel.peak
     return _fitted(splines, kernel(differences) / kernel.peak, bend, jump, (kinks == 0, third))
 
 

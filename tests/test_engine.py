@@ -169,7 +169,7 @@ def test_failures_carry_no_text(case, monkeypatch):
         raise KeyError("the record 3.14159 of Jane")
 
     monkeypatch.setattr(type(case.counters), "count", fail)
-    monkeypatch.setattr(type(case.counters), "finish", fail)
+    monkeypatch.setattr(type(case.counters), "to_values", fail)
     assert count(case.counters, tasks(case.path)[0], SALT) == Outcome(
         None, 0, "internal", "KeyError"
     )
@@ -400,7 +400,7 @@ def test_a_scheduler_that_is_gone_is_said(client, case, monkeypatch, error, aske
 
 def test_tasks_pin_the_threads_of_linear_algebra(case, monkeypatch):
     seen = []
-    for name in ("count", "finish"):
+    for name in ("count", "to_values"):
         original = getattr(Counters, name)
 
         def watched(self, *arguments, original=original):

@@ -326,7 +326,7 @@ def exact_integers(spec, records):
     counters = plan.counters(spec)
     state, (planned,) = counters.count([records], SALT), plan.components
     slabs = planned.strategy.layout.slabs()
-    values = np.concatenate([counters.finish(state, 0, 0, slab) for slab in slabs])
+    values = np.concatenate([counters.to_values(state, 0, 0, slab) for slab in slabs])
     return spec, plan, {planned.arrays[0]: to_grid(values, planned.noise.law)}
 
 

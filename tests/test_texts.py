@@ -107,7 +107,7 @@ class Told:
 
     columns, shape, passes = (X, GROUP), (1,), 0
 
-    def begin(self, state, salt, index):
+    def start_pass(self, state, salt, index):
         return _Counted(state)
 
 

@@ -89,11 +89,11 @@ def numbers_of(spec, plan):
 def told(part, *columns):
     """T/W of records at these positions, before any noise."""
     state = np.zeros(part.shape, dtype=np.int64)
-    taken = part.begin(state, b"", 0)
+    taken = part.start_pass(state, b"", 0)
     taken.add(dict(zip(AXES, columns, strict=False)))
     taken.finish()
     (slab,) = part.strategy.layout.slabs()
-    return float(part.finish(state, 0, slab)[0])
+    return float(part.to_values(state, 0, slab)[0])
 
 
 @pytest.mark.parametrize("degree", BIN_RESOLUTIONS)

@@ -151,7 +151,7 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
     try:
         with one_thread():
             granules = to_grid(
-                counters.finish(total.state, piece.part, piece.output, piece.slab), noise
+                counters.to_values(total.state, piece.part, piece.output, piece.slab), noise
             )
             # A private, keyed fingerprint of the sums, for the releasing process to compare.
             sums = np.ascontiguousarray(total.state).tobytes()

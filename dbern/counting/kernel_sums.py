@@ -363,7 +363,7 @@ class BinnedSumAccumulator(RecordAccumulator):
             splines=True,
         )
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Bins of one slab over n; of two levels exact quotients, each rounded once."""
         if (levels := self.strategy.bins[0].levels) is not None:
             units = (levels.unit * self.n) << self.bits
@@ -463,7 +463,7 @@ class KernelSumAccumulator(RecordAccumulator):
     def _terms(self) -> Terms:
         return self.sketch.terms(self.kernel_sum.outputs)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
         order, k = self.sketch.order, self.strategy.lattice.k
         axes = zip(self.kernel_sum.kernels, k, self.sketch.axes, strict=True)

@@ -91,12 +91,12 @@ class Measurement(ABC):
         """
 
     @abstractmethod
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+    def from_params(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
         """Return the integer sums that `params` has chosen."""
 
     def accumulator(self, strategy: AnyStrategy, n: int, tolerance: float) -> Accumulator:
         """Choose integer sums and return them."""
-        return self.restore(strategy, n, self.params(strategy, n, tolerance))
+        return self.from_params(strategy, n, self.params(strategy, n, tolerance))
 
     def protected(self, protection: Protection, ids: Column | None) -> Measurement:  # noqa: ARG002
         """Return it for other neighbours.
@@ -303,7 +303,7 @@ class RecordSum(Measurement):
         rows = most_rows(n) if self.protection.private_rows else n
         return self.counter_params(strategy, rows, tolerance)
 
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+    def from_params(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
         """Return the integer sums that `params` has chosen, over n."""
         if not self.protection.private_rows:
             return self.counter(strategy, n, params)
@@ -386,9 +386,9 @@ class DerivedAccumulator(Accumulator):
         """Inherited from the accumulator."""
         return self.inner.shape
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
         """Begin a pass of the accumulator."""
-        return self.inner.begin(state, salt, index)
+        return self.inner.start_pass(state, salt, index)
 
 
 @dataclass(frozen=True)
@@ -418,6 +418,6 @@ class NormalizedAccumulator(DerivedAccumulator):
             value_bound=OUTWARD * scale * errors.value_bound,
         )
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Values over the normalizer."""
-        return self.inner.finish(state, output, slab) * float(most_rows(self.n)) / self.n
+        return self.inner.to_values(state, output, slab) * float(most_rows(self.n)) / self.n

@@ -42,8 +42,8 @@ class Errors:
     `kernel` bounds the difference of one record's effective and exact contribution, times n, and
     `kernel_norms` what that adds to the l1 and l2 sensitivities, times n. `position` bounds the
     change of the function by rounding of the records: accuracy, never privacy. `floats` bounds the
-    float error of a value of `finish`, `float_norms` the l1 and l2 norms of those of all values of
-    one database, `value_bound` ``|finish|`` over all databases.
+    float error of a value of `to_values`, `float_norms` the l1 and l2 norms of those of all values of
+    one database, `value_bound` ``|values|`` over all databases.
     """
 
     kernel: float
@@ -56,7 +56,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory in bytes: of one record of a batch, of `finish`'s tables, and of a pass."""
+    """Memory in bytes: of one record of a batch, of `to_values`'s tables, and of a pass."""
 
     batch: int
     tables: int = 0
@@ -157,11 +157,11 @@ class Accumulator(ABC):
         return self
 
     @abstractmethod
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
         """Begin a pass that adds to a state of that shape, in place."""
 
     @abstractmethod
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab of one output, in unit-cube units."""
 
 
@@ -172,7 +172,7 @@ class RecordAccumulator(Accumulator):
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to a state, in place."""
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
         """Begin to add records, each by itself."""
         del salt, index
         return _Adding(self, state)
@@ -377,7 +377,7 @@ class Counters:
         state, bounding = self.empty(), self.bounding
         batches = self._rounded(batches)
         begun = [
-            part.begin(own, salt, index)
+            part.start_pass(own, salt, index)
             for part, own in zip(self.parts, self._views(state), strict=True)
             if bounding or index < max(1, part.passes)
         ]
@@ -400,9 +400,9 @@ class Counters:
         columns = {column.name: column.multiples for column in self.columns if column.multiples}
         return _Rounded(batches, columns) if columns else batches
 
-    def finish(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab of one output of one part."""
-        return self.parts[part].finish(self._views(state)[part], output, slab)
+        return self.parts[part].to_values(self._views(state)[part], output, slab)
 
     def _views(self, state: Int64Array) -> list[Int64Array]:
         ends = np.cumsum(_sizes(self.parts)).tolist()

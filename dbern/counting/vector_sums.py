@@ -114,7 +114,7 @@ class VectorAccumulator(RecordAccumulator):
         """Add a batch of records to `state`, in place."""
         state += self.vector.sums(records, self.bits)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Sums of one slab over n."""
         del output
         part = state[slab.start : slab.stop].astype(np.float64) * self.vector.entry_unit

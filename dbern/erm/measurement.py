@@ -102,7 +102,7 @@ class _Released(RiskModel, Measurement):
         model = self.for_rows(n) if self.n != n else self
         return {"shards": model.shards, **model.counting}
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> GatheredAccumulator:
         """Return the sums of what is solved for."""
@@ -433,7 +433,7 @@ class WeightsAccumulator(_Solutions):
         _, weights = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         if self._lattice is None:
             return self.mean(state.reshape(-1)[slab.start : slab.stop])
@@ -490,6 +490,6 @@ class ValuesAccumulator(_Solutions):
         values = cast("DualObjective", problem).model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         return self.strategy.measure(self.mean(state[output]), slab) / self.unit

@@ -239,7 +239,7 @@ class PerturbedFunctions(Measurement):
         listed = {"list_scale": self.risk.list_scale} if self.risk.lists else {}
         return {"weight": self.risk.weight, "scale": self.risk.scale, **listed}
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> PerturbedAccumulator:
         """Solve for all records at once: the constants are here already."""
@@ -387,7 +387,7 @@ class PerturbedAccumulator(GatheredAccumulator):
         state = risk.truncated(minimize(problem, risk.bounds.tolerance).state)
         return np.rint(np.ldexp(state, self.functions.bits)).astype(np.int64)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Weights of the unit cube's axes and of the constant."""
         del output
         kept = np.ldexp(state.astype(np.float64), -self.functions.bits)

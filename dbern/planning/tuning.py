@@ -335,12 +335,12 @@ class MissedAccumulator(DerivedAccumulator):
         size = self.finer.finer.layout.size
         return replace(found, tables=found.tables + 8 * (4 * size + 4 * min(nodes, 1 << 22)))
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Return T/W, one number."""
         del output, slab
         layout, largest = self.finer.finer.layout, 0.0
         for one in range(self.outputs):
-            bins = [self.inner.finish(state, one, part) for part in layout.slabs()]
+            bins = [self.inner.to_values(state, one, part) for part in layout.slabs()]
             largest = max(largest, self.finer.missed(np.concatenate(bins)))
         return np.array([largest / self.finer.bound])
 
@@ -370,12 +370,12 @@ class BiasStatistic(Measurement):
         del strategy
         return self.measurement.params(self.finer.finer, n, tolerance)
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> MissedAccumulator:
         """Return the finer bins, which finish as T/W."""
         bins, outputs = (
-            self.measurement.restore(self.finer.finer, n, params),
+            self.measurement.from_params(self.finer.finer, n, params),
             self.measurement.outputs,
         )
         return MissedAccumulator(bins, outputs, self.finer, cast("Entries", strategy))

@@ -288,7 +288,7 @@ class BlackBoxAccumulator(GatheredAccumulator):
         integers[self.block(block)] = np.rint(np.ldexp(values, self.bits))
         return integers
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Exact values of one slab."""
         del output
         layers = state.reshape(self.strategy.lattice.shape)[slab.start : slab.stop]
@@ -538,7 +538,7 @@ class BlackBox(Measurement):
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
         return {"shards": shards, "points": points, "digest": user.digest}
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> BlackBoxAccumulator:
         """Return values at the lattice points; another function raises an IntegrityError."""

@@ -273,7 +273,9 @@ class GapSum(Measurement):
         of_atoms = tolerance * 2.0**self.scale / (_TIMES * n)
         return self._atoms.counter_params(strategy, 1 << self.scale, of_atoms)
 
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> GapAccumulator:
+    def from_params(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> GapAccumulator:
         """Return the sums of atoms."""
         atoms = self._atoms.counter(strategy, 1 << self.scale, params)
         return GapAccumulator(replace(self, n=n), cast("AxisStrategy", strategy), atoms)
@@ -380,14 +382,14 @@ class GapAccumulator(Accumulator):
         """Number of passes, each over an equal part of the rows."""
         return -(-self.gaps.n // PASS_ROWS)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
         """Begin a pass that puts records in order."""
         del salt
         return OrderedPass(self, state, index)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab, in unit-cube units."""
-        return self.atoms.finish(state, output, slab)
+        return self.atoms.to_values(state, output, slab)
 
     def keys(self, records: Mapping[str, FloatArray]) -> UInt64Array:
         """Position and response of the records that count, in one number each, ordered like pairs.

@@ -72,7 +72,7 @@ def on_lattice(made: ReleasePlan, counters: Counters, portions: list[Portion]) -
     state = count(counters, portions, SALT).state
     strategy = made.strategy
     slabs = strategy.layout.slabs()
-    values = np.concatenate([counters.finish(state, 0, 0, slab) for slab in slabs])
+    values = np.concatenate([counters.to_values(state, 0, 0, slab) for slab in slabs])
     if isinstance(strategy, BinnedStrategy):
         values = strategy.reconstruct(values, Slab(0, 0, strategy.lattice.shape[0]))
     return np.asarray(values)

@@ -63,7 +63,7 @@ def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
     total = one * most_rows(2)
     assert (total // most_rows(2) == one).all()
     (slab,) = plan.strategy.layout.slabs()
-    value = counters.finish(total, 0, 0, slab)
+    value = counters.to_values(total, 0, 0, slab)
     accumulator = counters.parts[0]
     assert np.abs(value).max() <= accumulator.errors.value_bound
     law = plan.noise.law

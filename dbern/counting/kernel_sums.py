@@ -86,7 +86,7 @@ from dbern.counting.moments import (
     truncation_error,
 )
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
-from dbern.counting.record_weights import ALIKE, WEIGHTS_BYTES, RecordWeights
+from dbern.counting.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
 from dbern.data.domain import Column, Domain, Outside
 from dbern.errors import SpecError
@@ -123,10 +123,10 @@ class KernelSum(RecordSum):
         A value in data units is this times its value in unit-cube units.
     fraction : Fraction
         Of the release's budget.
-    box : Domain, optional
+    validity_domain : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.
     oblique : Oblique, optional
-        From positions in the box to those in `domain`, whose axes are then oblique.
+        From positions in that domain to those in `domain`, whose axes are then oblique.
     counted_in : str, optional
         See `Measurement`; itself where no weight is negative.
     candidates : tuple of KernelSum
@@ -145,9 +145,9 @@ class KernelSum(RecordSum):
     name: str
     domain: Domain
     kernels: tuple[Kernel, ...] = ()
-    record_weights: RecordWeights = ALIKE
+    record_weights: RecordWeights = UNIT_WEIGHT
     unit: float = 1.0
-    box: Domain | None = None
+    validity_domain: Domain | None = None
     oblique: Oblique | None = None
     counted_in: str | None = None
     candidates: tuple[KernelSum, ...] = ()
@@ -178,20 +178,20 @@ class KernelSum(RecordSum):
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the axes and those of the weights."""
-        return (self.box or self.domain).columns + self.record_weights.columns
+        return (self.validity_domain or self.domain).columns + self.record_weights.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> Rows:
         """Locate a batch: axes with their bounds, outputs and weights."""
         axes = self.domain.axes
         counts, output, weight = self.record_weights(records)
-        if self.box is not None:
-            valid, unit = self.box.bounded(records)
+        if self.validity_domain is not None:
+            valid, unit = self.validity_domain.bounded(records)
             counts = valid if counts is None else valid & counts
             if self.oblique is not None:
                 columns = np.zeros((len(axes), len(valid)))
                 columns[:, valid] = self.oblique.positions(unit).T
-                ends = [0.0] * len(axes), [1.0] * len(axes)
-                return Rows(list(columns), *ends, True, counts, output, weight)
+                bounds = [0.0] * len(axes), [1.0] * len(axes)
+                return Rows(list(columns), *bounds, True, counts, output, weight)
         return Rows(
             [records[axis.name] for axis in axes],
             [axis.low for axis in axes],

@@ -42,8 +42,8 @@ class Errors:
     `kernel` bounds the difference of one record's effective and exact contribution, times n, and
     `kernel_norms` what that adds to the l1 and l2 sensitivities, times n. `position` bounds the
     change of the function by rounding of the records: accuracy, never privacy. `floats` bounds the
-    float error of a value of `to_values`, `float_norms` the l1 and l2 norms of those of all values of
-    one database, `value_bound` ``|values|`` over all databases.
+    float error of a value, `float_norms` the l1 and l2 norms of those of all values of one
+    database, `value_bound` the largest size of a value over all databases.
     """
 
     kernel: float

@@ -70,7 +70,7 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass
-from dbern.counting.record_weights import ByResponse, RecordWeights
+from dbern.counting.record_weights import RecordWeights, ResponseWeight
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.privacy.budget import Budget
 from dbern.strategies.base import AnyStrategy, AxisStrategy, Bound, Slab
@@ -400,7 +400,7 @@ class GapAccumulator(Accumulator):
         """
         gaps = self.gaps
         valid, unit = gaps.domain.bounded(records)
-        known, _, weight = ByResponse(gaps.response)(records)
+        known, _, weight = ResponseWeight(gaps.response)(records)
         position = np.floor(unit[known[valid], 0] * 2.0**POSITION_BITS).astype(np.uint64)
         position = np.minimum(position, np.uint64((1 << POSITION_BITS) - 1))
         unit_response = 1 << gaps.response_bits

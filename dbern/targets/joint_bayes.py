@@ -118,7 +118,9 @@ class NaiveBayesProduct(RecordSum):
     def _sums(self) -> list[KernelSum]:
         weights = ByCategory(self.label)
         return [
-            KernelSum(f"axis_{i}", self.domain.axis(i), (kernel,), weights, box=self.domain)
+            KernelSum(
+                f"axis_{i}", self.domain.axis(i), (kernel,), weights, validity_domain=self.domain
+            )
             for i, kernel in enumerate(self.kernels)
         ]
 

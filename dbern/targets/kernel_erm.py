@@ -31,7 +31,7 @@ from dbern.combination.base import Combination
 from dbern.combination.functions import OneVersusRest
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
-from dbern.counting.record_weights import ByCategory, BySign
+from dbern.counting.record_weights import ByCategory, SignWeight
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.risk import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
@@ -437,7 +437,7 @@ class SupportVectorMachine(Learner):
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The measurement's kernels are densities: the machine's is this times their product.
         unit = cost_of(self.C) * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
-        record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
+        record_weights = SignWeight(label) if len(label.categories) == 2 else ByCategory(label)
         return (KernelSum("decision", domain, kernels, record_weights, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:

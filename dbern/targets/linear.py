@@ -25,7 +25,7 @@ from dbern.combination.polynomials import count_with_products
 from dbern.combination.responses import Shifted
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.record_weights import ByCategory, ByResponse, BySign, RecordWeights
+from dbern.counting.record_weights import ByCategory, RecordWeights, ResponseWeight, SignWeight
 from dbern.data.domain import RecordSchema
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.perturbed import PerturbedFunctions, listed_noise, lists_share, loss_of
@@ -292,9 +292,9 @@ def _count(shards: Shards) -> int | None:
 
 def _weighing(schema: RecordSchema) -> RecordWeights:
     if schema.response is not None:
-        return ByResponse(schema.response)
+        return ResponseWeight(schema.response)
     label = schema.classes
-    return BySign(label) if len(label.categories) == 2 else ByCategory(label)
+    return SignWeight(label) if len(label.categories) == 2 else ByCategory(label)
 
 
 def of_classes(schema: RecordSchema, constant: float | None = None) -> Combination:

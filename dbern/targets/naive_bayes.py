@@ -108,7 +108,7 @@ class NaiveBayes(Learner):
         sums = (
             KernelSum(
                 f"axis_{i}", numbers.axis(i), (kernel,), ByCategory(label),
-                1 / numbers.axes[i].width, box=domain, fraction=fraction,
+                1 / numbers.axes[i].width, validity_domain=domain, fraction=fraction,
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip

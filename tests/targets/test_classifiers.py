@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC
 import dbern
 from dbern.bernstein.reproducing import Linear
 from dbern.cluster.connection import Threads
-from dbern.counting.record_weights import BySign
+from dbern.counting.record_weights import SignWeight
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
 from dbern.erm.measurement import LinearFunctions
@@ -182,7 +182,7 @@ LOGISTIC = Logistic()
 
 def functions(epsilon=Fraction(1), n=50, share=Fraction(1, 2), loss=LOGISTIC) -> PerturbedFunctions:
     box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-    label = BySign(Column("label", "data.label.classes", (False, True)))
+    label = SignWeight(Column("label", "data.label.classes", (False, True)))
     model = LinearFunctions(box, loss, LinearFeatures(2, Linear(1.0)), label, cost=1.0)
     return PerturbedFunctions.for_budget(model, n, epsilon, share)
 

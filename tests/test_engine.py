@@ -39,7 +39,9 @@ from dbern.cluster.graph import (
     merge,
     share_out,
 )
-from dbern.counting.passes import Counters, Portion, Reading, StoppedError
+from dbern.counting.accumulator import StoppedError
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion, Reading
 from dbern.data.domain import Column
 from dbern.data.parquet import FileFacts, UnreadableFileError, each, footer_tag, read_footers
 from dbern.errors import EnvironmentRefusedError, ReleaseError
@@ -229,7 +231,7 @@ def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
         portions.append(Portion(path, footer_tag(path, SALT), (0,), rows))
         first += rows
     wanted = SimpleNamespace(columns=(Column("x", "data.bounds.x"),), filter=None)
-    monkeypatch.setattr("dbern.counting.passes.BATCH_ROWS", 32)
+    monkeypatch.setattr("dbern.counting.reading.BATCH_ROWS", 32)
     reading = Reading(portions, wanted, SALT)
     for _ in range(2):  # a pass may go over them again
         batches = [batch["x"] for batch in reading]

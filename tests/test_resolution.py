@@ -17,7 +17,7 @@ from strategies import sections
 
 import dbern
 from dbern.cli import main
-from dbern.counting.passes import Portion, Reading, TableReading
+from dbern.counting.reading import Portion, Reading, TableReading
 from dbern.data.domain import Axis, TimeUnit
 from dbern.data.parquet import footer_tag
 from dbern.data.resolution import Multiples

@@ -16,7 +16,8 @@ import pytest
 
 import dbern
 from dbern.cluster.graph import _FAILURES, count
-from dbern.counting.passes import Counters, Portion
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion
 from dbern.data.domain import Column
 from dbern.data.parquet import UnreadableFileError, footer_tag, read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError

@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from dbern.counting.passes import Accumulator, Pass, StoppedError
+from dbern.counting.accumulator import Accumulator, Pass, StoppedError
 from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.privacy.keystream import content_buckets

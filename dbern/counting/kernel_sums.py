@@ -74,20 +74,19 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
+from dbern.counting.accumulator import Errors, Memory, RecordAccumulator
+from dbern.counting.adding import add_rows
 from dbern.counting.measurement import RecordSum
 from dbern.counting.moments import (
     MomentSketch,
-    add_rows,
     chebyshev_table,
     contract,
     contraction_error,
-    sketch_cost,
-    smallest_sketch,
     truncation_error,
 )
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.counting.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
+from dbern.counting.sketch_choice import sketch_cost, smallest_sketch
 from dbern.data.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
@@ -162,7 +161,7 @@ class KernelSum(RecordSum):
 
     def protected(self, protection: Protection, ids: Column | None) -> KernelSum:
         """Return it, and what the released bins choose from, for other neighbours."""
-        candidates = tuple(other.protected(protection, ids) for other in self.candidates)
+        candidates = tuple(candidate.protected(protection, ids) for candidate in self.candidates)
         return replace(super().protected(protection, ids), candidates=candidates)
 
     @property
@@ -321,12 +320,14 @@ class BinnedSumAccumulator(RecordAccumulator):
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        single, root = (rho, math.sqrt(touched)) if levels is None else (rho * touched, touched)
+        record_error, root = (
+            (rho, math.sqrt(touched)) if levels is None else (rho * touched, touched)
+        )
         return Errors(
-            kernel=single,
+            kernel=record_error,
             kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * root),
             position=position,
-            floats=OUTWARD * (3 * UNIT_ROUNDOFF + single + position),
+            floats=OUTWARD * (3 * UNIT_ROUNDOFF + record_error + position),
             float_norms=(floats, floats),
             value_bound=1.001,
         )
@@ -353,7 +354,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         extents = self.strategy.counted.shape
         return Terms(
             indices=indices,
-            places=indices @ np.array(strides(extents), dtype=np.int64),
+            targets=indices @ np.array(strides(extents), dtype=np.int64),
             outputs=self.kernel_sum.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
@@ -367,10 +368,10 @@ class BinnedSumAccumulator(RecordAccumulator):
         """Bins of one slab over n; of two levels exact quotients, each rounded once."""
         if (levels := self.strategy.bins[0].levels) is not None:
             units = (levels.unit * self.n) << self.bits
-            whole = levels.whole(state[output])[slab.start : slab.stop]
-            return np.array([number / units for number in whole])
-        part = state[output, slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n
+            numerators = levels.whole(state[output])[slab.start : slab.stop]
+            return np.array([numerator / units for numerator in numerators])
+        integers = state[output, slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(integers, -self.bits) / self.n
 
 
 @dataclass(frozen=True)
@@ -468,9 +469,9 @@ class KernelSumAccumulator(RecordAccumulator):
         order, k = self.sketch.order, self.strategy.lattice.k
         axes = zip(self.kernel_sum.kernels, k, self.sketch.axes, strict=True)
         tables = [_TABLES((*axis, order), partial(chebyshev_table, *axis, order)) for axis in axes]
-        for number, table in enumerate(tables):
-            if (matrix := self.strategy.matrix(number)) is not None:
-                tables[number] = np.matmul(matrix, table)
+        for axis, table in enumerate(tables):
+            if (matrix := self.strategy.matrix(axis)) is not None:
+                tables[axis] = np.matmul(matrix, table)
         tables[0] = tables[0][:, slab.start : slab.stop]
         values = contract(self.sketch, state[:, output], tables)
         values /= self.n

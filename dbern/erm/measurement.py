@@ -51,9 +51,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Errors, Memory
 from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
 from dbern.erm.shards import STORED_FEATURES, STORED_ROWS, DualObjective

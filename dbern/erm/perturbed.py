@@ -63,9 +63,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Errors, Memory
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import (
     LISTED,

@@ -10,8 +10,8 @@ from typing import Any, cast
 from dbern.certificate import Certificate, ErrorModel, vector_bound, with_silence
 from dbern.components.component import ScaledNoise, ScaledSensitivity
 from dbern.components.function_classes import FunctionClass, stored_class
+from dbern.counting.accumulator import Accumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.readable import refuse_unreadable
 from dbern.planning.rows import BoundSpec

@@ -76,8 +76,8 @@ from dbern.bernstein.basis import (
     local_weights,
 )
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.measurement import DerivedAccumulator, Measurement
-from dbern.counting.passes import Errors, Memory
+from dbern.counting.accumulator import DerivedAccumulator, Errors, Memory
+from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab

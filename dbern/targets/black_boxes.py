@@ -48,9 +48,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.accumulator import Errors, Memory, StoppedError
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Errors, Memory, StoppedError
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.accuracy import public_stream, uniform

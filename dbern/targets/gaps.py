@@ -67,9 +67,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.accumulator import Accumulator, Errors, Memory, Pass
 from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Memory, Pass
 from dbern.counting.record_weights import RecordWeights, ResponseWeight
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.privacy.budget import Budget

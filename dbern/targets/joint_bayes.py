@@ -47,9 +47,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.accumulator import Errors, Memory, RecordAccumulator
 from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import RecordSum
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.counting.record_weights import ByCategory
 from dbern.counting.vector_sums import VectorAccumulator
 from dbern.data.domain import Column, Domain

@@ -28,7 +28,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import count_with_products, with_products
-from dbern.counting.passes import Errors, Memory
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.record_weights import ResponseWeight
 from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response

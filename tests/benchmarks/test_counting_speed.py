@@ -25,8 +25,9 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.cluster.graph import count
-from dbern.counting.passes import Counters, Portion
-from dbern.counting.rows import add_slowly
+from dbern.counting.numpy_loops import add_slowly
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion
 from dbern.data.parquet import footer_tag, read_batches, write_records
 from dbern.planning.planner import plan
 from dbern.planning.plans import ReleasePlan

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from conformance import CASES, CURVES, POINTS
 
+from dbern.counting.accumulator import Accumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.planning.tuning import BiasStatistic, Finer

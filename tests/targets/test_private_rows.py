@@ -14,7 +14,8 @@ from conformance import ADDED, CASES
 import dbern
 from dbern.bernstein.kernels import kernel_of
 from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import Measurement, most_rows
+from dbern.counting.measurement import Measurement
+from dbern.counting.private_rows import most_rows
 from dbern.data.domain import Axis, Domain
 from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk

@@ -15,7 +15,9 @@ from banding import KINDS, centers, database, preferred, synopsis_of
 from strategies import sections
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.splines import bin_matrix
 from dbern.certificate import told_error
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError

@@ -42,8 +42,8 @@ Integers of B-spline bins
 A record of weight w adds ``round(2^s w beta_j(t))`` to each of the (p + 1)^l bins j that its
 position t touches. That differs from ``2^s w beta_j(t)`` by half a unit for the rounding, and by
 the floats that computed it: each axis's weight is exact up to ``3 p + 2`` roundings of its own size
-(`dbern.bernstein.basis.local_weights`), their product with w up to ``l + 1`` more. For p <= 7 and l
-<= 8 these are below 200, of 2^-53 each and of a number up to 2^s <= 2^40: below a fortieth of a
+(`dbern.bernstein.splines.local_weights`), their product with w up to ``l + 1`` more. For p <= 7 and
+l <= 8 these are below 200, of 2^-53 each and of a number up to 2^s <= 2^40: below a fortieth of a
 unit. So each integer is within rho = 2^-s, in units of w beta, and its sign is that of w.
 Replacing a record then moves the bins by at most ``2 (p + 1)^l rho / n`` more than exact weights
 would, in the l1 norm, and by ``2 (p + 1)^{l/2} rho / n`` in the l2 norm, whether it stays in its

@@ -320,7 +320,7 @@ def _splat(builder: Any, number: Any) -> Any:
 
 
 def _local_weights(builder: Any, offset: Any, degree: int) -> list[Any]:
-    """`dbern.bernstein.basis.local_weights` of a vector of offsets; no operation is fused."""
+    """`dbern.bernstein.splines.local_weights` of a vector of offsets; no operation is fused."""
 
     def number(value: float) -> Any:
         return ir.Constant(_NUMBERS, [value] * _ABREAST)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.bernstein.basis import local_weights
+from dbern.bernstein.splines import local_weights
 from dbern.counting.rows import Rows, Terms, require_inside
 from dbern.types import FloatArray, Int64Array
 

@@ -68,14 +68,10 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from dbern.bernstein.basis import (
-    MOST_K,
-    bernstein_basis,
-    bin_matrix,
-    enclosing_nodes,
-    local_weights,
-)
+from dbern.bernstein.basis import MOST_K, bernstein_basis
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.splines import bin_matrix, local_weights
 from dbern.counting.accumulator import DerivedAccumulator, Errors, Memory
 from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import _cell_of
 from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.splines import _cell_of
 from dbern.counting import numpy_loops
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.loops import add_rows

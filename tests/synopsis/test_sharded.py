@@ -9,7 +9,8 @@ import pytest
 from projects import Project, records
 
 import dbern
-from dbern.bernstein.basis import Blocks, iterate, iterated_matrix
+from dbern.bernstein.basis import iterate, iterated_matrix
+from dbern.bernstein.blocks import ArrayBlocks
 from dbern.data.domain import Axis, Domain
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
@@ -27,8 +28,7 @@ def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.arrays._GRID_VALUES", 24)
     domain, layers = Domain(BOX.axes[: len(k)]), 4
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])
-    shards = [values[start : start + layers] for start in range(0, len(values), layers)]
-    blocks = Blocks(values.shape, layers, shards.__getitem__)
+    blocks = ArrayBlocks(values.shape, layers, values)
     sharded = LazyPolynomial(blocks, [iterated_matrix(count, h) for count in k], domain)
     whole = Polynomial(iterate(values, [h] * len(k)), domain)
     low, high = ([getattr(a, side) for a in domain.axes] for side in ("low", "high"))

@@ -12,8 +12,9 @@ import pytest
 from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
-from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import kernel_of
+from dbern.bernstein.splines import bin_matrix
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff

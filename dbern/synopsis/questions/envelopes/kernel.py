@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix
 from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.splines import bin_matrix
 from dbern.synopsis.questions.envelopes.splines import (
     AxisSplines,
     Envelope,

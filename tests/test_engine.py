@@ -43,7 +43,13 @@ from dbern.counting.accumulator import StoppedError
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion, Reading
 from dbern.data.domain import Column
-from dbern.data.parquet import FileFacts, UnreadableFileError, each, footer_tag, read_footers
+from dbern.data.parquet import (
+    FileFacts,
+    UnreadableFileError,
+    footer_tag,
+    read_footers,
+    read_together,
+)
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
@@ -249,11 +255,11 @@ def test_what_is_read_of_each_file_keeps_its_order_and_ends_with_the_first_failu
             raise KeyError(number)
         return number
 
-    assert list(each(read, range(899))) == list(range(899))
-    found = each(read, range(2000))
+    assert list(read_together(read, range(899))) == list(range(899))
+    found = read_together(read, range(2000))
     with pytest.raises(KeyError, match="900"):
         list(found)
-    assert list(each(read, [])) == []
+    assert list(read_together(read, [])) == []
 
 
 @pytest.mark.slow

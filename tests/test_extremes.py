@@ -25,8 +25,9 @@ from projects import KEY, Project, objects
 
 import dbern
 from dbern.data.domain import Column, TimeUnit
-from dbern.data.frames import frame_of, write_spool
+from dbern.data.frames import frame_of
 from dbern.data.parquet import read_batches, unlocked
+from dbern.data.spool import write_spool
 from dbern.errors import DbernError, ReleaseError, SpecError
 from dbern.releasing.run import abandon
 

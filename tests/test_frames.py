@@ -17,7 +17,7 @@ from projects import KEY, SALT, Project
 
 import dbern
 from dbern.cluster.graph import count, refuse_shared_steps, share_out
-from dbern.data import frames, parquet
+from dbern.data import frames, parquet, spool
 from dbern.data.domain import Column
 from dbern.data.frames import frame_of
 from dbern.data.parquet import read_footers
@@ -159,7 +159,7 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
     table = pq.read_table(written)
     given = frame if kind == "pandas" else KINDS[kind](table)
     with spooled.open("wb") as file:
-        assert frames.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
+        assert spool.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
     expected = list(states(spec, read_footers([written], spec.columns)))
     with parquet.unlocked(str(spooled), KEY):
         files = [parquet.file_facts(str(spooled))]
@@ -227,7 +227,7 @@ def test_the_command_line_finishes_what_was_spooled(project, run):
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while", "after"])
 def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
-    place = {"while": "dbern.data.frames._groups", "after": "dbern.releasing.run.unlocked"}[when]
+    place = {"while": "dbern.data.spool._groups", "after": "dbern.releasing.run.unlocked"}[when]
     spec, table = project.spec(data=NO_FILES), table_of(project)
     interrupt(spec, table, place)
     assert project.reservation().state.value == "reserved"
@@ -524,9 +524,11 @@ def test_partitions_that_are_not_as_told_are_told_without_a_value(project):
     with pytest.raises(SpecError, match=r"^data: its rows cannot be counted\. Find") as told:
         dbern.release(spec, data=failed)
     assert "private" not in "".join(traceback.format_exception(told.value))
-    counted = frames.Frame.facts
+    counted = frames.Frame.footers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames.Frame, "facts", property(lambda _: counted.fget(frame_of(frame, []))))
+        patch.setattr(
+            frames.Frame, "footers", property(lambda _: counted.fget(frame_of(frame, [])))
+        )
         with pytest.raises(ReleaseError, match=r"A task was given up \(ValueError\)") as told:
             dbern.release(spec, data=failed)
     assert "private" not in "".join(traceback.format_exception(told.value))

@@ -183,7 +183,7 @@ def test_memory_of_private_rows_is_planned_by_the_number_of_files(project):
 
 def test_a_footer_larger_than_memory_is_refused_before_it_is_read(project, monkeypatch):
     spec = project.spec()
-    monkeypatch.setattr(records, "_LARGE_FOOTER", 100)
+    monkeypatch.setattr(records, "_LARGE_FOOTER_BYTES", 100)
     assert dbern.plan(spec)
     monkeypatch.setattr(records, "memory_limit", lambda: 1000)
     with pytest.raises(EnvironmentRefusedError, match=r"part-0\.parquet: there is too little mem"):

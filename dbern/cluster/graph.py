@@ -27,7 +27,7 @@ from dbern.cluster.plain import CLUSTERS, Outcome, opened, packed, printed, unpa
 from dbern.counting.accumulator import StoppedError
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion, Reading, TableReading
-from dbern.data.parquet import FileFacts, UnreadableFileError, each, file_facts, footer_tag
+from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag, read_together
 from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,
@@ -221,7 +221,7 @@ def share_out(
 
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
-    for file, tag in zip(files, each(partial(_tagged, salt=salt), files), strict=True):
+    for file, tag in zip(files, read_together(partial(_tagged, salt=salt), files), strict=True):
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
         first = rows = 0

@@ -41,10 +41,10 @@ OTHER_UNITS = (
 )
 """What is said where such numbers would be released."""
 
-_LEAST_WIDTH = 1e-100
+_MIN_WIDTH = 1e-100
 PLAIN_NAME = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")
 """One plain part of a path in a store."""
-_LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
+_MAX_NAME_BYTES = 200  # bytes of an axis's name: arrays are files that are named after it
 LONGEST_NAME, LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_UNITS = 255, 200, 2000, 60
 """Letters of a column's name and of the texts of a spec that are stored with a release."""
 LONGEST_TEXT = 10_000
@@ -87,11 +87,11 @@ class Axis:
                 f"{where}: a list of values has positions from 0 to {len(self.categories) - 1}. "
                 f'Write {self.name} = {{ values = ["a", "b"] }}.'
             )
-        long = len(self.name.encode(errors="surrogatepass")) > _LONGEST
+        long = len(self.name.encode(errors="surrogatepass")) > _MAX_NAME_BYTES
         if long or not PLAIN_NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
                 f"{where}: this name cannot be an axis of a synopsis. Rename the column: at most "
-                f"{_LONGEST} bytes, no slash, no leading '.' or '__', and none of "
+                f"{_MAX_NAME_BYTES} bytes, no slash, no leading '.' or '__', and none of "
                 f"{', '.join(_RESERVED)}."
             )
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
@@ -104,7 +104,7 @@ class Axis:
         told_apart = (
             self.low + self.width * 1e-9 > self.low and self.high > self.high - self.width * 1e-9
         )
-        if not (_LEAST_WIDTH <= self.width <= 1 / _LEAST_WIDTH and told_apart):
+        if not (_MIN_WIDTH <= self.width <= 1 / _MIN_WIDTH and told_apart):
             raise SpecError(
                 f"{where}: the bounds are too far apart or too close for 64-bit floats. "
                 "Rescale the column."
@@ -200,7 +200,7 @@ class Axis:
         return np.where(positions == 1.0, self.high, inner)
 
     def text(self, value: float) -> str:
-        """Return a place on the axis in words: a number, or a date or time."""
+        """Return a point of the axis in words: a number, or a date or time."""
         return self.unit.text(value) if self.unit else format_number(value)
 
     @property
@@ -309,13 +309,13 @@ class Domain:
         maps to the same position on every host.
         """
         points = np.column_stack([columns[name] for name in self.names])
-        kept = np.asarray(np.isfinite(points).all(axis=1))
+        valid = np.asarray(np.isfinite(points).all(axis=1))
         if self.outside is Outside.CLAMP:
             low, high = zip(*((axis.low, axis.high) for axis in self.axes), strict=True)
             points = np.clip(points, low, high)
         else:
-            kept &= self.inside(points)
-        return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
+            valid &= self.inside(points)
+        return valid, np.clip(self.to_unit(points[valid]), 0.0, 1.0)
 
     def axis(self, index: int) -> Domain:
         """Return the interval of one axis."""
@@ -406,8 +406,8 @@ class Response:
         if not (
             finite
             and self.low < self.high
-            and self.radius >= _LEAST_WIDTH
-            and largest <= 1 / _LEAST_WIDTH
+            and self.radius >= _MIN_WIDTH
+            and largest <= 1 / _MIN_WIDTH
         ):
             raise SpecError(
                 "data.response.bounds: must be two finite numbers up to 1e100, the lower first. "

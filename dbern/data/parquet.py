@@ -31,8 +31,8 @@ from dbern.types import FloatArray
 
 # --- The files that a source names, with a bound on how far a search goes
 
-_MOST_ENTRIES = 2_000_000
-_NOT_SEEN = (
+_MAX_ENTRIES = 2_000_000
+_SKIPPED_ERRNOS = (
     *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
     *(errno.ELOOP, errno.ENAMETOOLONG),
 )
@@ -64,8 +64,8 @@ def _objects(source: str) -> tuple[str, ...]:
 
 def _files(source: str) -> tuple[str, ...]:
     try:
-        found = {path for path in _found(source) if path.is_file()}
-        files = tuple(sorted(found, key=lambda path: path.parts))
+        paths = {path for path in _matching_paths(source) if path.is_file()}
+        files = tuple(sorted(paths, key=lambda path: path.parts))
         _refuse_twins(files)
     except OSError as error:
         raise SpecError(
@@ -75,12 +75,12 @@ def _files(source: str) -> tuple[str, ...]:
     return tuple(map(str, files))
 
 
-def _found(source: str) -> Iterator[Path]:
+def _matching_paths(source: str) -> Iterator[Path]:
     path = Path(source)
     if path.is_dir():
-        inside = _entries(path, ["**"], links=False)
-        named = (Path(entry.path) for entry in inside if entry.name.endswith(".parquet"))
-        for file in named:
+        entries = _entries(path, ["**"], links=False)
+        files = (Path(entry.path) for entry in entries if entry.name.endswith(".parquet"))
+        for file in files:
             if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts):
                 yield file
     elif path.exists():
@@ -90,7 +90,7 @@ def _found(source: str) -> Iterator[Path]:
         for _ in _entries(Path(*path.parts[:fixed]), path.parts[fixed:], links=True):
             pass  # counted, and refused where `glob` would go on
         # Path.glob takes no absolute pattern.
-        yield from (Path(found) for found in glob.iglob(source, recursive=True))  # noqa: PTH207
+        yield from (Path(name) for name in glob.iglob(source, recursive=True))  # noqa: PTH207
 
 
 def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[os.DirEntry[str]]:
@@ -104,14 +104,14 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
     seen = 0
     waiting: list[tuple[str, int, tuple[Path, ...]]] = [(str(folder), 0, (root,))]
     while waiting:
-        place, depth, through = waiting.pop()
+        path, depth, through = waiting.pop()
         deep = "**" in pattern[: depth + 1]
-        with _skipped(place), os.scandir(place) as entries:
+        with _skipped(path), os.scandir(path) as entries:
             for entry in entries:
                 seen += 1
-                if seen > _MOST_ENTRIES:
+                if seen > _MAX_ENTRIES:
                     raise SpecError(
-                        f"data.source: more than {_MOST_ENTRIES} entries to search below {folder}. "
+                        f"data.source: more than {_MAX_ENTRIES} entries to search below {folder}. "
                         "Write a folder that holds the data alone."
                     )
                 yield entry
@@ -132,9 +132,9 @@ def _skipped(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if said := exhausted(error, f"data.source: {folder}"):
-            raise said from None
-        if error.errno not in _NOT_SEEN:
+        if refusal := exhausted(error, f"data.source: {folder}"):
+            raise refusal from None
+        if error.errno not in _SKIPPED_ERRNOS:
             raise EnvironmentRefusedError(
                 f"data.source: {folder} cannot be read ({error.strerror}). Mend the disk or its "
                 "connection, and run the same command again."
@@ -155,11 +155,11 @@ def _refuse_twins(files: Sequence[Path]) -> None:
     """Refuse a file under two names: its rows would count twice, with twice the sensitivity."""
     names: dict[tuple[int, int], Path] = {}
     for path in files:
-        found = path.stat()
-        other = names.setdefault((found.st_dev, found.st_ino), path)
-        if other != path:
+        status = path.stat()
+        first = names.setdefault((status.st_dev, status.st_ino), path)
+        if first != path:
             raise SpecError(
-                f"data.source: {path} is the same file as {other}. Write a source without links."
+                f"data.source: {path} is the same file as {first}. Write a source without links."
             )
 
 
@@ -168,15 +168,15 @@ def _refuse_twins(files: Sequence[Path]) -> None:
 READERS = 8
 """Files whose footers are read at once."""
 
-_MOST_TOGETHER = 64  # files that a thread takes at a time: more of them leave others idle
-_Item = TypeVar("_Item")
-_Read = TypeVar("_Read")
+_MAX_FILES_TOGETHER = 64  # that a thread takes at a time: more of them leave other threads idle
+_File = TypeVar("_File")
+_Result = TypeVar("_Result")
 
 _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20
 """Of a page as writers make them, before compression."""
 
-_LARGE_FOOTER, _FOOTER_COPIES = 1 << 24, 10
+_LARGE_FOOTER_BYTES, _FOOTER_COPIES = 1 << 24, 10
 """Bytes from which a footer is looked at; and of memory for each of its bytes, as measured."""
 
 
@@ -202,24 +202,24 @@ class FileFacts:
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
     checked: list[_Checked] = []
-    found = list(each(lambda path: _footer(str(path), columns, checked), files))
+    footers = list(read_together(lambda path: _footer(str(path), columns, checked), files))
     for column in columns:
-        kinds = sorted({kind for _, ids in found for name, kind in ids if name == column.name})
+        kinds = sorted({kind for _, ids in footers for name, kind in ids if name == column.name})
         if column.ids and len(kinds) > 1:
             raise SpecError(
                 f"{column.key}: {column.name} is {' in some files and '.join(kinds)} in others, "
                 "and one unit could be two. Convert it to one type."
             )
-    return tuple(facts for facts, _ in found)
+    return tuple(footer for footer, _ in footers)
 
 
-def each(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> Iterator[_Read]:
-    """Read items, yielding results in order, by `READERS` threads that take some at a time."""
-    together = max(1, min(_MOST_TOGETHER, len(items) // (4 * READERS)))
-    parts = [items[first : first + together] for first in range(0, len(items), together)]
+def read_together(read: Callable[[_File], _Result], files: Sequence[_File]) -> Iterator[_Result]:
+    """Read files, yielding results in order, by `READERS` threads that take some at a time."""
+    together = max(1, min(_MAX_FILES_TOGETHER, len(files) // (4 * READERS)))
+    batches = [files[first : first + together] for first in range(0, len(files), together)]
     with ThreadPoolExecutor(READERS) as pool:
-        for found in pool.map(lambda part: [read(one) for one in part], parts):
-            yield from found
+        for results in pool.map(lambda batch: [read(file) for file in batch], batches):
+            yield from results
 
 
 def file_facts(path: str) -> FileFacts:
@@ -229,7 +229,7 @@ def file_facts(path: str) -> FileFacts:
     files.
     """
     with (
-        _failures_told(path),
+        _reader_failures(path),
         _opened(path) as source,
         pq.ParquetFile(source, **_decryption(path)) as file,
     ):
@@ -237,8 +237,8 @@ def file_facts(path: str) -> FileFacts:
 
 
 @contextmanager
-def _failures_told(path: str) -> Iterator[None]:
-    """Raise the reader's failures without its text, and those of the process apart."""
+def _reader_failures(path: str) -> Iterator[None]:
+    """Raise the reader's failures without its text; those of the process have their own error."""
     try:
         yield
     except pa.ArrowCapacityError:
@@ -291,7 +291,7 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
             if not is_url(path):
                 # A footer that is larger than memory: the system would end it all.
                 size, length = _footer_length(source)
-                if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
+                if _LARGE_FOOTER_BYTES < length < size and _FOOTER_COPIES * length > memory_limit():
                     raise ExhaustedError("memory", path)
             with pq.ParquetFile(source, **_decryption(path)) as file:
                 return _facts(path, source, file.metadata), file.schema_arrow
@@ -319,32 +319,33 @@ def _footer(
 
     `checked`: the last schema that has all columns. Most files have one, and need no other look.
     """
-    facts, schema = opened(path)
-    for known, kinds in checked:
-        if schema.equals(known):
-            return facts, kinds
+    footer, schema = opened(path)
+    for checked_schema, kinds in checked:
+        if schema.equals(checked_schema):
+            return footer, kinds
     for column in columns:
         check_column(path, schema, column)
     inside = dict(leaves(schema))
     kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
     if all(column.name in inside for column in columns):
         checked[:] = [(schema, kinds)]
-    return facts, kinds
+    return footer, kinds
 
 
 def check_column(path: str, schema: pa.Schema, column: Column, others: Sequence[str] = ()) -> None:
     """Refuse a column that is missing, there twice or of a wrong type; `others` are there too."""
     name, key = column.name, column.key
-    kinds = [kind for found, kind in leaves(schema) if found == name]
+    kinds = [kind for leaf, kind in leaves(schema) if leaf == name]
     if len(kinds) > 1:
         raise SpecError(f'{key}: {path} has "{name}" twice. Rename one of them.')
     if not kinds and name in folder_values(path):
         return
     if not kinds:
-        there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path), *others])
+        available = [leaf for leaf, _ in leaves(schema)] + [*folder_values(path), *others]
         of_role = re.match(r"data\.(?:label|response|group|filter)(?=\.)", key)
-        place = f"{of_role[0]}.column" if of_role else key
-        raise SpecError(f'{place}: {path} has no column "{name}". Write one of: {there}')
+        spec_key = f"{of_role[0]}.column" if of_role else key
+        names = ", ".join(available)
+        raise SpecError(f'{spec_key}: {path} has no column "{name}". Write one of: {names}')
     check_kind(path, kinds[0], column)
 
 
@@ -358,7 +359,7 @@ def footer_tag(path: str, salt: bytes) -> str:
 
     Raises UnreadableFileError for a file that cannot be opened.
     """
-    with _failures_told(path):
+    with _reader_failures(path):
         size, content = identity(path) if is_url(path) else _file_tag(path)
     return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
 
@@ -379,7 +380,7 @@ BATCH_ROWS = 1 << 16
 TEXT_BYTES, TEXT_COPIES = 64, 5
 """Of a text on average, where more make batches smaller; and of a batch's texts, as measured."""
 
-_FEWER = 8
+_SHRINKAGE = 8  # of the rows of a batch that fails
 _PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplementedError)
 
 
@@ -389,11 +390,11 @@ def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
 
 
 def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    for one in fields:
-        if pa.types.is_struct(one.type):
-            yield from (((one.name, *rest), kind) for rest, kind in _leaves(one.type))
+    for parent in fields:
+        if pa.types.is_struct(parent.type):
+            yield from (((parent.name, *rest), kind) for rest, kind in _leaves(parent.type))
         else:
-            yield (one.name,), one.type
+            yield (parent.name,), parent.type
 
 
 def folder_values(path: str) -> dict[str, str]:
@@ -436,7 +437,7 @@ class Stream:
                 if len(groups) == rows == 1:
                     raise
                 alone = len(groups) == 1
-                fewer = max(1, rows // _FEWER) if alone else rows
+                fewer = max(1, rows // _SHRINKAGE) if alone else rows
                 waiting += [((group,), fewer) for group in reversed(groups)]
 
     def _read(
@@ -492,12 +493,12 @@ def records_of(
             values[column] = from_stored(batch.column(column.name), column)
         elif column.name in inside:
             name, *below = inside[column.name]
-            whole = batch.column(name)  # null where what a column is nested in is
-            nested = pc.struct_field(whole, below) if below else whole
-            values[column] = as_floats(nested, column)
+            outer = batch.column(name)  # null where what a column is nested in is
+            leaf = pc.struct_field(outer, below) if below else outer
+            values[column] = as_floats(leaf, column)
         else:
-            said = of_text(folder_values(path)[column.name], column)
-            values[column] = np.full((len(batch), *np.shape(said)), said)
+            constant = of_text(folder_values(path)[column.name], column)
+            values[column] = np.full((len(batch), *np.shape(constant)), constant)
     named = {column.name: floats for column, floats in values.items() if column != only}
     if only is None:
         return named
@@ -519,7 +520,7 @@ def read_batches(
     """
     wanted = (*columns, only) if only else tuple(columns)
     with (
-        _failures_told(path),
+        _reader_failures(path),
         _opened(path) as source,
         _records_file(path, source, wanted) as file,
     ):
@@ -557,11 +558,11 @@ def reading_bytes(
     Texts count as long as they are planned to be on average: their lengths are not public.
     """
     buffer = _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES
-    each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
+    number_bytes = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
     wanted = [*columns, *([only] if only else [])]
     texts = sum(map(may_be_text, wanted))
     numbers = sum(column.points or 1 for column in wanted)
-    return each * numbers + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
+    return number_bytes * numbers + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

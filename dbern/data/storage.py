@@ -105,11 +105,11 @@ def _open(root: Path, name: str) -> int:
 
 
 def _require(kind: int, part: str, folder: int, root: Path, name: str) -> None:
-    found = stat.S_IFMT(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
-    if (kind, found) == (stat.S_IFDIR, stat.S_IFREG):
+    mode = stat.S_IFMT(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
+    if (kind, mode) == (stat.S_IFDIR, stat.S_IFREG):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    if found != kind:
-        raise _no_plain_file(root, name, _KINDS.get(found, "device"))
+    if mode != kind:
+        raise _no_plain_file(root, name, _KINDS.get(mode, "device"))
 
 
 # --- Where a synopsis is
@@ -141,8 +141,9 @@ class Folder:
 
     def try_writing(self) -> None:
         """Make a file without a name in the nearest folder that is there, and nothing else."""
-        path = self.path.absolute()
-        tempfile.TemporaryFile(dir=next(one for one in path.parents if one.exists())).close()
+        parents = self.path.absolute().parents
+        folder = next(parent for parent in parents if parent.exists())
+        tempfile.TemporaryFile(dir=folder).close()
 
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
         """Return one object.
@@ -221,10 +222,10 @@ class Folder:
     def synopses(self) -> list[str]:
         """Return the paths of the published synopses right below, sorted."""
         try:
-            found = sorted(self.path.iterdir())
+            paths = sorted(self.path.iterdir())
         except FileNotFoundError:
             return []
-        return [str(path) for path in found if (path / MANIFEST).exists()]
+        return [str(path) for path in paths if (path / MANIFEST).exists()]
 
     def advice(self, error: OSError) -> str:
         """Return what to do about a failure, up to the command to run again."""
@@ -235,7 +236,7 @@ class Folder:
         return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
 
 
-class Memory(Folder):
+class MemoryFolder(Folder):
     """Objects in memory, by name, to be read only; readers check digests as they do on a disk."""
 
     def __init__(self, objects: Mapping[str, bytes]) -> None:
@@ -292,16 +293,16 @@ class Bucket:
 
         Raises IntegrityError for more than `most` bytes; none of them is fetched.
         """
-        with self._told(name, most):
+        with self._size_errors(name, most):
             return self._objects.read(name, most)
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
         """Yield one object in parts, for what never fits into memory."""
-        with self._told(name, most):
+        with self._size_errors(name, most):
             yield from self._objects.parts(name, most)
 
     @contextmanager
-    def _told(self, name: str, most: int) -> Iterator[None]:
+    def _size_errors(self, name: str, most: int) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -352,20 +353,20 @@ class Bucket:
         return "Check the bucket, and the endpoint and credentials in the environment, and run"
 
 
-Place: TypeAlias = Folder | Bucket
+Location: TypeAlias = Folder | Bucket
 
 
-def place_at(where: str | Path) -> Place:
-    """The place of a path or URL; a SpecError for a URL that is not of S3, or holds a secret."""
+def location_at(where: str | Path) -> Location:
+    """The location of a path or URL; a SpecError for a URL that is not of S3, or holds a secret."""
     if is_url(where):
         return Bucket(where)
     return Folder(Path(where))
 
 
-def is_published(place: Place) -> bool:
+def is_published(location: Location) -> bool:
     """Return whether there is a manifest."""
     try:
-        place.read(MANIFEST)
+        location.read(MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -396,29 +397,31 @@ def published(where: str | Path) -> list[str]:
     >>> published("no-such-folder")
     []
     """
-    place = place_at(where)
-    with failures_told(place, "read"):
-        return place.synopses()
+    location = location_at(where)
+    with storage_errors(location, "read"):
+        return location.synopses()
 
 
-def owner(place: Place) -> str | None:
+def owner(location: Location) -> str | None:
     """Return the release whose unfinished store this is, by the root metadata, written first."""
     try:
-        root = json.loads(place.read(ROOT))
-        found = root["attributes"]["release_id"]
+        root = json.loads(location.read(ROOT))
+        release_id = root["attributes"]["release_id"]
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found if isinstance(found, str) else None
+    return release_id if isinstance(release_id, str) else None
 
 
 @contextmanager
-def failures_told(place: Place, done: str = "written") -> Iterator[None]:
+def storage_errors(location: Location, done: str = "written") -> Iterator[None]:
     """Raise an `OSError` as a `ReleaseError` with the remedy for the store."""
     try:
         yield
     except OSError as error:
         why = error.strerror or type(error).__name__
-        text = f"{place}: cannot be {done} ({why}). {place.advice(error)} the same command again"
+        text = (
+            f"{location}: cannot be {done} ({why}). {location.advice(error)} the same command again"
+        )
         safe = ": nothing is lost, and nothing is charged twice" if done == "written" else ""
         raise ReleaseError(f"{text}{safe}.") from None
 

@@ -78,7 +78,7 @@ def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
 def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, ...]:
     """Read the footers of the spec's files, their columns checked; or those of a frame's spool."""
     if frame is not None:
-        return frame.facts if spec.normalizer is None else ()
+        return frame.footers if spec.normalizer is None else ()
     return read_footers(discover(spec.source), spec.columns)
 
 

@@ -12,7 +12,7 @@ import dbern
 from dbern.bernstein.basis import iterate, iterated_matrix
 from dbern.bernstein.blocks import ArrayBlocks
 from dbern.data.domain import Axis, Domain
-from dbern.data.storage import place_at
+from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
 from dbern.synopsis.arrays import LazyPolynomial
@@ -78,7 +78,7 @@ def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, mo
 def test_no_more_is_kept_than_fits(url, monkeypatch):
     one = 5 * 3 * 8
     monkeypatch.setattr(store, "SHARD_BYTES", 3 * one)
-    opened = store.ReleasedStore(place_at(url))
+    opened = store.ReleasedStore(location_at(url))
     reads = []
     original = opened._decoded
     opened._decoded = lambda *args: reads.append(1) or original(*args)

@@ -17,7 +17,8 @@ import xarray
 
 from dbern.bernstein.basis import INTERPOLATED, MOST_H, MOST_K, iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks
-from dbern.data.domain import Axis, Domain, TimeUnit
+from dbern.data.domain import Axis, Domain
+from dbern.data.times import TimeUnit
 from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
 from dbern.synopsis.arrays import MOST_LOADED, AnyFunction, LazyPolynomial

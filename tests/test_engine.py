@@ -43,7 +43,7 @@ from dbern.counting.accumulator import StoppedError
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion, Reading
 from dbern.data.domain import Column
-from dbern.data.parquet import (
+from dbern.data.footers import (
     FileFacts,
     UnreadableFileError,
     footer_tag,

@@ -17,10 +17,10 @@ from projects import KEY, SALT, Project
 
 import dbern
 from dbern.cluster.graph import count, refuse_shared_steps, share_out
-from dbern.data import frames, parquet, spool
+from dbern.data import footers, frames, spool
 from dbern.data.domain import Column
+from dbern.data.footers import read_footers
 from dbern.data.frames import frame_of
-from dbern.data.parquet import read_footers
 from dbern.errors import (
     BudgetError,
     EnvironmentRefusedError,
@@ -145,7 +145,7 @@ def states(spec, files):
 @pytest.mark.parametrize("name", SPECS)
 def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypatch):
     monkeypatch.setattr(frames, "GROUP_ROWS", 64)  # several row groups
-    monkeypatch.setattr(frames, "_PART_ROWS", 30)
+    monkeypatch.setattr(frames, "_CONVERTED_ROWS", 30)
     data, roles, target = SPECS[name]
     frame = everything()
     bounds = {"when": ["2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z"], "paid": [0.0, 50.0]}
@@ -161,8 +161,8 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
     with spooled.open("wb") as file:
         assert spool.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
     expected = list(states(spec, read_footers([written], spec.columns)))
-    with parquet.unlocked(str(spooled), KEY):
-        files = [parquet.file_facts(str(spooled))]
+    with footers.unlocked(str(spooled), KEY):
+        files = [footers.file_facts(str(spooled))]
         assert len(files[0].row_groups) > 3
         assert list(states(spec, files)) == expected
     assert np.any(expected)
@@ -290,8 +290,8 @@ def test_a_plan_asks_for_no_rows(project):
     of_files = dbern.plan(project.spec())
     assert planned.to_dict()["components"] == of_files.to_dict()["components"]
     assert dbern.plan(spec, data=table.to_pandas()).n == of_files.n == 240
-    known = parquet.FileFacts("data", 0, (), 2)
-    assert frame_of(table.slice(0, 0), spec.columns).facts == (known,)
+    known = footers.FileFacts("data", 0, (), 2)
+    assert frame_of(table.slice(0, 0), spec.columns).footers == (known,)
 
 
 def test_a_reader_of_another_number_of_rows_than_stated_is_refused_and_refunded(project):

@@ -20,7 +20,7 @@ import dbern
 from dbern.cluster import connection, graph
 from dbern.counting import reading
 from dbern.data import storage
-from dbern.data.parquet import UnreadableFileError
+from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
     BudgetError,
     DbernError,

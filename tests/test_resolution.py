@@ -18,9 +18,10 @@ from strategies import sections
 import dbern
 from dbern.cli import main
 from dbern.counting.reading import Portion, Reading, TableReading
-from dbern.data.domain import Axis, TimeUnit
-from dbern.data.parquet import footer_tag
+from dbern.data.domain import Axis
+from dbern.data.footers import footer_tag
 from dbern.data.resolution import Multiples
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec

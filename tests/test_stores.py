@@ -19,7 +19,7 @@ from object_server import KEY, SECRET
 import dbern
 from dbern.cli import diagnosis
 from dbern.data.objects import Objects, _matches, check_url, matching
-from dbern.data.parquet import discover
+from dbern.data.source_files import discover
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,

@@ -19,7 +19,8 @@ from dbern.cluster.graph import _FAILURES, count
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion
 from dbern.data.domain import Column
-from dbern.data.parquet import UnreadableFileError, footer_tag, read_batches, reading_bytes
+from dbern.data.footers import UnreadableFileError, footer_tag
+from dbern.data.parquet import read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError
 
 X = Column("x", "data.bounds.x")

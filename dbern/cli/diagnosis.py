@@ -34,7 +34,8 @@ from dbern.cluster.connection import (
     unlike,
 )
 from dbern.cluster.plain import answer, opened, shown
-from dbern.data.objects import Objects, check_url, current_settings
+from dbern.data.object_settings import current_settings
+from dbern.data.objects import Objects, check_url
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
 from dbern.ledger.ledger import backend_of

@@ -231,7 +231,7 @@ def _rounded(axis: dict[str, Any]) -> str:
 
 
 def _bound(axis: dict[str, Any], end: str) -> str:
-    from dbern.data.domain import TimeUnit
+    from dbern.data.times import TimeUnit
 
     return TimeUnit(axis["unit"]).text(axis[end]) if "unit" in axis else f"{axis[end]:g}"
 

@@ -27,7 +27,7 @@ from dbern.cluster.plain import CLUSTERS, Outcome, opened, packed, printed, unpa
 from dbern.counting.accumulator import StoppedError
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion, Reading, TableReading
-from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag, read_together
+from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, footer_tag, read_together
 from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,

@@ -10,8 +10,9 @@ import numpy as np
 
 from dbern.counting.accumulator import StoppedError
 from dbern.counting.passes import Counters
+from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.frames import table_batches
-from dbern.data.parquet import BATCH_ROWS, UnreadableFileError, footer_tag, read_batches
+from dbern.data.parquet import BATCH_ROWS, read_batches
 from dbern.types import FloatArray
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dbern.data.domain import TICKS, Column, TimeUnit, moment_of
+from dbern.data.domain import Column
+from dbern.data.times import TICKS, TimeUnit, moment_of
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray
 

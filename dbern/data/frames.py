@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from dbern.data.domain import Column
-from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
+from dbern.data.footers import FileFacts, check_column, leaves
+from dbern.data.parquet import BATCH_ROWS, records_of
 from dbern.errors import DbernError, SpecError, exhausted
 from dbern.types import FloatArray
 

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from dbern.data.columns import is_number, is_text, is_time, plain_type
-from dbern.data.parquet import FileFacts, discover, folder_values, leaves, opened, read_together
+from dbern.data.footers import FileFacts, folder_values, leaves, opened, read_together
+from dbern.data.source_files import discover
 from dbern.system import counted
 
 _SHOWN_FILES = 10

@@ -11,8 +11,9 @@ from dbern.combination.base import Combination
 from dbern.components.component import StoredCertificate
 from dbern.counting.measurement import Measurement, random_privacy
 from dbern.counting.passes import Counters
+from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of
-from dbern.data.parquet import FileFacts, discover, read_footers
+from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.cost import cost

@@ -35,8 +35,8 @@ from dbern.cluster.connection import (
 )
 from dbern.cluster.graph import Piece, add_up, centers, refuse_shared_steps, share_out
 from dbern.counting.passes import Counters
+from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.frames import Frame
-from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.spool import write_spool
 from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (

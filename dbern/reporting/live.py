@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.combination.responses import Quotient, Quotients
-from dbern.data.domain import Axis, TimeUnit
+from dbern.data.domain import Axis
+from dbern.data.times import TimeUnit
 from dbern.errors import needed, printable
 from dbern.reporting.pictures import (
     MOST_PANELS,

@@ -40,17 +40,8 @@ from dbern.components.strict import (
     parse_object,
     require,
 )
-from dbern.data.storage import (
-    MANIFEST,
-    MAX_NAME,
-    MOST_METADATA,
-    ROOT,
-    Location,
-    is_object_name,
-    owner,
-    storage_errors,
-    too_large,
-)
+from dbern.data.plain_files import MAX_NAME, is_object_name, too_large
+from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,

@@ -28,7 +28,8 @@ from dbern.cluster.graph import count
 from dbern.counting.numpy_loops import add_slowly
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion
-from dbern.data.parquet import footer_tag, read_batches, write_records
+from dbern.data.footers import footer_tag
+from dbern.data.parquet import read_batches, write_records
 from dbern.planning.planner import plan
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec

@@ -17,7 +17,7 @@ from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
 from dbern.counting.private_rows import most_rows
 from dbern.data.domain import Axis, Domain
-from dbern.data.parquet import FileFacts
+from dbern.data.footers import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection

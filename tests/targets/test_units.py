@@ -19,7 +19,8 @@ from dbern.counting.passes import Counters
 from dbern.counting.unit_bounding import Bounding
 from dbern.data.columns import as_floats
 from dbern.data.domain import Axis, Column, Domain
-from dbern.data.parquet import read_batches, read_footers
+from dbern.data.footers import read_footers
+from dbern.data.parquet import read_batches
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import PrivacyUnit, Protection
 from dbern.privacy.keystream import content_words

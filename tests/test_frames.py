@@ -144,7 +144,7 @@ def states(spec, files):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb"])
 @pytest.mark.parametrize("name", SPECS)
 def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypatch):
-    monkeypatch.setattr(frames, "GROUP_ROWS", 64)  # several row groups
+    monkeypatch.setattr(spool, "GROUP_ROWS", 64)  # several row groups
     monkeypatch.setattr(frames, "_CONVERTED_ROWS", 30)
     data, roles, target = SPECS[name]
     frame = everything()

@@ -40,7 +40,8 @@ from rivals.quantization import hermite, largest_norm, powers
 from rivals.tasks import RBF
 
 import dbern
-from dbern.bernstein.basis import bin_matrix, coefficient_basis
+from dbern.bernstein.basis import coefficient_basis
+from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of

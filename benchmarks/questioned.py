@@ -13,8 +13,8 @@ from unittest import mock
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix
 from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.bernstein.splines import bin_matrix
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream

@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import grid_polynomials
 from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION

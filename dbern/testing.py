@@ -274,7 +274,7 @@ def _integers_of_each(
         state, found = counted(counters, [database]), []
         for part, planned in enumerate(plan.components):
             values = [
-                counters.finish(state, part, output, slab).ravel()
+                counters.to_values(state, part, output, slab).ravel()
                 for output in range(planned.outputs)
                 for slab in planned.strategy.layout.slabs()
             ]

@@ -8,14 +8,17 @@ knows nothing of the manifest or of how several arrays make a function; for thes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import xarray
 
-from dbern.bernstein.basis import INTERPOLATED, MOST_H, MOST_K, Blocks, iterate, iterated_matrix
-from dbern.data.domain import Axis, Domain, TimeUnit
+from dbern.bernstein.basis import INTERPOLATED, MOST_H, MOST_K, iterate, iterated_matrix
+from dbern.bernstein.blocks import Blocks
+from dbern.data.domain import Axis, Domain
+from dbern.data.times import TimeUnit
 from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
 from dbern.synopsis.arrays import MOST_LOADED, AnyFunction, LazyPolynomial
@@ -151,21 +154,14 @@ class ReleasedDataset:
 
     @cached_property
     def _values(self) -> FloatArray:
-        return self._layers(0, self._lattice.shape[0])
+        return _read_layers(self._dataset, 0, self._lattice.shape[0])
 
     @cached_property
     def _blocks(self) -> Blocks:
         """Lattice values by shards, as they were written, the last of them cached."""
-        layers = self._lattice.slab_layers
-        cache = LRUCache[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
-
-        def read(index: int) -> FloatArray:
-            return cache(index, partial(self._layers, index * layers, (index + 1) * layers))
-
-        return Blocks(self._lattice.shape, layers, read)
-
-    def _layers(self, start: int, stop: int) -> FloatArray:
-        return np.asarray(self._dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)
+        cache = LRUCache[FloatArray](SHARD_BYTES, lambda block: block.nbytes)
+        lattice = self._lattice
+        return _DatasetBlocks(lattice.shape, lattice.slab_layers, self._dataset, cache)
 
     def _polynomial(self, h: int | Sequence[int] | None) -> AnyFunction:
         given = self._released_order() if h is None else h
@@ -206,3 +202,19 @@ class ReleasedDataset:
 
 def _lattice_of(component: Mapping[str, Any]) -> dict[str, int]:
     return dict(zip(component["axes"], component.get("k", ()), strict=True))
+
+
+@dataclass(frozen=True)
+class _DatasetBlocks(Blocks):
+    """Lattice values of a dataset, by shards of a store."""
+
+    dataset: xarray.Dataset
+    cache: LRUCache[FloatArray]
+
+    def read(self, index: int) -> FloatArray:
+        start, stop = index * self.layers, (index + 1) * self.layers
+        return self.cache(index, partial(_read_layers, self.dataset, start, stop))
+
+
+def _read_layers(dataset: xarray.Dataset, start: int, stop: int) -> FloatArray:
+    return np.asarray(dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)

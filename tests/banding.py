@@ -44,12 +44,12 @@ def centers(spec: ReleaseSpec, plan: ReleasePlan, records: dict[str, Any]) -> di
             records = {**records, column.name: column.multiples.rounded(records[column.name])}
     for planned, part in zip(plan.components, counters.parts, strict=True):
         state = np.zeros(part.shape, dtype=np.int64)
-        taken = part.begin(state, b"", 0)
+        taken = part.start_pass(state, b"", 0)
         taken.add(records)
         taken.finish()
         for output, name in enumerate(planned.arrays):
             slabs = planned.strategy.layout.slabs()
-            values = [part.finish(state, output, slab) for slab in slabs]
+            values = [part.to_values(state, output, slab) for slab in slabs]
             found[name] = to_grid(np.concatenate(values), planned.noise.law)
     return found
 

@@ -11,7 +11,7 @@ from distributed import Client
 
 import dbern
 from dbern.cluster.connection import UNREACHABLE, connect
-from dbern.data.parquet import discover
+from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise

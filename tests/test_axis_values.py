@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from dbern.data.columns import from_stored, numbers, of_text, to_stored
-from dbern.data.domain import Axis, Column, TimeUnit, bounds_of, moment_of
+from dbern.data.domain import Axis, Column
 from dbern.data.objects import check_url
-from dbern.data.storage import is_object_name
+from dbern.data.plain_files import is_object_name
+from dbern.data.times import TimeUnit, bounds_of, moment_of
 
 
 def test_positions_never_leave_the_bounds():

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbern.data.columns import numbers
-from dbern.data.domain import TICKS, TimeUnit, bounds_of, moment_of
+from dbern.data.times import TICKS, TimeUnit, bounds_of, moment_of
 from dbern.errors import SpecError
 
 KINDS = [pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256]

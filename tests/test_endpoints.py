@@ -11,7 +11,8 @@ from pathlib import Path
 import object_server
 import pytest
 
-from dbern.data.objects import Objects, _credentials, creating, open_file, settings, trusted
+from dbern.data.object_settings import current_settings, read_credentials, trusted
+from dbern.data.objects import Objects, creating, open_file
 from dbern.data.storage import Bucket
 from dbern.errors import EnvironmentRefusedError
 
@@ -29,9 +30,9 @@ def bare(monkeypatch):
 
 
 def test_settings_without_variables_are_amazons_and_the_machines_identity(bare):
-    assert settings() == ("", "us-east-1", "", "", "default", (0, 0))
-    assert trusted(settings()) is None
-    assert _credentials(settings()) == {}
+    assert current_settings() == ("", "us-east-1", "", "", "default", (0, 0))
+    assert trusted(current_settings()) is None
+    assert read_credentials(current_settings()) == {}
 
 
 def test_credentials_come_from_the_file_unless_the_environment_holds_them(bare, tmp_path):
@@ -41,14 +42,14 @@ def test_credentials_come_from_the_file_unless_the_environment_holds_them(bare, 
     )
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     found = {"access_key_id": "one", "secret_access_key": "100%s"}
-    assert _credentials(settings()) == found
+    assert read_credentials(current_settings()) == found
     bare.setenv("AWS_PROFILE", "other")
-    assert _credentials(settings()) == {
+    assert read_credentials(current_settings()) == {
         "access_key_id": "two", "secret_access_key": "2", "session_token": "3"
     }  # fmt: skip
     bare.setenv("AWS_ACCESS_KEY_ID", "three")
-    assert _credentials(settings()) == {}
-    assert "100%s" not in repr(settings())
+    assert read_credentials(current_settings()) == {}
+    assert "100%s" not in repr(current_settings())
 
 
 def test_a_file_that_was_rotated_is_read_again_and_what_travels_holds_no_secret(bare, tmp_path):
@@ -70,7 +71,7 @@ def test_a_file_that_was_rotated_is_read_again_and_what_travels_holds_no_secret(
 def test_a_variable_that_holds_the_content_is_not_quoted(bare):
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", FILE)
     with pytest.raises(EnvironmentRefusedError, match="names no path") as error:
-        _credentials(settings())
+        read_credentials(current_settings())
     assert "100%s" not in str(error.value)
 
 
@@ -83,14 +84,14 @@ def test_a_file_that_holds_no_credentials_is_named_and_not_quoted(bare, tmp_path
         file.write_text(content)
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     with pytest.raises(EnvironmentRefusedError, match=str(file)) as error:
-        _credentials(settings())
+        read_credentials(current_settings())
     assert not content or content.strip() not in str(error.value)
 
 
 def test_an_authority_that_cannot_be_read_is_named(bare, tmp_path):
     bare.setenv("AWS_CA_BUNDLE", str(tmp_path / "none.pem"))
     with pytest.raises(EnvironmentRefusedError, match=r"AWS_CA_BUNDLE names .*none\.pem"):
-        trusted(settings())
+        trusted(current_settings())
 
 
 @pytest.mark.slow

@@ -39,9 +39,17 @@ from dbern.cluster.graph import (
     merge,
     share_out,
 )
-from dbern.counting.passes import Counters, Portion, Reading, StoppedError
+from dbern.counting.accumulator import StoppedError
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion, Reading
 from dbern.data.domain import Column
-from dbern.data.parquet import FileFacts, UnreadableFileError, each, footer_tag, read_footers
+from dbern.data.footers import (
+    FileFacts,
+    UnreadableFileError,
+    footer_tag,
+    read_footers,
+    read_together,
+)
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
@@ -169,7 +177,7 @@ def test_failures_carry_no_text(case, monkeypatch):
         raise KeyError("the record 3.14159 of Jane")
 
     monkeypatch.setattr(type(case.counters), "count", fail)
-    monkeypatch.setattr(type(case.counters), "finish", fail)
+    monkeypatch.setattr(type(case.counters), "to_values", fail)
     assert count(case.counters, tasks(case.path)[0], SALT) == Outcome(
         None, 0, "internal", "KeyError"
     )
@@ -229,7 +237,7 @@ def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
         portions.append(Portion(path, footer_tag(path, SALT), (0,), rows))
         first += rows
     wanted = SimpleNamespace(columns=(Column("x", "data.bounds.x"),), filter=None)
-    monkeypatch.setattr("dbern.counting.passes.BATCH_ROWS", 32)
+    monkeypatch.setattr("dbern.counting.reading.BATCH_ROWS", 32)
     reading = Reading(portions, wanted, SALT)
     for _ in range(2):  # a pass may go over them again
         batches = [batch["x"] for batch in reading]
@@ -247,11 +255,11 @@ def test_what_is_read_of_each_file_keeps_its_order_and_ends_with_the_first_failu
             raise KeyError(number)
         return number
 
-    assert list(each(read, range(899))) == list(range(899))
-    found = each(read, range(2000))
+    assert list(read_together(read, range(899))) == list(range(899))
+    found = read_together(read, range(2000))
     with pytest.raises(KeyError, match="900"):
         list(found)
-    assert list(each(read, [])) == []
+    assert list(read_together(read, [])) == []
 
 
 @pytest.mark.slow
@@ -400,7 +408,7 @@ def test_a_scheduler_that_is_gone_is_said(client, case, monkeypatch, error, aske
 
 def test_tasks_pin_the_threads_of_linear_algebra(case, monkeypatch):
     seen = []
-    for name in ("count", "finish"):
+    for name in ("count", "to_values"):
         original = getattr(Counters, name)
 
         def watched(self, *arguments, original=original):

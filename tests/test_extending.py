@@ -264,7 +264,7 @@ for noise in ("laplace", "reversed-laplace"):
     plan = ReleasePlan.from_dict(plan.to_dict())
     counters, whole = plan.counters(spec), Slab(0, 0, plan.lattice.shape[0])
     state = counters.count([{"x": np.array([1.0, 2.5, 7.0])}], b"")
-    released = counters.finish(state, 0, 0, whole)
+    released = counters.to_values(state, 0, 0, whole)
     values.append(plan.strategy.reconstruct(released, whole))
     print(plan.noise.kind, released[0] < released[-1])
 print(np.abs(values[0] - values[1]).max() < 1e-12)

@@ -17,10 +17,10 @@ from projects import KEY, SALT, Project
 
 import dbern
 from dbern.cluster.graph import count, refuse_shared_steps, share_out
-from dbern.data import frames, parquet
+from dbern.data import footers, frames, spool
 from dbern.data.domain import Column
+from dbern.data.footers import read_footers
 from dbern.data.frames import frame_of
-from dbern.data.parquet import read_footers
 from dbern.errors import (
     BudgetError,
     EnvironmentRefusedError,
@@ -144,8 +144,8 @@ def states(spec, files):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb"])
 @pytest.mark.parametrize("name", SPECS)
 def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypatch):
-    monkeypatch.setattr(frames, "GROUP_ROWS", 64)  # several row groups
-    monkeypatch.setattr(frames, "_PART_ROWS", 30)
+    monkeypatch.setattr(spool, "GROUP_ROWS", 64)  # several row groups
+    monkeypatch.setattr(frames, "_CONVERTED_ROWS", 30)
     data, roles, target = SPECS[name]
     frame = everything()
     bounds = {"when": ["2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z"], "paid": [0.0, 50.0]}
@@ -159,10 +159,10 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
     table = pq.read_table(written)
     given = frame if kind == "pandas" else KINDS[kind](table)
     with spooled.open("wb") as file:
-        assert frames.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
+        assert spool.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
     expected = list(states(spec, read_footers([written], spec.columns)))
-    with parquet.unlocked(str(spooled), KEY):
-        files = [parquet.file_facts(str(spooled))]
+    with footers.unlocked(str(spooled), KEY):
+        files = [footers.file_facts(str(spooled))]
         assert len(files[0].row_groups) > 3
         assert list(states(spec, files)) == expected
     assert np.any(expected)
@@ -227,7 +227,7 @@ def test_the_command_line_finishes_what_was_spooled(project, run):
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while", "after"])
 def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
-    place = {"while": "dbern.data.frames._groups", "after": "dbern.releasing.run.unlocked"}[when]
+    place = {"while": "dbern.data.spool._groups", "after": "dbern.releasing.run.unlocked"}[when]
     spec, table = project.spec(data=NO_FILES), table_of(project)
     interrupt(spec, table, place)
     assert project.reservation().state.value == "reserved"
@@ -290,8 +290,8 @@ def test_a_plan_asks_for_no_rows(project):
     of_files = dbern.plan(project.spec())
     assert planned.to_dict()["components"] == of_files.to_dict()["components"]
     assert dbern.plan(spec, data=table.to_pandas()).n == of_files.n == 240
-    known = parquet.FileFacts("data", 0, (), 2)
-    assert frame_of(table.slice(0, 0), spec.columns).facts == (known,)
+    known = footers.FileFacts("data", 0, (), 2)
+    assert frame_of(table.slice(0, 0), spec.columns).footers == (known,)
 
 
 def test_a_reader_of_another_number_of_rows_than_stated_is_refused_and_refunded(project):
@@ -524,9 +524,11 @@ def test_partitions_that_are_not_as_told_are_told_without_a_value(project):
     with pytest.raises(SpecError, match=r"^data: its rows cannot be counted\. Find") as told:
         dbern.release(spec, data=failed)
     assert "private" not in "".join(traceback.format_exception(told.value))
-    counted = frames.Frame.facts
+    counted = frames.Frame.footers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames.Frame, "facts", property(lambda _: counted.fget(frame_of(frame, []))))
+        patch.setattr(
+            frames.Frame, "footers", property(lambda _: counted.fget(frame_of(frame, [])))
+        )
         with pytest.raises(ReleaseError, match=r"A task was given up \(ValueError\)") as told:
             dbern.release(spec, data=failed)
     assert "private" not in "".join(traceback.format_exception(told.value))

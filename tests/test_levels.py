@@ -10,8 +10,8 @@ import pytest
 from banding import centers, synopsis_of
 from strategies import sections
 
-from dbern.bernstein.basis import bin_matrix
 from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.strategies.bins import AxisBins, axis_bins

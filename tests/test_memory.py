@@ -20,8 +20,9 @@ import pytest
 import dbern
 from dbern.bernstein.basis import iterate
 from dbern.cluster import connection as workers
-from dbern.data import parquet as records
-from dbern.data.parquet import BATCH_ROWS, FileFacts, reading_bytes
+from dbern.data import footers
+from dbern.data.footers import FileFacts
+from dbern.data.parquet import BATCH_ROWS, reading_bytes
 from dbern.erm.summation import BLOCK, sum_by_pairs
 from dbern.errors import EnvironmentRefusedError
 from dbern.planning.cost import Cost
@@ -183,9 +184,9 @@ def test_memory_of_private_rows_is_planned_by_the_number_of_files(project):
 
 def test_a_footer_larger_than_memory_is_refused_before_it_is_read(project, monkeypatch):
     spec = project.spec()
-    monkeypatch.setattr(records, "_LARGE_FOOTER", 100)
+    monkeypatch.setattr(footers, "_LARGE_FOOTER_BYTES", 100)
     assert dbern.plan(spec)
-    monkeypatch.setattr(records, "memory_limit", lambda: 1000)
+    monkeypatch.setattr(footers, "memory_limit", lambda: 1000)
     with pytest.raises(EnvironmentRefusedError, match=r"part-0\.parquet: there is too little mem"):
         dbern.plan(spec)
 

@@ -29,7 +29,7 @@ from dbern.cluster.plain import (
     unpacked,
 )
 from dbern.cluster.wire import _decoded
-from dbern.data.parquet import FileFacts
+from dbern.data.footers import FileFacts
 from dbern.errors import IntegrityError
 from dbern.privacy.laplace import MAX_CENTER
 

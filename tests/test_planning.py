@@ -21,7 +21,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
-from dbern.data.parquet import FileFacts, write_records
+from dbern.data.footers import FileFacts
+from dbern.data.parquet import write_records
 from dbern.errors import SpecError
 from dbern.noise_sups import noise_sups
 from dbern.planning import planner

@@ -12,16 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbern.data.domain import Column, TimeUnit
-from dbern.data.parquet import (
-    BATCH_ROWS,
-    UnreadableFileError,
-    discover,
-    footer_tag,
-    read_batches,
-    read_footers,
-    write_records,
-)
+from dbern.data.domain import Column
+from dbern.data.footers import UnreadableFileError, footer_tag, read_footers
+from dbern.data.parquet import BATCH_ROWS, read_batches, write_records
+from dbern.data.source_files import discover
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 
 

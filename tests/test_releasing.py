@@ -18,9 +18,9 @@ import pytest
 
 import dbern
 from dbern.cluster import connection, graph
-from dbern.counting import passes
+from dbern.counting import reading
 from dbern.data import storage
-from dbern.data.parquet import UnreadableFileError
+from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
     BudgetError,
     DbernError,
@@ -421,7 +421,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
 ):
     """Its size and footer stay: the time of its change tells, until counting begins anew."""
     spec, path = project.spec(), project.files()[0]
-    read, original = passes.read_batches, path.read_bytes()
+    read, original = reading.read_batches, path.read_bytes()
 
     def late(where, *arguments):
         yield from read(where, *arguments)
@@ -433,7 +433,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
                 raise UnreadableFileError
 
     with monkeypatch.context() as patch:
-        patch.setattr(passes, "read_batches", late)
+        patch.setattr(reading, "read_batches", late)
         with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
             dbern.release(spec, client=client)
     path.write_bytes(original)
@@ -716,7 +716,7 @@ def raising(*_arguments, **_named):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.graph.to_grid",
-                                   "dbern.counting.passes.read_batches"])  # fmt: skip
+                                   "dbern.counting.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
     monkeypatch.setattr(place, raising)

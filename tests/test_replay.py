@@ -247,7 +247,8 @@ def planted_in_attributes(monkeypatch):
 
     def leaking(spec, plan, *rest):
         from dbern.data.domain import Column
-        from dbern.data.parquet import discover, read_batches
+        from dbern.data.parquet import read_batches
+        from dbern.data.source_files import discover
 
         bad = 0
         for path in discover(spec.source):

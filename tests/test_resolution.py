@@ -17,10 +17,11 @@ from strategies import sections
 
 import dbern
 from dbern.cli import main
-from dbern.counting.passes import Portion, Reading, TableReading
-from dbern.data.domain import Axis, TimeUnit
-from dbern.data.parquet import footer_tag
+from dbern.counting.reading import Portion, Reading, TableReading
+from dbern.data.domain import Axis
+from dbern.data.footers import footer_tag
 from dbern.data.resolution import Multiples
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
@@ -326,7 +327,7 @@ def exact_integers(spec, records):
     counters = plan.counters(spec)
     state, (planned,) = counters.count([records], SALT), plan.components
     slabs = planned.strategy.layout.slabs()
-    values = np.concatenate([counters.finish(state, 0, 0, slab) for slab in slabs])
+    values = np.concatenate([counters.to_values(state, 0, 0, slab) for slab in slabs])
     return spec, plan, {planned.arrays[0]: to_grid(values, planned.noise.law)}
 
 

@@ -19,7 +19,7 @@ from object_server import KEY, SECRET
 import dbern
 from dbern.cli import diagnosis
 from dbern.data.objects import Objects, _matches, check_url, matching
-from dbern.data.parquet import discover
+from dbern.data.source_files import discover
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
@@ -184,10 +184,10 @@ def test_sources_are_an_object_a_prefix_or_a_glob(bucket):
 @pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client, monkeypatch):
     """Its size and footer stay: the entity tag tells."""
-    from dbern.counting import passes
+    from dbern.counting import reading
 
     spec = remote(project, bucket)
-    original = passes.read_batches
+    original = reading.read_batches
 
     def late(path, *arguments):
         yield from original(path, *arguments)
@@ -195,7 +195,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client
         content[4] ^= 1
         bucket.put("data/part-0.parquet", bytes(content))
 
-    monkeypatch.setattr(passes, "read_batches", late)
+    monkeypatch.setattr(reading, "read_batches", late)
     with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
         dbern.release(spec, client=client)
 

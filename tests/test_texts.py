@@ -16,9 +16,11 @@ import pytest
 
 import dbern
 from dbern.cluster.graph import _FAILURES, count
-from dbern.counting.passes import Counters, Portion
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion
 from dbern.data.domain import Column
-from dbern.data.parquet import UnreadableFileError, footer_tag, read_batches, reading_bytes
+from dbern.data.footers import UnreadableFileError, footer_tag
+from dbern.data.parquet import read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError
 
 X = Column("x", "data.bounds.x")
@@ -107,7 +109,7 @@ class Told:
 
     columns, shape, passes = (X, GROUP), (1,), 0
 
-    def begin(self, state, salt, index):
+    def start_pass(self, state, salt, index):
         return _Counted(state)
 
 

@@ -15,7 +15,9 @@ from banding import KINDS, centers, database, preferred, synopsis_of
 from strategies import sections
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.splines import bin_matrix
 from dbern.certificate import told_error
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
@@ -89,11 +91,11 @@ def numbers_of(spec, plan):
 def told(part, *columns):
     """T/W of records at these positions, before any noise."""
     state = np.zeros(part.shape, dtype=np.int64)
-    taken = part.begin(state, b"", 0)
+    taken = part.start_pass(state, b"", 0)
     taken.add(dict(zip(AXES, columns, strict=False)))
     taken.finish()
     (slab,) = part.strategy.layout.slabs()
-    return float(part.finish(state, 0, slab)[0])
+    return float(part.to_values(state, 0, slab)[0])
 
 
 @pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
@@ -310,7 +312,9 @@ def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(n
     np.testing.assert_array_equal([asked(population=True), asked(bandwidth=0.2)], [people, wider])
     told.promised = replace(promised, min_half_width=math.inf if banded else 0.0)
     np.testing.assert_array_equal(asked(), of_bins if banded else at_band)
-    assert promised.beta_fraction == Fraction(4, 5)  # of numbers that may have been low as they chose
+    assert promised.beta_fraction == Fraction(
+        4, 5
+    )  # of numbers that may have been low as they chose
 
 
 def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):

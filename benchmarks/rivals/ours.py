@@ -18,7 +18,9 @@ import numpy as np
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
-from dbern.data.parquet import discover, read_footers, write_records
+from dbern.data.footers import read_footers
+from dbern.data.parquet import write_records
+from dbern.data.source_files import discover
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES

@@ -12,7 +12,9 @@ import numpy as np
 import dbern
 from dbern.bernstein.basis import iterated_basis
 from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
-from dbern.data.parquet import discover, read_footers, write_records
+from dbern.data.footers import read_footers
+from dbern.data.parquet import write_records
+from dbern.data.source_files import discover
 from dbern.planning.rows import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize

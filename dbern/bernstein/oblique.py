@@ -52,19 +52,19 @@ class Oblique:
 
     def positions(self, unit: FloatArray) -> FloatArray:
         """Oblique coordinates (m, l) of points (m, l) of the unit cube, in the unit cube."""
-        found = np.empty_like(unit)
+        coordinates = np.empty_like(unit)
         for i, (row, low, width) in enumerate(zip(self.rows, self.low, self.width, strict=True)):
             value = np.zeros(len(unit))
             for j, c in enumerate(row):
                 value = value + c * unit[:, j]
-            found[:, i] = (value - low) / width
-        return np.clip(found, 0.0, 1.0)
+            coordinates[:, i] = (value - low) / width
+        return np.clip(coordinates, 0.0, 1.0)
 
     def points(self, positions: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Points that have these coordinates, and which of them lie in the unit cube."""
         values = np.array(self.low) + positions * np.array(self.width)
-        found = np.linalg.solve(np.array(self.rows), values.T).T
-        return found, np.asarray(((found >= 0) & (found <= 1)).all(axis=1))
+        points = np.linalg.solve(np.array(self.rows), values.T).T
+        return points, np.asarray(((points >= 0) & (points <= 1)).all(axis=1))
 
 
 def decorrelate(covariance: Matrix) -> tuple[Oblique, tuple[float, ...]]:
@@ -99,8 +99,8 @@ def _residuals(covariance: Matrix, order: Sequence[int]) -> tuple[list[list[Numb
     for step, i in enumerate(order):
         row: list[Number] = [int(j == i) for j in range(size)]
         for before in order[:step]:
-            share = _product(covariance[i], rows[before]) / variances[before]
-            row = [own - share * c for own, c in zip(row, rows[before], strict=True)]
+            beta = _product(covariance[i], rows[before]) / variances[before]
+            row = [c - beta * earlier for c, earlier in zip(row, rows[before], strict=True)]
         rows[i] = row
         variances[i] = _product(covariance[i], row)
         if variances[i] <= 0:

@@ -19,7 +19,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.types import FloatArray
 
 TOLERANCE = 1e-9
@@ -31,8 +32,8 @@ _CHOICES = ((8, 1 << 22), (12, 1 << 23), (16, 1 << 24))
 _PROJECTION_NORM = 2.5  # of cutting the interpolant in 2 order nodes after `order` terms, any order
 _OVERSAMPLING = 2
 _ATTEMPTS = 8
-_MOST_AXES = 3
-_LINES = 1024
+_MAX_AXES = 3
+_LINES_TOGETHER = 1024
 _DECAYS = np.linspace(0.2, 8.0, 200)
 
 
@@ -60,15 +61,16 @@ def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | No
     tables are not.
     """
     if (
-        bernstein.ndim > _MOST_AXES
+        bernstein.ndim > _MAX_AXES
         or math.prod(_OVERSAMPLING * n for n in bernstein.shape) > _CHOICES[-1][1]
     ):
         return None
     lines, largest = _lines(bernstein)
-    for order, most in _CHOICES:
-        found = _count_cells(lines, order, tolerance * largest, most // order**bernstein.ndim)
-        if found is not None:
-            halves, error = found
+    for order, max_numbers in _CHOICES:
+        max_cells = max_numbers // order**bernstein.ndim
+        division = _count_cells(lines, order, tolerance * largest, max_cells)
+        if division is not None:
+            halves, error = division
             degrees = (nodes - 1 for nodes in bernstein.shape)
             maps = [_powers(k, half, order) for k, half in zip(degrees, halves, strict=True)]
             cells = tuple(2 * half for half in halves)
@@ -77,13 +79,10 @@ def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | No
 
 
 def _lines(bernstein: FloatArray) -> tuple[list[tuple[FloatArray, float]], float]:
-    """Coefficients along each axis at enclosing nodes of the others, and the largest value.
+    """Coefficients along each axis at enclosing nodes of the other axes, and the largest value.
 
-    Each array (k + 1, nodes) has the factor by which values elsewhere may exceed it. The largest is
-    that at the nodes: no more than the largest anywhere.
-
-    The first are arrays (k + 1, nodes), each with the factor by which other places may exceed them.
-    The second is the largest at the nodes: no more than the largest anywhere.
+    The first are arrays (k + 1, nodes), each with the factor by which values elsewhere may exceed
+    it. The second is the largest at the nodes: no more than the largest anywhere.
     """
     enclosing = [enclosing_nodes(nodes - 1, _OVERSAMPLING) for nodes in bernstein.shape]
     bases = [
@@ -93,8 +92,8 @@ def _lines(bernstein: FloatArray) -> tuple[list[tuple[FloatArray, float]], float
     lines = []
     for axis, nodes in enumerate(bernstein.shape):
         values = bernstein
-        for other, basis in enumerate(bases):
-            matrix = np.eye(nodes) if other == axis else basis
+        for direction, basis in enumerate(bases):
+            matrix = np.eye(nodes) if direction == axis else basis
             values = np.tensordot(values, matrix, axes=(0, 1))
         factor = math.prod(factors) / factors[axis]
         lines.append((np.moveaxis(values, axis, 0).reshape(nodes, -1), factor))
@@ -102,9 +101,9 @@ def _lines(bernstein: FloatArray) -> tuple[list[tuple[FloatArray, float]], float
 
 
 def _count_cells(
-    lines: Sequence[tuple[FloatArray, float]], order: int, allowed: float, most: int
+    lines: Sequence[tuple[FloatArray, float]], order: int, max_error: float, max_cells: int
 ) -> tuple[list[int], float] | None:
-    """Cells on each half axis, at most `most`, that keep within the allowed error; and the error.
+    """Cells on each half axis, at most `max_cells`, that keep within an error; and the error.
 
     With P_i what resampling does along axis i, ``1 - P_1 P_2 P_3`` is
     ``(1 - P_1) + P_1 (1 - P_2) + P_1 P_2 (1 - P_3)``, so each axis counts times the norms before.
@@ -113,20 +112,20 @@ def _count_cells(
     halves: list[int] = []
     error = 0.0
     for (values, factor), weight in zip(lines, weights, strict=True):
-        share = allowed / sum(weights)
+        axis_error = max_error / sum(weights)
         half = max(1, 4 * math.isqrt(len(values)) // order)
         for _ in range(_ATTEMPTS):
-            if math.prod(halves) * half * 2 ** (len(halves) + 1) > most:
+            if math.prod(halves) * half * 2 ** (len(halves) + 1) > max_cells:
                 return None
-            found = factor * _axis_error(values, half, order)
-            if found <= share:
+            bound = factor * _axis_error(values, half, order)
+            if bound <= axis_error:
                 break
-            excess = found / share if share > 0 else math.inf
+            excess = bound / axis_error if axis_error > 0 else math.inf
             half = math.ceil((half + 0.1) * min(excess ** (1 / order), 4.0))
         else:
             return None
         halves.append(half)
-        error += weight * found
+        error += weight * bound
     return halves, error
 
 
@@ -143,8 +142,8 @@ def _axis_error(values: FloatArray, half: int, order: int) -> float:
     spectrum = _spectrum(k, half, 2 * order)[:, order:].reshape(-1, k + 1)
     dropped = 0.0
     for side in (values, values[::-1]):
-        for first in range(0, side.shape[1], _LINES):
-            terms = np.abs(spectrum @ side[:, first : first + _LINES])
+        for first in range(0, side.shape[1], _LINES_TOGETHER):
+            terms = np.abs(spectrum @ side[:, first : first + _LINES_TOGETHER])
             sums = terms.reshape(half, order, -1).sum(axis=1)
             dropped = max(dropped, float(sums.max()))
     return dropped + _tail(k, half, 2 * order) * float(np.abs(values).max())
@@ -189,13 +188,13 @@ def _powers(k: int, half: int, order: int) -> FloatArray:
 
 def _table(bernstein: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
     """Apply each axis's map (cells, order, k + 1), one cell of the first axis at a time."""
-    cells, order = [len(one) for one in maps], maps[0].shape[1]
+    cells, order = [len(matrices) for matrices in maps], maps[0].shape[1]
     table = np.empty((cells[0], math.prod(cells[1:]), order ** len(maps)))
     later = range(1, len(maps))
     arrangement = [2 * axis - 1 for axis in later] + [0] + [2 * axis for axis in later]
     for piece, rows in zip(table, maps[0], strict=True):
-        part = np.tensordot(rows, bernstein, axes=(1, 0))
-        for one in maps[1:]:
-            part = np.tensordot(part, one, axes=(1, 2))
-        piece[...] = part.transpose(arrangement).reshape(piece.shape)
+        values = np.tensordot(rows, bernstein, axes=(1, 0))
+        for matrices in maps[1:]:
+            values = np.tensordot(values, matrices, axes=(1, 2))
+        piece[...] = values.transpose(arrangement).reshape(piece.shape)
     return table.reshape(-1, table.shape[-1])

@@ -24,8 +24,8 @@ from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-_CACHED = 1 << 15  # numbers at a time that stay in a processor's cache
-_LEAST_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
+_CACHED_NUMBERS = 1 << 15  # numbers at a time that stay in a processor's cache
+_MIN_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
 
 
 class Kernel(Protocol):
@@ -109,7 +109,7 @@ def _matern_five_halves(z: FloatArray) -> FloatArray:
 
 
 def _exp(exponent: FloatArray) -> FloatArray:
-    np.maximum(exponent, _LEAST_EXPONENT, out=exponent)
+    np.maximum(exponent, _MIN_EXPONENT, out=exponent)
     return np.exp(exponent, out=exponent)
 
 
@@ -337,16 +337,17 @@ class ArcCosine:
         lengths = np.sqrt((x * x).sum(axis=1) + square)[:, None]
         lengths = lengths * np.sqrt((y * y).sum(axis=1) + square)
         values = x @ y.T + square
-        step = max(1, _CACHED // max(1, len(y)))
-        for own in (slice(first, first + step) for first in range(0, len(x), step)):
-            inner, sizes = values[own], lengths[own]
+        step = max(1, _CACHED_NUMBERS // max(1, len(y)))
+        for rows in (slice(first, first + step) for first in range(0, len(x), step)):
+            inner, sizes = values[rows], lengths[rows]
             cosine = np.divide(inner, sizes, out=np.zeros_like(sizes), where=sizes > 0)
             np.clip(cosine, -1.0, 1.0, out=cosine)
-            found, rest = np.subtract(1, cosine, out=inner), np.arccos(cosine)
-            np.sqrt(np.multiply(found, 1 + cosine, out=found), out=found)  # in place: it is large
-            found += np.multiply(np.subtract(math.pi, rest, out=rest), cosine, out=rest)
-            found *= sizes
-            found /= math.pi
+            result, angle = np.subtract(1, cosine, out=inner), np.arccos(cosine)
+            # In place, because the arrays are large
+            np.sqrt(np.multiply(result, 1 + cosine, out=result), out=result)
+            result += np.multiply(np.subtract(math.pi, angle, out=angle), cosine, out=angle)
+            result *= sizes
+            result /= math.pi
         return values
 
     def bound(self, radius: float) -> float:

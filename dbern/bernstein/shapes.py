@@ -39,16 +39,13 @@ from typing import Any
 
 import numpy as np
 
-from dbern.bernstein.basis import (
-    MOST_K,
-    bernstein_basis,
-    enclosing_nodes,
-    on_axes,
-)
+from dbern.bernstein.basis import MOST_K, bernstein_basis
+from dbern.bernstein.blocks import on_axes
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.types import FloatArray
 
-_RAISED = 8  # how often k goes into the degree at which coefficients are made monotone
+_DEGREE_FACTOR = 8  # how often k goes into the degree at which coefficients are made monotone
 _MOST_VALUES = 1 << 22  # numbers in an array
 _CELLS = 1 << 22
 _FLOAT_SLACK = 2.0**-30  # raising the degree errs by less than this times the coefficients
@@ -68,12 +65,12 @@ def monotone(
         return ordered, OUTWARD * float(np.abs(ordered - bernstein).max())
     k = bernstein.shape[axis] - 1
     fitting = _MOST_VALUES // (bernstein.size // (k + 1)) - 1
-    degree = max(k, min(_RAISED * k, MOST_K, fitting))
+    degree = max(k, min(_DEGREE_FACTOR * k, MOST_K, fitting))
     matrix = _raised_degree(k, degree)
     raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
-    found = sign * _isotonic(sign * raised, axis)
-    low, high = value_range(found - raised)
-    return found, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
+    ordered = sign * _isotonic(sign * raised, axis)
+    low, high = value_range(ordered - raised)
+    return ordered, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
 
 
 def _isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
@@ -112,8 +109,8 @@ def value_range(bernstein: FloatArray, *, linear: bool = False) -> tuple[float, 
     if linear:
         return low, high
     for oversampling in (8, 4, 3, 2):
-        found = [enclosing_nodes(count - 1, oversampling) for count in bernstein.shape]
-        nodes, factors = zip(*found, strict=True)
+        enclosing = [enclosing_nodes(count - 1, oversampling) for count in bernstein.shape]
+        nodes, factors = zip(*enclosing, strict=True)
         if math.prod(map(len, nodes)) <= _MOST_VALUES:
             break
     else:
@@ -135,9 +132,9 @@ def positive_mean(bernstein: FloatArray, *, linear: bool = False) -> tuple[float
     Cells of a regular grid, by Jensen's inequality.
     """
     if linear:
-        least = float(np.maximum(_cell_averages(bernstein), 0.0).mean())
-        most = float(_cell_averages(np.maximum(bernstein, 0.0)).mean())
-        return least, OUTWARD * max(0.0, most - least)
+        lower = float(np.maximum(_cell_averages(bernstein), 0.0).mean())
+        upper = float(_cell_averages(np.maximum(bernstein, 0.0)).mean())
+        return lower, OUTWARD * max(0.0, upper - lower)
     dimensions = bernstein.ndim
     cells = min(1 << 12, math.floor(_CELLS ** (1 / dimensions)))
     nodes, averages = zip(*(_cell_means(n - 1, cells) for n in bernstein.shape), strict=True)
@@ -145,9 +142,9 @@ def positive_mean(bernstein: FloatArray, *, linear: bool = False) -> tuple[float
     bases = _bases(nodes, bernstein.shape)
     rows = max(1, _MOST_VALUES // math.prod(map(len, nodes[1:])))
     for first in range(0, len(nodes[0]), rows):  # layers of nodes, so that memory stays bounded
-        part = slice(first, first + rows)
-        values = on_axes(bernstein, [bases[0][part], *bases[1:]])
-        maps = [averages[0][:, part], *averages[1:]]
+        layers = slice(first, first + rows)
+        values = on_axes(bernstein, [bases[0][layers], *bases[1:]])
+        maps = [averages[0][:, layers], *averages[1:]]
         means += on_axes(values, maps)
         squares += on_axes(values**2, maps)
     gaps = np.sqrt(np.maximum(squares, means**2)) - np.abs(means)
@@ -169,12 +166,12 @@ def _cell_means(degree: int, cells: int) -> tuple[FloatArray, FloatArray]:
     Exact for twice the degree: Gauss nodes give the Legendre series, whose terms integrate to
     ``(P_{n+1} - P_{n-1}) / (2n+1)``.
     """
-    most = 2 * degree
+    exact_degree = 2 * degree
     from scipy.special import roots_legendre
 
-    nodes, weights = roots_legendre(most + 1)
-    series = np.polynomial.legendre.legvander(nodes, most) * weights[:, None] / 2
-    at_edges = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, cells + 1), most + 1)
+    nodes, weights = roots_legendre(exact_degree + 1)
+    series = np.polynomial.legendre.legvander(nodes, exact_degree) * weights[:, None] / 2
+    at_edges = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, cells + 1), exact_degree + 1)
     integrals = np.column_stack([at_edges[:, 1], at_edges[:, 2:] - at_edges[:, :-2]])
     means = np.diff(integrals, axis=0) * cells / 2
     positions, averages = (nodes + 1) / 2, means @ series.T

@@ -20,7 +20,7 @@ import click
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
-    from dbern.data.domain import Bound
+    from dbern.data.times import Bound
     from dbern.planning.spec import ReleaseSpec
     from dbern.targets import Learner
 
@@ -262,7 +262,7 @@ def _bounds_of(option: str, text: str) -> tuple[str, list[Bound]]:
 
 
 def _limit(text: str) -> Bound:
-    from dbern.data.domain import moment_of
+    from dbern.data.times import moment_of
 
     try:
         return float(text)

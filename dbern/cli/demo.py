@@ -72,7 +72,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     """Release a generated city's trips beside the truth."""
     import numpy as np
 
-    from dbern.data.storage import Folder, failures_told
+    from dbern.data.storage import Folder, storage_errors
     from dbern.ledger import BudgetLedger
     from dbern.planning.planner import plan
     from dbern.planning.spec import ReleaseSpec
@@ -85,7 +85,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
         if not quiet:
             tell(text)
 
-    with failures_told(Folder(folder)), shown_progress(quiet) as progress:
+    with storage_errors(Folder(folder)), shown_progress(quiet) as progress:
         _begin(folder)
         _write_trips(folder / "trips", rows, progress)
         (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH))
@@ -166,7 +166,9 @@ def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.D
     import numpy as np
 
     from dbern.data.domain import Column
-    from dbern.data.parquet import discover, read_batches, read_footers
+    from dbern.data.footers import read_footers
+    from dbern.data.parquet import read_batches
+    from dbern.data.source_files import discover
 
     total, rows = np.zeros(like.shape), 0
     names = [str(name) for name in like.dims]

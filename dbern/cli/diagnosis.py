@@ -34,7 +34,8 @@ from dbern.cluster.connection import (
     unlike,
 )
 from dbern.cluster.plain import answer, opened, shown
-from dbern.data.objects import Objects, check_url, settings
+from dbern.data.object_settings import current_settings
+from dbern.data.objects import Objects, check_url
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
 from dbern.ledger.ledger import backend_of
@@ -408,7 +409,7 @@ def _bucket(url: str) -> list[Finding]:
 
 
 def _store_transport() -> Verdict:
-    server = urlsplit(settings().server)
+    server = urlsplit(current_settings().server)
     if server.scheme == "http" and not _is_loopback(server.hostname or ""):
         return "mend", "the object store is reached without TLS"
     return "good", "is encrypted" if server.scheme != "http" else "is local"

@@ -232,7 +232,7 @@ def _rounded(axis: dict[str, Any]) -> str:
 
 
 def _bound(axis: dict[str, Any], end: str) -> str:
-    from dbern.data.domain import TimeUnit
+    from dbern.data.times import TimeUnit
 
     return TimeUnit(axis["unit"]).text(axis[end]) if "unit" in axis else f"{axis[end]:g}"
 
@@ -259,12 +259,12 @@ def sign(synopsis_path: str, key: str) -> tuple[Any, str]:
     pkey -in PRIVATE.pem -pubout. An encrypted key's passphrase is asked for, or read from
     DBERN_SIGNING_PASSPHRASE.
     """
-    from dbern.data.storage import place_at
+    from dbern.data.storage import location_at
     from dbern.synopsis.signatures import private_key_of
     from dbern.synopsis.store import ReleasedStore
 
     private = private_key_of(key, _passphrase)
-    signer = ReleasedStore(place_at(synopsis_path)).sign(private)
+    signer = ReleasedStore(location_at(synopsis_path)).sign(private)
     return {"signer": signer}, f"signed by {signer}"
 
 

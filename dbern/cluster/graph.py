@@ -24,8 +24,10 @@ import numpy as np
 
 from dbern.cluster.connection import DaskWorkers, Threads, workers_of
 from dbern.cluster.plain import CLUSTERS, Outcome, opened, packed, printed, unpacked
-from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading
-from dbern.data.parquet import FileFacts, UnreadableFileError, each, file_facts, footer_tag
+from dbern.counting.accumulator import StoppedError
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion, Reading, TableReading
+from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, footer_tag, read_together
 from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,
@@ -119,15 +121,15 @@ def _counted(
         with one_thread():
             state = counters.count(reading, salt, index)
     except ExhaustedError as error:
-        return Outcome(None, failure=error.what, place=reading.place)
+        return Outcome(None, failure=error.what, place=reading.location)
     except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
-        return Outcome(None, failure="unreadable", place=reading.place)
+        return Outcome(None, failure="unreadable", place=reading.location)
     except StoppedError as stopped:
-        return Outcome(None, failure=stopped.failure, place=stopped.place)
+        return Outcome(None, failure=stopped.failure, place=stopped.location)
     except SpecError:  # of a partition, for a spec was checked
         return Outcome(None, failure="partition")
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return _failed(error, reading.place)
+        return _failed(error, reading.location)
     return Outcome(state, reading.rows if index == 0 else 0)
 
 
@@ -151,7 +153,7 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
     try:
         with one_thread():
             granules = to_grid(
-                counters.finish(total.state, piece.part, piece.output, piece.slab), noise
+                counters.to_values(total.state, piece.part, piece.output, piece.slab), noise
             )
             # A private, keyed fingerprint of the sums, for the releasing process to compare.
             sums = np.ascontiguousarray(total.state).tobytes()
@@ -219,7 +221,7 @@ def share_out(
 
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
-    for file, tag in zip(files, each(partial(_tagged, salt=salt), files), strict=True):
+    for file, tag in zip(files, read_together(partial(_tagged, salt=salt), files), strict=True):
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
         first = rows = 0

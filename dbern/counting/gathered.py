@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from dbern.counting.passes import Accumulator, Pass, StoppedError
+from dbern.counting.accumulator import Accumulator, Pass, StoppedError
 from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.privacy.keystream import content_buckets
@@ -83,7 +83,7 @@ class GatheredAccumulator(Accumulator):
         """Number of groups of shards, the group that a pass keeps, and the block it solves for."""
         return self.passes, index, 0
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
         """Begin to gather the records that one pass solves for.
 
         Raises StoppedError for a function of the user's that is not the planned one.

@@ -42,8 +42,8 @@ Integers of B-spline bins
 A record of weight w adds ``round(2^s w beta_j(t))`` to each of the (p + 1)^l bins j that its
 position t touches. That differs from ``2^s w beta_j(t)`` by half a unit for the rounding, and by
 the floats that computed it: each axis's weight is exact up to ``3 p + 2`` roundings of its own size
-(`dbern.bernstein.basis.local_weights`), their product with w up to ``l + 1`` more. For p <= 7 and l
-<= 8 these are below 200, of 2^-53 each and of a number up to 2^s <= 2^40: below a fortieth of a
+(`dbern.bernstein.splines.local_weights`), their product with w up to ``l + 1`` more. For p <= 7 and
+l <= 8 these are below 200, of 2^-53 each and of a number up to 2^s <= 2^40: below a fortieth of a
 unit. So each integer is within rho = 2^-s, in units of w beta, and its sign is that of w.
 Replacing a record then moves the bins by at most ``2 (p + 1)^l rho / n`` more than exact weights
 would, in the l1 norm, and by ``2 (p + 1)^{l/2} rho / n`` in the l2 norm, whether it stays in its
@@ -74,20 +74,19 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
+from dbern.counting.accumulator import Errors, Memory, RecordAccumulator
+from dbern.counting.adding import add_rows
 from dbern.counting.measurement import RecordSum
 from dbern.counting.moments import (
     MomentSketch,
-    add_rows,
     chebyshev_table,
     contract,
     contraction_error,
-    sketch_cost,
-    smallest_sketch,
     truncation_error,
 )
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
-from dbern.counting.record_weights import ALIKE, WEIGHTS_BYTES, RecordWeights
+from dbern.counting.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
 from dbern.counting.rows import EQUAL, Rows, Terms, strides
+from dbern.counting.sketch_choice import sketch_cost, smallest_sketch
 from dbern.data.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
@@ -126,7 +125,7 @@ class KernelSum(RecordSum):
     validity_domain : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.
     oblique : Oblique, optional
-        From positions in the box to those in `domain`, whose axes are then oblique.
+        From positions in that domain to those in `domain`, whose axes are then oblique.
     counted_in : str, optional
         See `Measurement`; itself where no weight is negative.
     candidates : tuple of KernelSum
@@ -145,7 +144,7 @@ class KernelSum(RecordSum):
     name: str
     domain: Domain
     kernels: tuple[Kernel, ...] = ()
-    record_weights: RecordWeights = ALIKE
+    record_weights: RecordWeights = UNIT_WEIGHT
     unit: float = 1.0
     validity_domain: Domain | None = None
     oblique: Oblique | None = None
@@ -162,7 +161,7 @@ class KernelSum(RecordSum):
 
     def protected(self, protection: Protection, ids: Column | None) -> KernelSum:
         """Return it, and what the released bins choose from, for other neighbours."""
-        candidates = tuple(other.protected(protection, ids) for other in self.candidates)
+        candidates = tuple(candidate.protected(protection, ids) for candidate in self.candidates)
         return replace(super().protected(protection, ids), candidates=candidates)
 
     @property
@@ -190,8 +189,8 @@ class KernelSum(RecordSum):
             if self.oblique is not None:
                 columns = np.zeros((len(axes), len(valid)))
                 columns[:, valid] = self.oblique.positions(unit).T
-                ends = [0.0] * len(axes), [1.0] * len(axes)
-                return Rows(list(columns), *ends, True, counts, output, weight)
+                bounds = [0.0] * len(axes), [1.0] * len(axes)
+                return Rows(list(columns), *bounds, True, counts, output, weight)
         return Rows(
             [records[axis.name] for axis in axes],
             [axis.low for axis in axes],
@@ -321,12 +320,14 @@ class BinnedSumAccumulator(RecordAccumulator):
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        single, root = (rho, math.sqrt(touched)) if levels is None else (rho * touched, touched)
+        record_error, root = (
+            (rho, math.sqrt(touched)) if levels is None else (rho * touched, touched)
+        )
         return Errors(
-            kernel=single,
+            kernel=record_error,
             kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * root),
             position=position,
-            floats=OUTWARD * (3 * UNIT_ROUNDOFF + single + position),
+            floats=OUTWARD * (3 * UNIT_ROUNDOFF + record_error + position),
             float_norms=(floats, floats),
             value_bound=1.001,
         )
@@ -353,7 +354,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         extents = self.strategy.counted.shape
         return Terms(
             indices=indices,
-            places=indices @ np.array(strides(extents), dtype=np.int64),
+            targets=indices @ np.array(strides(extents), dtype=np.int64),
             outputs=self.kernel_sum.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
@@ -363,14 +364,14 @@ class BinnedSumAccumulator(RecordAccumulator):
             splines=True,
         )
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Bins of one slab over n; of two levels exact quotients, each rounded once."""
         if (levels := self.strategy.bins[0].levels) is not None:
             units = (levels.unit * self.n) << self.bits
-            whole = levels.whole(state[output])[slab.start : slab.stop]
-            return np.array([number / units for number in whole])
-        part = state[output, slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(part, -self.bits) / self.n
+            numerators = levels.whole(state[output])[slab.start : slab.stop]
+            return np.array([numerator / units for numerator in numerators])
+        integers = state[output, slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(integers, -self.bits) / self.n
 
 
 @dataclass(frozen=True)
@@ -463,14 +464,14 @@ class KernelSumAccumulator(RecordAccumulator):
     def _terms(self) -> Terms:
         return self.sketch.terms(self.kernel_sum.outputs)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
         order, k = self.sketch.order, self.strategy.lattice.k
         axes = zip(self.kernel_sum.kernels, k, self.sketch.axes, strict=True)
         tables = [_TABLES((*axis, order), partial(chebyshev_table, *axis, order)) for axis in axes]
-        for number, table in enumerate(tables):
-            if (matrix := self.strategy.matrix(number)) is not None:
-                tables[number] = np.matmul(matrix, table)
+        for axis, table in enumerate(tables):
+            if (matrix := self.strategy.matrix(axis)) is not None:
+                tables[axis] = np.matmul(matrix, table)
         tables[0] = tables[0][:, slab.start : slab.stop]
         values = contract(self.sketch, state[:, output], tables)
         values /= self.n

@@ -2,8 +2,8 @@
 
 Stages of plain loops over a block of records, so that all but the last addition is done for
 several records at once; B-splines are added eight at a time. The order of operations on one record
-is that of `add_slowly` in `dbern.counting.rows`, and no operation is fused: the integers are the
-same, bit for bit.
+is that of `add_slowly` in `dbern.counting.numpy_loops`, and no operation is fused: the integers
+are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from numba.core.cgutils import for_range
 from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
-from dbern.counting.rows import Rows, Terms, add_slowly, require_inside
+from dbern.counting.numpy_loops import add_slowly
+from dbern.counting.rows import Rows, Terms, require_inside
 from dbern.types import Int64Array
 
 _BLOCK = 128  # records: what is known of them stays in a core's first cache
@@ -40,7 +41,7 @@ _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 
 def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     dimensions = len(rows.columns)
-    given = (
+    arguments = (
         tuple(_read_only(column, np.float64) for column in rows.columns),
         np.array([rows.low, rows.high], dtype=np.float64),
         rows.clamp,
@@ -52,35 +53,35 @@ def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     if not terms.splines:
         _compiled(dimensions, splines=False)(
             state,
-            *given,
+            *arguments,
             terms.indices,
-            terms.places,
+            terms.targets,
             np.array([terms.extents, terms.periods], dtype=np.int64),
             tuple(_read_only(edges, np.float64) for edges in terms.edges),
             unit,
             terms.order,
         )
         return
-    *others, last = terms.extents
-    layers, cells = terms.outputs * math.prod(others), terms.periods[-1]
-    apart = layers * last <= len(state) and _apart(layers * cells, rows, terms)
-    step = _ABREAST if apart else 1
-    extents = (*others, cells * step if apart else last)
-    starts = terms.places[::length] // last * extents[-1]  # terms of the last axis adjoin
-    sums = _aligned(np.zeros(layers * extents[-1] + _ABREAST, np.int64)) if apart else state
+    *outer_extents, last = terms.extents
+    layers, cells = terms.outputs * math.prod(outer_extents), terms.periods[-1]
+    spread = layers * last <= len(state) and _spreads(layers * cells, rows, terms)
+    step = _ABREAST if spread else 1
+    extents = (*outer_extents, cells * step if spread else last)
+    starts = terms.targets[::length] // last * extents[-1]  # terms of the last axis adjoin
+    sums = _aligned(np.zeros(layers * extents[-1] + _ABREAST, np.int64)) if spread else state
     factors = _aligned(np.zeros((dimensions * _BLOCK + 1) * _ABREAST))
-    sizes = np.array([extents, terms.periods, (*(1 for _ in others), step)], dtype=np.int64)
-    _compiled(dimensions, splines=True)(sums, *given, starts, sizes, factors, unit, terms.order)
-    if apart:
+    sizes = np.array([extents, terms.periods, (*(1 for _ in outer_extents), step)], dtype=np.int64)
+    _compiled(dimensions, splines=True)(sums, *arguments, starts, sizes, factors, unit, terms.order)
+    if spread:
         _gather()(state, sums, last, cells, length)
 
 
-def _apart(cells: int, rows: Rows, terms: Terms) -> bool:
+def _spreads(cells: int, rows: Rows, terms: Terms) -> bool:
     """Whether sums of neighbouring cells are stored apart, for as many cells in all layers.
 
     They overlap in the state, where a processor waits until the record before is stored.
     """
-    runs = len(rows.columns[0]) * len(terms.places) // (terms.order + 1)
+    runs = len(rows.columns[0]) * len(terms.targets) // (terms.order + 1)
     return cells <= min(_SPREAD_BYTES // (8 * _ABREAST), runs)
 
 
@@ -99,18 +100,18 @@ def _read_only(values: Any, dtype: Any) -> Any:
 @lru_cache  # to look for a signature takes as long as to add a thousand records
 def _compiled(dimensions: int, splines: bool) -> Callable[..., None]:
     run = _run_splines if splines else _run_moments
-    made: Callable[..., None] = compiled(run(dimensions), _signature(dimensions, splines))
-    return made
+    loops: Callable[..., None] = compiled(run(dimensions), _signature(dimensions, splines))
+    return loops
 
 
 @lru_cache
 def _signature(dimensions: int, splines: bool) -> Any:
     columns = types.UniTuple(_COLUMN, dimensions)
     sums, table, bounds = types.int64[::1], types.int64[:, ::1], types.float64[:, ::1]
-    given = sums, columns, bounds, types.boolean, *_ROWS
+    arguments = sums, columns, bounds, types.boolean, *_ROWS
     if splines:
-        return types.void(*given, sums, table, types.float64[::1], types.float64, types.int64)
-    return types.void(*given, table, sums, table, columns, types.float64, types.int64)
+        return types.void(*arguments, sums, table, types.float64[::1], types.float64, types.int64)
+    return types.void(*arguments, table, sums, table, columns, types.float64, types.int64)
 
 
 @lru_cache
@@ -120,23 +121,23 @@ def _run_splines(dimensions: int) -> Callable[..., None]:
 
     def run(sums: Any, columns: Any, bounds: Any, clamp: Any, weight: Any, output: Any, counts: Any,
             starts: Any, sizes: Any, factors: Any, unit: Any, order: Any) -> None:  # fmt: skip
-        places = np.empty(block, np.uint64)  # signed ones would be checked for their sign
+        targets = np.empty(block, np.uint64)  # signed ones would be checked for their sign
         offset, scales = np.zeros(block), np.empty(block)
         outer = np.empty(2 * ((order + 1) ** last + _ABREAST))
         for first in range(0, len(columns[0]), block):
             stop = min(first + block, len(columns[0]))
-            place, scale = places[: stop - first], scales[: stop - first]
-            _begin(weight[first:stop], output[first:stop], counts[first:stop], unit, scale, place)
+            target, scale = targets[: stop - first], scales[: stop - first]
+            _begin(weight[first:stop], output[first:stop], counts[first:stop], unit, scale, target)
             for axis in range(dimensions):
                 low, high = bounds[0, axis], bounds[1, axis]
                 _bound(columns[axis][first:stop], low, high, clamp, scale, offset)
-                _locate(sizes[0, axis], sizes[1, axis], sizes[2, axis], offset, place)
+                _locate(sizes[0, axis], sizes[1, axis], sizes[2, axis], offset, target)
                 _center(offset)
                 for i in range(0, block, 8):
                     _weigh(offset, i, order, factors, axis * of_axis + i * 8)
-            for i in range(len(place)):  # a record that does not count may be anywhere
-                place[i] = place[i] if scale[i] != 0.0 else np.uint64(0)
-            _add_splines(sums, starts, place, scale, factors, outer, dimensions, order + 1)
+            for i in range(len(target)):  # a record that does not count may be anywhere
+                target[i] = target[i] if scale[i] != 0.0 else np.uint64(0)
+            _add_splines(sums, starts, target, scale, factors, outer, dimensions, order + 1)
 
     return run
 
@@ -149,27 +150,27 @@ def _run_moments(dimensions: int) -> Callable[..., None]:
     width = block + _PADDING
 
     def run(state: Any, columns: Any, bounds: Any, clamp: Any, weight: Any, output: Any,
-            counts: Any, indices: Any, places: Any, sizes: Any, edges: Any, unit: Any, order: Any,
-            ) -> None:  # fmt: skip
-        places_of = np.empty(block, np.uint64)  # signed ones would be checked for their sign
+            counts: Any, indices: Any, term_targets: Any, sizes: Any, edges: Any, unit: Any,
+            order: Any) -> None:  # fmt: skip
+        targets = np.empty(block, np.uint64)  # signed ones would be checked for their sign
         offset, rounded = np.empty(block), np.empty(block)
         factors = np.empty((dimensions, order + 1, width))
         products = np.empty((dimensions, width))
         for first in range(0, len(columns[0]), block):
             stop = min(first + block, len(columns[0]))
-            place, scale = places_of[: stop - first], products[0]
-            _begin(weight[first:stop], output[first:stop], counts[first:stop], unit, scale, place)
+            target, scale = targets[: stop - first], products[0]
+            _begin(weight[first:stop], output[first:stop], counts[first:stop], unit, scale, target)
             for axis in range(dimensions):
                 low, high, parts = bounds[0, axis], bounds[1, axis], len(edges[axis]) - 1
                 _bound(columns[axis][first:stop], low, high, clamp, scale, offset)
-                _locate(sizes[0, axis], sizes[1, axis], parts, offset, place)
+                _locate(sizes[0, axis], sizes[1, axis], parts, offset, target)
                 if parts == 1:
                     _center(offset)
                 else:
-                    _cut(edges[axis], offset, place)
+                    _cut(edges[axis], offset, target)
                 _chebyshev(offset, order, factors[axis])
-            for i in range(len(place)):  # a record that does not count may be anywhere
-                place[i] = place[i] if scale[i] != 0.0 else np.uint64(0)
+            for i in range(len(target)):  # a record that does not count may be anywhere
+                target[i] = target[i] if scale[i] != 0.0 else np.uint64(0)
             for n in range(len(indices)):
                 axis = 0  # products of the axes before are those of the last term
                 while n > 0 and axis < last and indices[n, axis] == indices[n - 1, axis]:
@@ -177,17 +178,17 @@ def _run_moments(dimensions: int) -> Callable[..., None]:
                 for further in range(axis, last):
                     _multiply(factors[further, indices[n, further]], products, further)
                 factor = factors[last, indices[n, last]]
-                _add(state[np.uint64(places[n]) :], place, products[last], factor, rounded)
+                _add(state[np.uint64(term_targets[n]) :], target, products[last], factor, rounded)
 
     return run
 
 
 @inlined
-def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, place: Any) -> None:
+def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, target: Any) -> None:
     """Begin each record's product, zero if it does not count, and find its output."""
-    for i in range(len(place)):
+    for i in range(len(target)):
         scale[i] = unit
-        place[i] = 0
+        target[i] = 0
     if len(weight) > 0:
         for i in range(len(weight)):
             scale[i] = weight[i] * unit
@@ -196,7 +197,7 @@ def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, place: 
             scale[i] = scale[i] if counts[i] else 0.0
     if len(output) > 0:
         for i in range(len(output)):
-            place[i] = np.uint64(output[i])
+            target[i] = np.uint64(output[i])
 
 
 @inlined
@@ -216,15 +217,15 @@ def _bound(column: Any, low: Any, high: Any, clamp: Any, scale: Any, position: A
 
 
 @inlined
-def _locate(extent: Any, periods: Any, parts: Any, offset: Any, place: Any) -> None:
-    """Turn positions into fractions of a period; `place` moves on to the period's first cell."""
+def _locate(extent: Any, periods: Any, parts: Any, offset: Any, target: Any) -> None:
+    """Turn positions into fractions of a period; `target` moves on to the period's first cell."""
     count, most = float(periods), np.int64(periods - 1)
     across, within = np.uint64(extent), np.uint64(parts)
-    for i in range(len(place)):
+    for i in range(len(target)):
         scaled = offset[i] * count
         period = min(np.int64(scaled), most)
         offset[i] = scaled - period
-        place[i] = place[i] * across + np.uint64(period) * within
+        target[i] = target[i] * across + np.uint64(period) * within
 
 
 @inlined
@@ -234,9 +235,9 @@ def _center(offset: Any) -> None:
 
 
 @inlined
-def _cut(edges: Any, offset: Any, place: Any) -> None:
+def _cut(edges: Any, offset: Any, target: Any) -> None:
     """Turn fractions of a period into offsets in [-1, 1] in the cells it is cut into."""
-    for i in range(len(place)):
+    for i in range(len(target)):
         low, high = 0, len(edges) - 2  # the last edge but one that is not above the share
         while low < high:
             middle = (low + high + 1) // 2
@@ -246,7 +247,7 @@ def _cut(edges: Any, offset: Any, place: Any) -> None:
                 high = middle - 1
         share = (offset[i] - edges[low]) / (edges[low + 1] - edges[low])
         offset[i] = 2.0 * share - 1.0
-        place[i] += np.uint64(low)
+        target[i] += np.uint64(low)
 
 
 @inlined
@@ -269,33 +270,31 @@ def _multiply(factor: Any, products: Any, axis: Any) -> None:
 
 
 @inlined
-def _add(sums: Any, place: Any, product: Any, factor: Any, rounded: Any) -> None:
+def _add(sums: Any, target: Any, product: Any, factor: Any, rounded: Any) -> None:
     """Round the products and add them; two loops, because only the first may run abreast."""
-    for i in range(len(place)):
+    for i in range(len(target)):
         rounded[i] = product[i] * factor[i] + _ROUNDING
     bits = rounded.view(np.int64)
-    for i in range(len(place)):
-        sums[place[i]] += bits[i] - _ROUNDED
+    for i in range(len(target)):
+        sums[target[i]] += bits[i] - _ROUNDED
 
-
-# --- B-splines: a vector at a time
 
 _NUMBER, _WORD, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _NUMBERS, _WORDS = ir.VectorType(_NUMBER, _ABREAST), ir.VectorType(_WORD, _ABREAST)
 
 
-def _pointer(context: Any, builder: Any, signature: Any, given: Any, array: int) -> Any:
-    made = context.make_array(signature.args[array])
-    return made(context, builder, given[array]).data
+def _pointer(context: Any, builder: Any, signature: Any, values: Any, index: int) -> Any:
+    array_type = context.make_array(signature.args[index])
+    return array_type(context, builder, values[index]).data
 
 
 def _vector(builder: Any, data: Any, index: Any, kind: Any = _NUMBERS) -> Any:
     return builder.bitcast(builder.gep(data, [index]), kind.as_pointer())
 
 
-def _shuffled(builder: Any, one: Any, other: Any, lanes: Any) -> Any:
-    chosen = ir.Constant(ir.VectorType(_LANE, _ABREAST), list(lanes))
-    return builder.shuffle_vector(one, other, chosen)
+def _shuffled(builder: Any, left: Any, right: Any, lanes: Any) -> Any:
+    indices = ir.Constant(ir.VectorType(_LANE, _ABREAST), list(lanes))
+    return builder.shuffle_vector(left, right, indices)
 
 
 def _turned(builder: Any, rows: list[Any]) -> list[Any]:
@@ -315,13 +314,13 @@ def _turned(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 def _splat(builder: Any, number: Any) -> Any:
-    nothing = ir.Constant(_NUMBERS, ir.Undefined)
-    one = builder.insert_element(nothing, number, _LANE(0))
-    return _shuffled(builder, one, nothing, [0] * _ABREAST)
+    undefined = ir.Constant(_NUMBERS, ir.Undefined)
+    first = builder.insert_element(undefined, number, _LANE(0))
+    return _shuffled(builder, first, undefined, [0] * _ABREAST)
 
 
 def _local_weights(builder: Any, offset: Any, degree: int) -> list[Any]:
-    """`dbern.bernstein.basis.local_weights` of a vector of offsets; no operation is fused."""
+    """`dbern.bernstein.splines.local_weights` of a vector of offsets; no operation is fused."""
 
     def number(value: float) -> Any:
         return ir.Constant(_NUMBERS, [value] * _ABREAST)
@@ -342,35 +341,35 @@ def _local_weights(builder: Any, offset: Any, degree: int) -> list[Any]:
 def _weigh(_typing: Any, offsets: Any, at: Any, degree: Any, factors: Any, to: Any) -> Any:
     """Write the weights of eight offsets, a record's side by side and zeros behind them."""
 
-    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        read, written = (_pointer(context, builder, signature, given, n) for n in (0, 3))
-        offset = builder.load(_vector(builder, read, given[1]), align=8)
-        for one in range(_ABREAST):
-            this = builder.icmp_signed("==", given[2], ir.Constant(given[2].type, one))
-            with builder.if_then(this):
-                weights = _local_weights(builder, offset, one)
-                nothing = ir.Constant(_NUMBERS, [0.0] * _ABREAST)
-                rows = _turned(builder, weights + [nothing] * (_ABREAST - len(weights)))
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        read, written = (_pointer(context, builder, signature, values, n) for n in (0, 3))
+        offset = builder.load(_vector(builder, read, values[1]), align=8)
+        for order in range(_ABREAST):
+            equal = builder.icmp_signed("==", values[2], ir.Constant(values[2].type, order))
+            with builder.if_then(equal):
+                weights = _local_weights(builder, offset, order)
+                zeros = ir.Constant(_NUMBERS, [0.0] * _ABREAST)
+                rows = _turned(builder, weights + [zeros] * (_ABREAST - len(weights)))
                 for i, row in enumerate(rows):
-                    place = builder.add(given[4], ir.Constant(given[4].type, i * _ABREAST))
-                    builder.store(row, _vector(builder, written, place), align=8)
+                    target = builder.add(values[4], ir.Constant(values[4].type, i * _ABREAST))
+                    builder.store(row, _vector(builder, written, target), align=8)
         return context.get_dummy_value()
 
-    return types.void(offsets, at, degree, factors, to), made
+    return types.void(offsets, at, degree, factors, to), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba has no types
 def _scaled(_typing: Any, outer: Any, of: Any, factors: Any, at: Any, to: Any) -> Any:
     """Write ``outer[of] * factors[at + r]``, eight of them, to ``outer[to + r]``."""
 
-    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        outer, factors = (_pointer(context, builder, signature, given, n) for n in (0, 2))
-        scale = _splat(builder, builder.load(builder.gep(outer, [given[1]])))
-        product = builder.fmul(scale, builder.load(_vector(builder, factors, given[3]), align=8))
-        builder.store(product, _vector(builder, outer, given[4]), align=8)
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        outer, factors = (_pointer(context, builder, signature, values, n) for n in (0, 2))
+        scale = _splat(builder, builder.load(builder.gep(outer, [values[1]])))
+        product = builder.fmul(scale, builder.load(_vector(builder, factors, values[3]), align=8))
+        builder.store(product, _vector(builder, outer, values[4]), align=8)
         return context.get_dummy_value()
 
-    return types.void(outer, of, factors, at, to), made
+    return types.void(outer, of, factors, at, to), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba has no types
@@ -382,11 +381,11 @@ def _add_abreast(_typing: Any, sums: Any, begin: Any, starts: Any, outer: Any, o
     processor an instruction that makes integers of a vector; the bits of a sum are there on all.
     """
 
-    def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         sums, starts, outer, factors = (
-            _pointer(context, builder, signature, given, n) for n in (0, 2, 3, 5)
+            _pointer(context, builder, signature, values, n) for n in (0, 2, 3, 5)
         )
-        begin, of, at, count = (given[n] for n in (1, 4, 6, 7))
+        begin, of, at, count = (values[n] for n in (1, 4, 6, 7))
         weights = builder.load(_vector(builder, factors, at), align=8)
         rounding = ir.Constant(_NUMBERS, [_ROUNDING] * _ABREAST)
         rounded = ir.Constant(_WORDS, [_ROUNDED] * _ABREAST)
@@ -395,16 +394,16 @@ def _add_abreast(_typing: Any, sums: Any, begin: Any, starts: Any, outer: Any, o
             start = builder.load(builder.gep(starts, [loop.index]))
             product = builder.fmul(_splat(builder, scale), weights)
             bits = builder.bitcast(builder.fadd(product, rounding), _WORDS)
-            whole = builder.sub(bits, rounded)
-            place = _vector(builder, sums, builder.add(begin, start), _WORDS)
-            builder.store(builder.add(builder.load(place, align=8), whole), place, align=8)
+            integer = builder.sub(bits, rounded)
+            target = _vector(builder, sums, builder.add(begin, start), _WORDS)
+            builder.store(builder.add(builder.load(target, align=8), integer), target, align=8)
         return context.get_dummy_value()
 
-    return types.void(sums, begin, starts, outer, of, factors, at, count), made
+    return types.void(sums, begin, starts, outer, of, factors, at, count), generate
 
 
 @inlined
-def _add_splines(sums: Any, starts: Any, place: Any, unit: Any, factors: Any, outer: Any,
+def _add_splines(sums: Any, starts: Any, target: Any, unit: Any, factors: Any, outer: Any,
                  axes: Any, length: Any) -> None:  # fmt: skip
     """Add the products of a record's weights, a vector of the last axis at a time.
 
@@ -413,8 +412,8 @@ def _add_splines(sums: Any, starts: Any, place: Any, unit: Any, factors: Any, ou
     """
     half, of_axis = len(outer) // 2, _BLOCK * _ABREAST
     room = len(sums) - _ABREAST - starts[-1]
-    for i in range(len(place)):
-        begin, at, count, of = np.int64(place[i]), i * _ABREAST, 1, 0
+    for i in range(len(target)):
+        begin, at, count, of = np.int64(target[i]), i * _ABREAST, 1, 0
         outer[0] = unit[i]
         for _ in range(axes - 1):
             for n in range(count):
@@ -425,8 +424,8 @@ def _add_splines(sums: Any, starts: Any, place: Any, unit: Any, factors: Any, ou
             continue
         for n in range(count):  # at the end of the sums, which a vector would leave
             for r in range(length):
-                whole = np.int64(np.rint(outer[of + n] * factors[at + r]))
-                sums[begin + starts[n] + r] += whole
+                integer = np.int64(np.rint(outer[of + n] * factors[at + r]))
+                sums[begin + starts[n] + r] += integer
 
 
 @lru_cache
@@ -440,11 +439,8 @@ def _gather() -> Any:
                 for r in range(length):
                     state[layer * last + cell + r] += sums[at + r]
 
-    whole = types.int64
-    return compiled(gather, types.void(whole[::1], whole[::1], whole, whole, whole))
-
-
-# --- Add records to integer sums
+    int64 = types.int64
+    return compiled(gather, types.void(int64[::1], int64[::1], int64, int64, int64))
 
 
 def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
@@ -471,6 +467,6 @@ def _by_cell(rows: Rows, terms: Terms) -> Rows:
         share = np.nan_to_num((np.clip(column, low, high) - low) / (high - low))
         cell = cell * (periods + 1) + (share * periods).astype(np.int64)
     order = np.argsort(cell)
-    given = {name: getattr(rows, name) for name in ("counts", "output", "weight")}
-    taken = {name: array[order] for name, array in given.items() if array is not None}
-    return replace(rows, columns=[column[order] for column in rows.columns], **taken)
+    optional = {name: getattr(rows, name) for name in ("counts", "output", "weight")}
+    ordered = {name: array[order] for name, array in optional.items() if array is not None}
+    return replace(rows, columns=[column[order] for column in rows.columns], **ordered)

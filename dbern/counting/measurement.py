@@ -10,16 +10,10 @@ sums are divided by a public normalizer n instead, and that number appears nowhe
 *A record added or removed.* A `RecordSum` says what that moves: `move`.
 
 *A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
-(`dbern.counting.passes`), so a unit that is replaced, or added or removed, changes at most u of
-the counted records, each to another one or to the missing record, or from it. A chain of u
+(`dbern.counting.unit_bounding`), so a unit that is replaced, or added or removed, changes at most u
+of the counted records, each to another one or to the missing record, or from it. A chain of u
 databases, each a record further, and the triangle inequality: u times what one record moves. It is
 attained by u equal rows, wherever one record attains its bound.
-
-*The most rows.* Integers must not overflow, and floats err in proportion to what they hold, on
-every database. So accumulators are resolved for `most_rows`, m, a public power of two: their bounds
-hold for any number of rows up to that, values being over m. Division by m is exact; values times m
-(exact too) are then divided by n instead, which rounds once, as the accumulator's bound for its own
-division allows. Errors over m become errors over n times ``m / n``. More rows are refused.
 """
 
 from __future__ import annotations
@@ -33,15 +27,15 @@ from typing import Any, Self
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.counting.passes import Accumulator, Errors, Memory, Pass
+from dbern.counting.accumulator import Accumulator
+from dbern.counting.private_rows import NormalizedAccumulator, most_rows
 from dbern.data.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies.base import AnyStrategy, Bound, Slab
+from dbern.strategies.base import AnyStrategy, Bound
 from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel
-from dbern.types import FloatArray, Int64Array
 
 WHOLE = Fraction(1)
 """The budget fraction of a measurement that is released alone."""
@@ -91,12 +85,12 @@ class Measurement(ABC):
         """
 
     @abstractmethod
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+    def from_params(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
         """Return the integer sums that `params` has chosen."""
 
     def accumulator(self, strategy: AnyStrategy, n: int, tolerance: float) -> Accumulator:
         """Choose integer sums and return them."""
-        return self.restore(strategy, n, self.params(strategy, n, tolerance))
+        return self.from_params(strategy, n, self.params(strategy, n, tolerance))
 
     def protected(self, protection: Protection, ids: Column | None) -> Measurement:  # noqa: ARG002
         """Return it for other neighbours.
@@ -229,8 +223,8 @@ class Measurement(ABC):
     @property
     def range(self) -> tuple[float, float]:
         """The least and the largest value of an output, in data units; infinite if not known."""
-        top = self.unit * (math.inf if self.bias is None else self.bias.highest)
-        return self.extent or (0.0 if self.unsigned else -top, top)
+        highest = self.unit * (math.inf if self.bias is None else self.bias.highest)
+        return self.extent or (0.0 if self.unsigned else -highest, highest)
 
     @property
     def approximation(self) -> Approximation:
@@ -303,7 +297,7 @@ class RecordSum(Measurement):
         rows = most_rows(n) if self.protection.private_rows else n
         return self.counter_params(strategy, rows, tolerance)
 
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
+    def from_params(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> Accumulator:
         """Return the integer sums that `params` has chosen, over n."""
         if not self.protection.private_rows:
             return self.counter(strategy, n, params)
@@ -329,95 +323,11 @@ def random_privacy(measurements: Sequence[Measurement], charge: Budget) -> Rando
 
     Raises SpecError for more than one estimate: each fails for a gamma of its own.
     """
-    every = [measurement.random_guarantee(charge) for measurement in measurements]
-    estimated = [guarantee for guarantee in every if guarantee is not None]
+    guarantees = [measurement.random_guarantee(charge) for measurement in measurements]
+    estimated = [guarantee for guarantee in guarantees if guarantee is not None]
     if len(estimated) > 1:
         raise SpecError(
             f"target.kind: {len(estimated)} measurements have an estimated sensitivity, and random "
             "differential privacy is proved for one; in the learner, state the others' bounds"
         )
     return estimated[0] if estimated else None
-
-
-# --- Measurements where the number of rows is private
-
-_LEAST_MOST = 1 << 32
-_TIMES = 8
-
-
-def most_rows(normalizer: int) -> int:
-    """The most rows there can be where their number is private: a public power of two."""
-    return max(_LEAST_MOST, _TIMES << normalizer.bit_length())
-
-
-@dataclass(frozen=True)
-class DerivedAccumulator(Accumulator):
-    """An accumulator that counts like another and finishes differently."""
-
-    inner: Accumulator
-
-    @property
-    def passes(self) -> int:
-        """Inherited from the accumulator."""
-        return self.inner.passes
-
-    @property
-    def shards(self) -> int:
-        """Inherited from the accumulator."""
-        return self.inner.shards
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Inherited from the accumulator."""
-        return self.inner.columns
-
-    @property
-    def description(self) -> str:
-        """Inherited from the accumulator."""
-        return self.inner.description
-
-    @property
-    def memory(self) -> Memory:
-        """Inherited from the accumulator."""
-        return self.inner.memory
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Inherited from the accumulator."""
-        return self.inner.shape
-
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
-        """Begin a pass of the accumulator."""
-        return self.inner.begin(state, salt, index)
-
-
-@dataclass(frozen=True)
-class NormalizedAccumulator(DerivedAccumulator):
-    """An accumulator for the most rows, m, whose values are over the normalizer n instead."""
-
-    strategy: AnyStrategy
-    protection: Protection
-    n: int
-
-    @property
-    def errors(self) -> Errors:
-        """Bound errors of a replaced record, or half of it for each row of a unit.
-
-        Norms are over all databases.
-
-        Errors of one value are those for at most as many records as the normalizer: accuracy alone.
-        """
-        errors, rows = self.inner.errors, self.protection.unit.max_contributions
-        scale, added = OUTWARD * most_rows(self.n) / self.n, self.protection.added
-        l1, l2 = (OUTWARD * rows * (norm / 2 if added else norm) for norm in errors.kernel_norms)
-        floats_l1, floats_l2 = (OUTWARD * scale * norm for norm in errors.float_norms)
-        return replace(
-            errors,
-            kernel_norms=(l1, l2),
-            float_norms=(floats_l1, floats_l2),
-            value_bound=OUTWARD * scale * errors.value_bound,
-        )
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Values over the normalizer."""
-        return self.inner.finish(state, output, slab) * float(most_rows(self.n)) / self.n

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,32 +34,14 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.rows import Rows, Terms, add_slowly
+from dbern.counting.rows import Terms
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
-
-# --- Exact integer sketches of kernel sums
-
 
 _NODES = 32
 _SUM_ULPS = 2 * _NODES + 2 * 8 * 16
 """Error of one table entry in units of ``peak * 2^-53``, besides twice that of a kernel value (the
 mean over the nodes doubles it): the weight's (the cosine of an angle up to 8 pi, whose roundings
 shift it by 8 pi 2^-53 each), and at most one rounding for each node that is summed."""
-
-_LOOPS = "dbern.counting.loops"
-_FEW = 1 << 21  # additions, which take less time than numba does to start
-_added = [0]  # by this process
-
-
-def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records to a C-contiguous `state`, in place; an IndexError for arrays that do not fit."""
-    _added[0] += len(terms.indices) * len(rows.columns[0])
-    if _added[0] > _FEW or _LOOPS in sys.modules:
-        from dbern.counting import loops  # numba: half a second, and as much to be ready
-
-        loops.add_rows(state, rows, terms)
-    else:
-        add_slowly(state, rows, terms)
 
 
 @dataclass(frozen=True)
@@ -130,8 +111,8 @@ class MomentSketch:
     @cached_property
     def indices(self) -> tuple[tuple[int, ...], ...]:
         """Multi-indices of total order at most p, in C order."""
-        every = itertools.product(range(self.order + 1), repeat=len(self.axes))
-        return tuple(index for index in every if sum(index) <= self.order)
+        indices = itertools.product(range(self.order + 1), repeat=len(self.axes))
+        return tuple(index for index in indices if sum(index) <= self.order)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -147,7 +128,7 @@ class MomentSketch:
         """Factors and targets of a record in a state of shape (indices, outputs, cells)."""
         return Terms(
             indices=np.array(self.indices, dtype=np.int64),
-            places=np.arange(len(self.indices)) * (outputs * math.prod(self.cells)),
+            targets=np.arange(len(self.indices)) * (outputs * math.prod(self.cells)),
             outputs=outputs,
             extents=self.cells,
             periods=tuple(axis.periods for axis in self.axes),
@@ -165,7 +146,7 @@ class MomentSketch:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> MomentSketch:
         """Read what `to_dict` wrote."""
-        axes = (Cells(one["periods"], tuple(one["cuts"])) for one in content["axes"])
+        axes = (Cells(axis["periods"], tuple(axis["cuts"])) for axis in content["axes"])
         return cls(tuple(axes), content["order"], content["bits"])
 
 
@@ -231,16 +212,16 @@ def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArra
 
 def _summed(values: Sequence[FloatArray], table: FloatArray) -> FloatArray:
     """``sum_a sum_j values_a[j] table[a, :, j]``, degree by degree: see `contraction_error`."""
-    flat, width = [one.reshape(len(one), -1) for one in values], table.shape[1]
+    flat, width = [cells.reshape(len(cells), -1) for cells in values], table.shape[1]
     total = np.empty((flat[0].shape[1], width))
     height = min(len(total), 64 * max(1, _CACHED_ENTRIES // (64 * width)))  # whole tiles of BLAS
     term = np.empty((height, width))
     for first in range(0, len(total), height):
         rows = slice(first, first + height)
-        here = total[rows]
-        np.matmul(flat[0][:, rows].T, table[0].T, out=here)
-        for one, degree in zip(flat[1:], table[1:], strict=False):
-            here += np.matmul(one[:, rows].T, degree.T, out=term[: len(here)])
+        tile = total[rows]
+        np.matmul(flat[0][:, rows].T, table[0].T, out=tile)
+        for cells, coefficients in zip(flat[1:], table[1:], strict=False):
+            tile += np.matmul(cells[:, rows].T, coefficients.T, out=term[: len(tile)])
     return total.reshape(*values[0].shape[1:], width)
 
 
@@ -256,10 +237,10 @@ def truncation_error(
     factor by the slope times that; twice that covers the products of such changes.
     """
     product = _degree_bounds(kernels, axes, order)
-    kept = product[: order + 1].sum()
+    retained = product[: order + 1].sum()
     peaks = math.prod(kernel.peak for kernel in kernels)
     edges = sum(peaks * kernel.slope / kernel.peak for kernel in kernels if kernel.kinks)
-    dropped = product[order + 1 :].sum() + kept * 2.0**-bits
+    dropped = product[order + 1 :].sum() + retained * 2.0**-bits
     return OUTWARD * float(dropped + UNIT_ROUNDOFF * edges)
 
 
@@ -297,49 +278,3 @@ def contraction_error(
         perturbed *= bound + error
         depth += cells.count + order + 2
     return OUTWARD * (2 * depth * UNIT_ROUNDOFF * perturbed + (perturbed - exact))
-
-
-# --- Which cells and moments a kernel sum is counted with
-
-_LARGEST_STATE = 1 << 28
-_CACHE_BYTES = 1 << 22
-_MOST_CUTS = 1000  # of a period of cells: plans list them
-
-
-def sketch_cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
-    """Relative time: moments a record adds, slower out of cache, and the tables to contract."""
-    tables = (sketch.order + 2) * sum(
-        count * cells for count, cells in zip(nodes, sketch.cells, strict=True)
-    )
-    adding = len(sketch.indices) * (1 + sketch.state_bytes / _CACHE_BYTES)
-    return adding + 8 * tables / _CACHE_BYTES
-
-
-def smallest_sketch(
-    kernels: Sequence[Kernel], k: Sequence[int], order: int, bits: int, tolerance: float
-) -> MomentSketch | None:
-    """Fewest cells (in proportion to the axes' inverse bandwidths) that meet the tolerance."""
-
-    def sketch(density: float) -> MomentSketch:
-        # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
-        axes = (
-            cells_for(kernel, each, OUTWARD * density / kernel.bandwidth)
-            for kernel, each in zip(kernels, k, strict=True)
-        )
-        return MomentSketch(tuple(axes), order, bits)
-
-    def fits(density: float) -> bool:
-        return truncation_error(kernels, sketch(density).axes, order, bits) <= tolerance
-
-    low, high = 0.5, 0.5
-    while not fits(high):
-        low, high = high, 2 * high
-        following = sketch(high)
-        cuts = max(len(axis.cuts) for axis in following.axes)
-        if following.state_bytes > 2 ** len(kernels) * _LARGEST_STATE or cuts > _MOST_CUTS:
-            return None
-    while high - low > 0.02 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    best = sketch(high)
-    return best if best.state_bytes <= _LARGEST_STATE else None

@@ -47,7 +47,7 @@ class RecordWeights(ABC):
 
 
 @dataclass(frozen=True)
-class Alike(RecordWeights):
+class UnitWeight(RecordWeights):
     """Every record counts one."""
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, None]:
@@ -56,7 +56,7 @@ class Alike(RecordWeights):
         return None, None, None
 
 
-ALIKE = Alike()
+UNIT_WEIGHT = UnitWeight()
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ByCategory(CategoryWeights):
 
 
 @dataclass(frozen=True)
-class BySign(CategoryWeights):
+class SignWeight(CategoryWeights):
     """The second of two categories counts plus one, the first minus one."""
 
     @property
@@ -134,7 +134,7 @@ class InGroups(CategoryWeights):
 
 
 @dataclass(frozen=True)
-class Present(RecordWeights):
+class HasResponse(RecordWeights):
     """Every record with a finite response counts one."""
 
     response: Response
@@ -152,7 +152,7 @@ class Present(RecordWeights):
 
 
 @dataclass(frozen=True)
-class ByResponse(Present):
+class ResponseWeight(HasResponse):
     """The response, clamped to its bounds: its distance from their middle over their half-width.
 
     Only single IEEE operations; the division rounds to at most one because the radius is rounded

@@ -1,9 +1,10 @@
 """Batches of records, and the terms that each adds, as arrays.
 
 A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
-its offset in its cell (`moments`), or the B-splines that live there (`bins`). Only single IEEE
-operations on one record at a time, none fused: a record adds the same integers on every host and
-beside any other records. One that does not count adds zeros.
+its offset in its cell (`dbern.counting.moments`), or the B-splines that live there
+(`dbern.strategies.bins`). Only single IEEE operations on one record at a time, none fused: a record
+adds the same integers on every host and beside any other records. A record that does not count adds
+zeros.
 """
 
 from __future__ import annotations
@@ -12,11 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from dbern.bernstein.basis import local_weights
 from dbern.types import BoolArray, FloatArray, Int64Array
 
 EQUAL = (0.0, 1.0)
@@ -44,17 +43,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a record, and their places in the state.
+    """Terms of a record, and where the state has them.
 
-    Row t of `indices` (terms, l) chooses the factor of each axis, ``places[t]`` is the term's
-    offset in the flat state for the first output and the first cells. The state has `outputs`
+    Row t of `indices` (terms, l) chooses the factor of each axis, ``targets[t]`` is where the
+    flat state has the term for the first output and the first cells. The state has `outputs`
     layers of cells, each of the lengths `extents`. Axes have equal `periods`, cut at `edges` from 0
     to 1; ``(0, 1)`` for equal cells. A weight of one is the integer ``2^bits``. `order` is the
     degree of the B-splines (`splines`), or the largest degree of the polynomials.
     """
 
     indices: Int64Array
-    places: Int64Array
+    targets: Int64Array
     outputs: int
     extents: tuple[int, ...]
     periods: tuple[int, ...]
@@ -64,11 +63,11 @@ class Terms:
     splines: bool
 
     @cached_property
-    def reach(self) -> int:
-        """Least size of the state."""
+    def min_state_size(self) -> int:
+        """Smallest size that a state may have."""
         last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]
         cell = np.ravel_multi_index((self.outputs - 1, *last), (self.outputs, *self.extents))
-        return int(cell) + int(self.places.max()) + 1
+        return int(cell) + int(self.targets.max()) + 1
 
 
 def strides(extents: Sequence[int]) -> list[int]:
@@ -78,65 +77,10 @@ def strides(extents: Sequence[int]) -> list[int]:
 
 def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Refuse, by an IndexError, records that would be added outside the state."""
-    given = (rows.counts, rows.output, rows.weight)
-    lengths = {len(array) for array in (*rows.columns, *given) if array is not None}
-    if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.reach:
+    optional = (rows.counts, rows.output, rows.weight)
+    lengths = {len(array) for array in (*rows.columns, *optional) if array is not None}
+    if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.min_state_size:
         raise IndexError("columns of different lengths, or too small a state")
     output = rows.output
     if output is not None and len(output) and not 0 <= output.min() <= output.max() < terms.outputs:
         raise IndexError("an output that there is not")
-
-
-# --- Added by numpy alone, with the integers of compiled loops: a small release waits for no numba
-
-
-def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records, in place; bit for bit, this defines a record's integers.
-
-    Raises IndexError for arrays of different lengths, missing outputs and a smaller state.
-    """
-    require_inside(state, rows, terms)
-    points = np.column_stack(rows.columns)
-    low, high = np.array(rows.low), np.array(rows.high)
-    kept = np.isfinite(points).all(axis=1)
-    if rows.clamp:
-        points = np.clip(points, low, high)
-    else:
-        kept &= ((points >= low) & (points <= high)).all(axis=1)
-    if rows.counts is not None:
-        kept &= rows.counts
-    positions = np.clip((points[kept] - low) / (high - low), 0.0, 1.0)
-    place = np.zeros(len(positions), np.int64) if rows.output is None else rows.output[kept]
-    factors = []
-    for axis, (periods, edges) in enumerate(zip(terms.periods, terms.edges, strict=True)):
-        cell, offset = _located(positions[:, axis], periods, np.array(edges))
-        place = place * terms.extents[axis] + cell
-        rule = local_weights if terms.splines else _chebyshev
-        factors.append(rule(offset, terms.order))
-    unit = np.full(len(positions), 2.0**terms.bits)
-    if rows.weight is not None:
-        unit = rows.weight[kept] * unit
-    for index, begins in zip(terms.indices, terms.places, strict=True):
-        product = unit
-        for axis, degree in enumerate(index):
-            product = product * factors[axis][degree]
-        np.add.at(state.reshape(-1), begins + place, np.rint(product).astype(np.int64))
-
-
-def _located(positions: FloatArray, periods: int, edges: FloatArray) -> tuple[Any, FloatArray]:
-    """Cells and offsets in [-1, 1] of positions in the unit interval."""
-    scaled = positions * periods
-    period = np.minimum(scaled.astype(np.int64), periods - 1)
-    share = scaled - period
-    if len(edges) == 2:
-        return period, 2.0 * share - 1.0
-    part = np.searchsorted(edges[1:-1], share, side="right")
-    share = (share - edges[part]) / np.diff(edges)[part]
-    return period * (len(edges) - 1) + part, 2.0 * share - 1.0
-
-
-def _chebyshev(offsets: FloatArray, order: int) -> list[FloatArray]:
-    powers = [np.ones_like(offsets), offsets]
-    while len(powers) <= order:
-        powers.append(2.0 * offsets * powers[-1] - powers[-2])
-    return powers

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from dbern.counting.accumulator import Errors, Memory, RecordAccumulator
 from dbern.counting.measurement import RecordSum
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column
 from dbern.strategies.base import AnyStrategy, Entries, Slab
 from dbern.types import FloatArray, Int64Array
@@ -114,8 +114,8 @@ class VectorAccumulator(RecordAccumulator):
         """Add a batch of records to `state`, in place."""
         state += self.vector.sums(records, self.bits)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Sums of one slab over n."""
         del output
-        part = state[slab.start : slab.stop].astype(np.float64) * self.vector.entry_unit
-        return np.ldexp(part, -self.bits) / self.n
+        integers = state[slab.start : slab.stop].astype(np.float64) * self.vector.entry_unit
+        return np.ldexp(integers, -self.bits) / self.n

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dbern.data.domain import TICKS, Column, TimeUnit, moment_of
+from dbern.data.domain import Column
+from dbern.data.times import TICKS, TimeUnit, moment_of
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray
 
-_LIMB = 64
-_LONG_BYTES = 256
-_MOST_SCALE = 200  # of a decimal: beyond, powers of ten and values may be no floats
+_LIMB_BITS = 64
+_LONG_TEXT_BYTES = 256
+_MAX_DECIMAL_SCALE = 200  # of a decimal: beyond, powers of ten and values may be no floats
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -39,7 +40,7 @@ def is_number(kind: pa.DataType) -> bool:
         types.is_integer(kind)
         or types.is_floating(kind)
         or types.is_boolean(kind)
-        or (types.is_decimal(kind) and abs(kind.scale) <= _MOST_SCALE)
+        or (types.is_decimal(kind) and abs(kind.scale) <= _MAX_DECIMAL_SCALE)
     )
 
 
@@ -83,8 +84,8 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
         return _curves(values, column.points)
     if column.categories:
         if pa.types.is_dictionary(values.type):
-            listed, places = _listed(values)
-            return _placed(_positions(listed, column), places)
+            listed, indices = _listed(values)
+            return _looked_up(_positions(listed, column), indices)
         return _positions(values, column)
     return numbers(values, column.unit)
 
@@ -113,11 +114,11 @@ def _curves(values: pa.Array, points: int) -> FloatArray:
 
     Nulls in a list are NaN.
     """
-    whole = pc.equal(pc.list_value_length(values), points).fill_null(False)
-    found = np.full((len(values), points), np.nan)
-    listed = numbers(values.filter(whole).flatten())
-    found[whole.to_numpy(zero_copy_only=False)] = listed.reshape(-1, points)
-    return found
+    complete = pc.equal(pc.list_value_length(values), points).fill_null(False)
+    curves = np.full((len(values), points), np.nan)
+    listed = numbers(values.filter(complete).flatten())
+    curves[complete.to_numpy(zero_copy_only=False)] = listed.reshape(-1, points)
+    return curves
 
 
 def _positions(values: pa.Array, column: Column) -> FloatArray:
@@ -134,13 +135,13 @@ def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
     return values.dictionary.take(occurring.dictionary), occurring.indices
 
 
-def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
+def _looked_up(listed: FloatArray, indices: pa.Array) -> FloatArray:
     """Look up listed values, (n,) or (n, 2), at each position; NaN where there is none."""
-    index = _plain(places)
+    index = _plain(indices)
     known = ~np.isnan(index)
-    found = np.full((len(index), *listed.shape[1:]), np.nan)
-    found[known] = listed[index[known].astype(np.int64)]
-    return found
+    values = np.full((len(index), *listed.shape[1:]), np.nan)
+    values[known] = listed[index[known].astype(np.int64)]
+    return values
 
 
 def ids_as(kind: pa.DataType) -> str:
@@ -152,7 +153,7 @@ def ids_as(kind: pa.DataType) -> str:
 
 
 def _ids(values: pa.Array) -> FloatArray:
-    """Return two floats a value (m, 2), equal for equal ids alone: see `dbern.counting.passes`.
+    """Return two floats a value (m, 2), equal for equal ids alone (`dbern.counting.unit_bounding`).
 
     Numbers are the nearest float and the remainder, texts 106 bits of a hash.
     """
@@ -164,24 +165,24 @@ def _ids(values: pa.Array) -> FloatArray:
         return _distinct_ids(values)
     near = numbers(values)
     rest = np.zeros(len(near))
-    if pa.types.is_integer(kind) and kind.bit_width == _LIMB:
-        whole = values.fill_null(0).to_numpy(zero_copy_only=False)
-        high = (whole >> 32).astype(np.float64) * 2.0**32
-        low = (whole & 0xFFFFFFFF).astype(np.float64)
+    if pa.types.is_integer(kind) and kind.bit_width == _LIMB_BITS:
+        integers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        high = (integers >> 32).astype(np.float64) * 2.0**32
+        low = (integers & 0xFFFFFFFF).astype(np.float64)
         # Dekker's fast sum: high is zero or the larger, so the rest is exact.
         rest = low - ((high + low) - high)
     return np.column_stack([near, np.where(np.isnan(near), np.nan, rest)])
 
 
 def _distinct_ids(values: pa.Array) -> FloatArray:
-    places = None
+    indices = None
     if pa.types.is_dictionary(values.type):
-        listed, places = _listed(values)
-    elif is_text(values.type) and values.nbytes > _LONG_BYTES * len(values):
-        listed = values  # telling long ones apart would copy them
+        listed, indices = _listed(values)
+    elif is_text(values.type) and values.nbytes > _LONG_TEXT_BYTES * len(values):
+        listed = values  # looking for equal ones among long texts would copy them
     else:
         encoded = _at_least_128(values).dictionary_encode()
-        listed, places = encoded.dictionary, encoded.indices
+        listed, indices = encoded.dictionary, encoded.indices
     ids: Iterator[tuple[float, float]]
     if is_text(listed.type):
         # What is no Unicode has a hash too; taken from the buffer, for a text may be long.
@@ -189,7 +190,7 @@ def _distinct_ids(values: pa.Array) -> FloatArray:
     else:
         ids = (_id_of(value.as_py()) for value in listed)
     pairs = np.fromiter(chain.from_iterable(ids), np.float64, 2 * len(listed)).reshape(-1, 2)
-    return pairs if places is None else _placed(pairs, places)
+    return pairs if indices is None else _looked_up(pairs, indices)
 
 
 def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
@@ -225,8 +226,8 @@ def _plain(values: pa.Array) -> FloatArray:
     if floats.null_count == len(floats):  # which may have no buffer
         return np.full(len(floats), np.nan)
     end = floats.offset + len(floats)
-    found = np.frombuffer(floats.buffers()[1], dtype=np.float64, count=end)[floats.offset :]
-    return np.where(_nulls(floats), np.nan, found) if floats.null_count else found
+    plain = np.frombuffer(floats.buffers()[1], dtype=np.float64, count=end)[floats.offset :]
+    return np.where(_nulls(floats), np.nan, plain) if floats.null_count else plain
 
 
 def _nulls(values: pa.Array) -> BoolArray:
@@ -238,7 +239,7 @@ def _nulls(values: pa.Array) -> BoolArray:
 def _at_least_128(values: pa.Array) -> pa.Array:
     """Widen decimals of fewer than 128 bits, which not all of Arrow knows."""
     kind = values.type
-    if pa.types.is_decimal(kind) and kind.bit_width < 2 * _LIMB:
+    if pa.types.is_decimal(kind) and kind.bit_width < 2 * _LIMB_BITS:
         return values.cast(pa.decimal128(kind.precision, kind.scale))
     return values
 
@@ -250,23 +251,23 @@ def _decimals(values: pa.Array) -> FloatArray:
     Up to 2^53 the integer is exact, and the quotient the nearest float to the decimal.
     """
     values, kind = _at_least_128(values), values.type
-    width, end = values.type.bit_width // _LIMB, values.offset + len(values)
+    width, end = values.type.bit_width // _LIMB_BITS, values.offset + len(values)
     if values.null_count == len(values):  # which may have no buffer
         return np.full(len(values), np.nan)
     limbs = np.frombuffer(values.buffers()[1], dtype="<u8", count=end * width)
     limbs = limbs.reshape(-1, width)[values.offset :]
-    negative = limbs[:, -1] >> np.uint64(_LIMB - 1) == 1
+    negative = limbs[:, -1] >> np.uint64(_LIMB_BITS - 1) == 1
     # Of a negative number the complement is its size less one: limbs of one sign never cancel.
     limbs = np.where(negative[:, None], ~limbs, limbs)
     total = np.zeros(len(values))
     for limb in limbs.T[::-1]:
-        total = total * 2.0**_LIMB + limb.astype(np.float64)
+        total = total * 2.0**_LIMB_BITS + limb.astype(np.float64)
     total = np.where(negative, -(total + 1), total)
     scale = float(10 ** abs(kind.scale))
-    found = total / scale if kind.scale >= 0 else total * scale
+    decimals = total / scale if kind.scale >= 0 else total * scale
     if values.null_count > 0:
-        found[_nulls(values)] = np.nan
-    return found
+        decimals[_nulls(values)] = np.nan
+    return decimals
 
 
 def of_text(text: str, column: Column) -> float | tuple[float, float]:

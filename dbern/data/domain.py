@@ -1,9 +1,4 @@
-"""Public facts about a record: axes, bounds, the map to the unit cube, and dates as numbers.
-
-Dates and times are days or seconds since the beginning of 1970, UTC. Only single IEEE operations on
-whole numbers of ticks make them, so a time is the same number on every host. What has no time zone
-is taken as UTC, in a spec and in a file alike.
-"""
+"""Public knowledge of a record: axes, bounds and the map to the unit cube."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -20,12 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.data.resolution import MAX_STEPS, Multiples, decimal_of
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray, Int64Array
-
-# --- Public facts about a record
-
 
 Category: TypeAlias = str | int | bool
 
@@ -41,10 +33,10 @@ OTHER_UNITS = (
 )
 """What is said where such numbers would be released."""
 
-_LEAST_WIDTH = 1e-100
+_MIN_WIDTH = 1e-100
 PLAIN_NAME = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")
 """One plain part of a path in a store."""
-_LONGEST = 200  # bytes of an axis's name: arrays are files that are named after it
+_MAX_NAME_BYTES = 200  # bytes of an axis's name: arrays are files that are named after it
 LONGEST_NAME, LONGEST_TITLE, LONGEST_DESCRIPTION, LONGEST_UNITS = 255, 200, 2000, 60
 """Letters of a column's name and of the texts of a spec that are stored with a release."""
 LONGEST_TEXT = 10_000
@@ -87,11 +79,11 @@ class Axis:
                 f"{where}: a list of values has positions from 0 to {len(self.categories) - 1}. "
                 f'Write {self.name} = {{ values = ["a", "b"] }}.'
             )
-        long = len(self.name.encode(errors="surrogatepass")) > _LONGEST
+        long = len(self.name.encode(errors="surrogatepass")) > _MAX_NAME_BYTES
         if long or not PLAIN_NAME.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
                 f"{where}: this name cannot be an axis of a synopsis. Rename the column: at most "
-                f"{_LONGEST} bytes, no slash, no leading '.' or '__', and none of "
+                f"{_MAX_NAME_BYTES} bytes, no slash, no leading '.' or '__', and none of "
                 f"{', '.join(_RESERVED)}."
             )
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
@@ -104,7 +96,7 @@ class Axis:
         told_apart = (
             self.low + self.width * 1e-9 > self.low and self.high > self.high - self.width * 1e-9
         )
-        if not (_LEAST_WIDTH <= self.width <= 1 / _LEAST_WIDTH and told_apart):
+        if not (_MIN_WIDTH <= self.width <= 1 / _MIN_WIDTH and told_apart):
             raise SpecError(
                 f"{where}: the bounds are too far apart or too close for 64-bit floats. "
                 "Rescale the column."
@@ -200,7 +192,7 @@ class Axis:
         return np.where(positions == 1.0, self.high, inner)
 
     def text(self, value: float) -> str:
-        """Return a place on the axis in words: a number, or a date or time."""
+        """Return a point of the axis in words: a number, or a date or time."""
         return self.unit.text(value) if self.unit else format_number(value)
 
     @property
@@ -309,13 +301,13 @@ class Domain:
         maps to the same position on every host.
         """
         points = np.column_stack([columns[name] for name in self.names])
-        kept = np.asarray(np.isfinite(points).all(axis=1))
+        valid = np.asarray(np.isfinite(points).all(axis=1))
         if self.outside is Outside.CLAMP:
             low, high = zip(*((axis.low, axis.high) for axis in self.axes), strict=True)
             points = np.clip(points, low, high)
         else:
-            kept &= self.inside(points)
-        return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
+            valid &= self.inside(points)
+        return valid, np.clip(self.to_unit(points[valid]), 0.0, 1.0)
 
     def axis(self, index: int) -> Domain:
         """Return the interval of one axis."""
@@ -406,8 +398,8 @@ class Response:
         if not (
             finite
             and self.low < self.high
-            and self.radius >= _LEAST_WIDTH
-            and largest <= 1 / _LEAST_WIDTH
+            and self.radius >= _MIN_WIDTH
+            and largest <= 1 / _MIN_WIDTH
         ):
             raise SpecError(
                 "data.response.bounds: must be two finite numbers up to 1e100, the lower first. "
@@ -471,113 +463,3 @@ class RecordSchema:
                 f'data: the column "{twice}" has two roles. Write it once among bounds, label, '
                 "response, group, filter and unit."
             )
-
-
-# --- Dates and times as numbers
-
-Bound: TypeAlias = float | datetime | date
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DAY = 86400
-TICKS = {
-    "D": Fraction(_DAY),
-    "s": Fraction(1),
-    "ms": Fraction(1, 10**3),
-    "us": Fraction(1, 10**6),
-    "ns": Fraction(1, 10**9),
-}
-"""Seconds of a tick, by numpy's and Arrow's name of it."""
-
-
-class TimeUnit(enum.Enum):
-    """Unit of an axis of dates or times, in the words of the CF conventions."""
-
-    DAYS = "days since 1970-01-01"
-    SECONDS = "seconds since 1970-01-01"
-
-    @property
-    def seconds(self) -> int:
-        """Seconds of one unit."""
-        return _DAY if self is TimeUnit.DAYS else 1
-
-    def of(self, moment: date) -> float:
-        """Return a date (its beginning) or a time as a number, correctly rounded."""
-        if not isinstance(moment, datetime):
-            moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) / timedelta(seconds=self.seconds)
-
-    def of_ticks(self, ticks: Int64Array | FloatArray, tick: Fraction) -> FloatArray:
-        """Return ticks since 1970 as numbers (m,), by one conversion and one rounded operation."""
-        ratio = tick / self.seconds
-        floats = np.asarray(ticks, dtype=np.float64)
-        if ratio.numerator == 1:
-            return floats / float(ratio.denominator)
-        return floats * float(ratio)
-
-    def of_datetimes(self, values: np.ndarray[Any, Any]) -> FloatArray:
-        """Return an array of datetime64 as numbers, not-a-time as NaN."""
-        name, count = np.datetime_data(values.dtype)
-        if name not in TICKS or count != 1:
-            name = "ns" if name in ("ps", "fs", "as") else "s"
-            values = values.astype(f"datetime64[{name}]")
-        numbers = self.of_ticks(values.astype(np.int64), TICKS[name])
-        return np.where(np.isnat(values), np.nan, numbers)
-
-    def text(self, value: float) -> str:
-        """Return a number as a date or a time again; within a day to the minute."""
-        if self is TimeUnit.SECONDS:
-            return f"{_EPOCH + timedelta(seconds=value):%Y-%m-%dT%H:%M:%S}Z"
-        moment = _EPOCH + timedelta(minutes=round(value * (_DAY // 60)))
-        midnight = (moment.hour, moment.minute) == (0, 0)
-        return moment.date().isoformat() if midnight else f"{moment:%Y-%m-%dT%H:%M}Z"
-
-    def to_datetimes(self, numbers: FloatArray) -> np.ndarray[Any, Any]:
-        """Return numbers as datetime64 of microseconds, UTC, which `of_datetimes` takes back."""
-        units_a_day = _DAY // self.seconds
-        days = np.floor(numbers / units_a_day)  # whole days are exact, whatever the year
-        microseconds = np.rint((numbers - days * units_a_day) * (self.seconds * 10**6))
-        midnights = days.astype("datetime64[D]").astype("datetime64[us]")
-        return np.asarray(midnights + microseconds.astype("timedelta64[us]"))
-
-
-def from_text(value: Any) -> Any:
-    """Parse a date or time in ISO form, or return any other value; TOML has them without quotes."""
-    return moment_of(value) if isinstance(value, str) else value
-
-
-def moment_of(text: str) -> date:
-    """Return a date or a time in ISO form.
-
-    Raises ValueError for anything else.
-    """
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return datetime.fromisoformat(text)
-
-
-def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit | None]:
-    """Return two bounds as numbers, and their unit: days of two dates, seconds of two times."""
-    low, high = bounds
-    kinds = {_unit(low), _unit(high)}
-    if len(kinds) > 1:
-        raise SpecError(
-            f"{key}: both bounds must be of one kind. Write two numbers, two dates such as "
-            "[2026-01-01, 2027-01-01] or two times such as "
-            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]."
-        )
-    (unit,) = kinds
-    if unit is None:
-        return float(low), float(high), None  # type: ignore[arg-type]  # numbers, both
-    return unit.of(low), unit.of(high), unit  # type: ignore[arg-type]  # dates or times, both
-
-
-def _unit(bound: Bound) -> TimeUnit | None:
-    match bound:
-        case datetime():
-            return TimeUnit.SECONDS
-        case date():
-            return TimeUnit.DAYS
-    return None

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from dbern.data.columns import is_number, is_text, is_time, plain_type
-from dbern.data.parquet import FileFacts, discover, each, folder_values, leaves, opened
+from dbern.data.footers import FileFacts, folder_values, leaves, opened, read_together
+from dbern.data.source_files import discover
 from dbern.system import counted
 
 _SHOWN_FILES = 10
@@ -61,23 +62,23 @@ def inspect_source(source: str) -> Source:
 
     Raises SpecError without files, or for one that is not Parquet.
     """
-    files = list(each(_read_schema, discover(source)))
+    files = list(read_together(_read_schema, discover(source)))
     columns = []
     for name in dict.fromkeys(name for _, types in files for name in types):
         types = [types[name] for _, types in files if name in types]
-        missing = [facts.path for facts, types in files if name not in types]
+        missing = [footer.path for footer, types in files if name not in types]
         texts = dict.fromkeys(
             "folder" if kind is None else " ".join(str(kind).split()) for kind in types
         )
         columns.append(SourceColumn(name, tuple(texts), _use(types, missing)))
-    return Source(source, tuple(facts for facts, _ in files), tuple(columns))
+    return Source(source, tuple(footer for footer, _ in files), tuple(columns))
 
 
 def _read_schema(path: str) -> tuple[FileFacts, dict[str, pa.DataType | None]]:
     """Read types by column; None of a column that folders name."""
-    facts, schema = opened(path)
+    footer, schema = opened(path)
     types = dict(leaves(schema))
-    return facts, types | {name: None for name in folder_values(path) if name not in types}
+    return footer, types | {name: None for name in folder_values(path) if name not in types}
 
 
 def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:

@@ -1,12 +1,8 @@
-"""Objects in S3, and the settings and credentials that the environment gives for them.
+"""Objects in S3: the one owner of obstore and of Arrow's S3 client.
 
-The variables are those of Amazon's own tools, so that one environment serves all. Credentials stay
-out of `Settings`, which is compared and kept; nothing here is ever in a spec, a graph or a log.
-
-This is the one owner of obstore and of Arrow's S3 client. Both take credentials from the
-environment, from a file that it names, or from the identity of the machine, never from a URL.
-Neither client travels: what a graph, a spec or a ledger holds is a URL. Failures are `OSError`
-without the server's text.
+Both take credentials from the environment, from a file that it names, or from the identity of the
+machine, never from a URL. Neither client travels: what a graph, a spec or a ledger holds is a URL.
+Failures are `OSError` without the server's text.
 """
 
 from __future__ import annotations
@@ -18,95 +14,19 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from configparser import ConfigParser, Error
 from contextlib import contextmanager
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from dbern.errors import EnvironmentRefusedError, SpecError, needed
-
-# --- What the environment says of an object store
-
-
-_AUTHORITY, _CREDENTIALS = "AWS_CA_BUNDLE", "AWS_SHARED_CREDENTIALS_FILE"
-_REGION = "us-east-1"
-
-
-class Settings(NamedTuple):
-    """Store, and the settings of its protocol."""
-
-    server: str  # its address; empty for Amazon's
-    region: str
-    authority: str  # a file of certificates to trust; empty for the system's
-    credentials: str  # a file; empty where the environment or the identity of the machine has them
-    profile: str  # which of them
-    changed: tuple[int, int]  # when the two files were: whoever keeps a client makes another then
-
-
-def settings() -> Settings:
-    """Settings from the variables of this process, as they are now."""
-    named = os.environ.get
-    authority = named(_AUTHORITY) or ""
-    given = "" if named("AWS_ACCESS_KEY_ID") else named(_CREDENTIALS) or ""
-    return Settings(
-        server=named("AWS_ENDPOINT_URL_S3") or named("AWS_ENDPOINT_URL") or "",
-        region=named("AWS_REGION") or named("AWS_DEFAULT_REGION") or _REGION,
-        authority=authority,
-        credentials=given,
-        profile=named("AWS_PROFILE") or "default",
-        changed=(_changed(authority), _changed(given)),
-    )
-
-
-def trusted(given: Settings) -> bytes | None:
-    """Return certificates to trust besides the system's, as PEM; None where none are named.
-
-    Raises EnvironmentRefusedError for a file that cannot be read.
-    """
-    return _content(given.authority, _AUTHORITY).encode() if given.authority else None
-
-
-def _credentials(given: Settings) -> dict[str, str]:
-    """Content of the file of credentials, by obstore's names; no message quotes the file."""
-    if not given.credentials:
-        return {}
-    parser = ConfigParser(interpolation=None)
-    try:
-        parser.read_string(_content(given.credentials, _CREDENTIALS))
-        found = parser[given.profile]
-        needed = {name: found[f"aws_{name}"] for name in ("access_key_id", "secret_access_key")}
-    except (Error, KeyError):
-        raise EnvironmentRefusedError(
-            f"{_CREDENTIALS}: {given.credentials} has no profile {given.profile} with "
-            "aws_access_key_id and aws_secret_access_key. Write both below its name in brackets, "
-            "or name another in AWS_PROFILE."
-        ) from None
-    token = found.get("aws_session_token")
-    return {**needed, "session_token": token} if token else needed
-
-
-def _changed(file: str) -> int:
-    try:
-        return Path(file).stat().st_mtime_ns if file else 0
-    except (OSError, ValueError):  # said when it is read
-        return 0
-
-
-def _content(file: str, variable: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        shown = "no path" if {"\n", "="} & set(file) else file  # but the content itself
-        raise EnvironmentRefusedError(
-            f"{variable} names {shown}, which cannot be read ({type(error).__name__}). Write the "
-            f"path of a file that is mounted, or unset {variable}."
-        ) from None
-
-
-# --- Objects in S3: the one owner of obstore and of Arrow's S3 client
+from dbern.data.object_settings import (
+    ObjectStoreSettings,
+    current_settings,
+    read_credentials,
+    trusted,
+)
+from dbern.errors import SpecError, needed
 
 _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]*/.+")
 _MAGIC = re.compile(r"[*\[]")
@@ -145,39 +65,39 @@ class Objects:
     def __init__(self, url: str) -> None:
         self.url = url
         self._bucket, self._prefix = _parts(url)
-        self._client = _client(self._bucket, settings())
+        self._client = _client(self._bucket, current_settings())
 
     def __reduce__(self) -> tuple[type[Objects], tuple[str]]:
         """Refuse to pickle: a client may hold credentials."""
         return Objects, (self.url,)
 
-    def read(self, name: str, most: float = math.inf) -> bytes:
+    def read(self, name: str, max_bytes: float = math.inf) -> bytes:
         """Return one whole object, in one request.
 
-        Raises OSError with EFBIG for one of more than `most` bytes, before anything is fetched.
+        Raises OSError with EFBIG for more than `max_bytes` bytes, before anything is fetched.
         """
-        with _told():
-            return bytes(self._found(name, most).bytes())
+        with _without_text():
+            return bytes(self._get(name, max_bytes).bytes())
 
-    def parts(self, name: str, most: float) -> Iterator[bytes]:
+    def parts(self, name: str, max_bytes: float) -> Iterator[bytes]:
         """Yield one object in parts, for what never fits into memory."""
-        with _told():
-            for part in self._found(name, most).stream(min_chunk_size=_STREAMED_BYTES):
+        with _without_text():
+            for part in self._get(name, max_bytes).stream(min_chunk_size=_STREAMED_BYTES):
                 yield bytes(part)
 
-    def _found(self, name: str, most: float) -> Any:
+    def _get(self, name: str, max_bytes: float) -> Any:
         import obstore
 
-        found = obstore.get(self._client, self._key(name))
-        if found.meta["size"] > most:
+        response = obstore.get(self._client, self._key(name))
+        if response.meta["size"] > max_bytes:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-        return found
+        return response
 
     def write(self, name: str, data: bytes) -> None:
         """Put one whole object, in place of any that is there."""
         import obstore
 
-        with _told():
+        with _without_text():
             obstore.put(self._client, self._key(name), data, use_multipart=False)
 
     def create(self, name: str, data: bytes) -> None:
@@ -194,7 +114,7 @@ class Objects:
         for attempt in range(_ATTEMPTS):
             lost: OSError | None = None
             try:
-                with _told():
+                with _without_text():
                     obstore.put(
                         self._client, self._key(name), data, mode="create", use_multipart=False
                     )
@@ -207,15 +127,15 @@ class Objects:
             else:
                 return
             try:
-                found = self.read(name, most=len(data))
+                stored = self.read(name, max_bytes=len(data))
             except FileNotFoundError:  # it never arrived, or was taken away since
                 time.sleep(_WAIT_SECONDS * 2**attempt)
                 continue
             except OSError as error:
                 if error.errno != errno.EFBIG:
                     raise
-                found = b""  # a larger one is another
-            if found != data:
+                stored = b""  # a larger object is not this one
+            if stored != data:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             return
         raise lost or OSError(errno.EIO, "no answer")
@@ -224,17 +144,17 @@ class Objects:
         """Return names and bytes of all objects, sorted."""
         import obstore
 
-        with _told():
-            found = obstore.list(self._client, prefix=self._prefix).collect()
+        with _without_text():
+            objects = obstore.list(self._client, prefix=self._prefix).collect()
         start = len(self._prefix) + 1
-        return dict(sorted((one["path"][start:], one["size"]) for one in found))
+        return dict(sorted((meta["path"][start:], meta["size"]) for meta in objects))
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects; those that are not there already are no failure."""
         import obstore
 
         if names:
-            with _told():
+            with _without_text():
                 obstore.delete(self._client, [self._key(name) for name in names])
 
     def excludes(self) -> bool:
@@ -257,9 +177,9 @@ class Objects:
         name = _probe()
         try:
             self.create(name, b"first")
-            with _told():
-                made = obstore.head(self._client, self._key(name))["last_modified"]
-            return float(round(made.timestamp() - time.time()))
+            with _without_text():
+                modified = obstore.head(self._client, self._key(name))["last_modified"]
+            return float(round(modified.timestamp() - time.time()))
         finally:
             self.remove([name])
 
@@ -281,9 +201,9 @@ def matching(url: str) -> list[str]:
         return [url]
     start = key[: magic.start()].rpartition("/")[0]
     pattern = key[len(start) :].lstrip("/").split("/")
-    place = f"s3://{bucket}/{start}".rstrip("/")
-    names = Objects(place).sizes() if start else _whole(bucket)
-    return [f"{place}/{name}" for name in names if _matches(name.split("/"), pattern)]
+    prefix = f"s3://{bucket}/{start}".rstrip("/")
+    names = Objects(prefix).sizes() if start else _all_names(bucket)
+    return [f"{prefix}/{name}" for name in names if _matches(name.split("/"), pattern)]
 
 
 def identity(url: str) -> tuple[int, bytes]:
@@ -294,15 +214,15 @@ def identity(url: str) -> tuple[int, bytes]:
     import obstore
 
     bucket, key = _parts(url)
-    with _told():
-        found = obstore.head(_client(bucket, settings()), key)
-    return found["size"], (found["e_tag"] or "").encode()
+    with _without_text():
+        meta = obstore.head(_client(bucket, current_settings()), key)
+    return meta["size"], (meta["e_tag"] or "").encode()
 
 
 def open_file(url: str) -> Any:
     """Return an object as a file of Arrow's, read in ranges."""
     bucket, key = _parts(url)
-    return _arrow(settings()).open_input_file(f"{bucket}/{key}")
+    return _arrow(current_settings()).open_input_file(f"{bucket}/{key}")
 
 
 @contextmanager
@@ -325,9 +245,12 @@ def creating(url: str) -> Iterator[Any]:
     else:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     bucket, key = _parts(url)
-    with _told():
+    with _without_text():
         file = obstore.open_writer(
-            _client(bucket, settings()), key, buffer_size=_PART_BYTES, max_concurrency=_PARTS
+            _client(bucket, current_settings()),
+            key,
+            buffer_size=_PART_BYTES,
+            max_concurrency=_PARTS,
         )
         yield file
         file.close()  # here alone: what is closed appears
@@ -343,18 +266,18 @@ def _parts(url: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=32)
-def _client(bucket: str, given: Settings) -> Any:
+def _client(bucket: str, settings: ObjectStoreSettings) -> Any:
     with needed("s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"):
         from obstore.store import S3Store
-    options: dict[str, Any] = {"endpoint": given.server} if given.server else {}
-    certificates = trusted(given)
+    options: dict[str, Any] = {"endpoint": settings.server} if settings.server else {}
+    certificates = trusted(settings)
     return S3Store(
         bucket,
         **options,
-        **_credentials(given),
-        region=given.region,
+        **read_credentials(settings),
+        region=settings.region,
         client_options={
-            "allow_http": given.server.startswith("http://"),
+            "allow_http": settings.server.startswith("http://"),
             "timeout": timedelta(seconds=_TIMEOUT_SECONDS),
             **({"root_certificate": certificates} if certificates else {}),
         },
@@ -363,22 +286,22 @@ def _client(bucket: str, given: Settings) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _arrow(given: Settings) -> Any:
+def _arrow(settings: ObjectStoreSettings) -> Any:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-    scheme, _, host = given.server.partition("://")
-    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if given.server else {}
+    scheme, _, host = settings.server.partition("://")
+    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if settings.server else {}
     return S3FileSystem(
         **named,
-        tls_ca_file_path=given.authority or None,
-        region=given.region,
+        tls_ca_file_path=settings.authority or None,
+        region=settings.region,
         request_timeout=_TIMEOUT_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_RETRIES),
     )
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _without_text() -> Iterator[None]:
     from obstore import exceptions
 
     try:
@@ -393,11 +316,12 @@ def _told() -> Iterator[None]:
         raise OSError(errno.EIO, f"object store: {type(error).__name__}") from None
 
 
-def _whole(bucket: str) -> list[str]:
+def _all_names(bucket: str) -> list[str]:
     import obstore
 
-    with _told():
-        return sorted(one["path"] for one in obstore.list(_client(bucket, settings())).collect())
+    with _without_text():
+        objects = obstore.list(_client(bucket, current_settings())).collect()
+        return sorted(meta["path"] for meta in objects)
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -1,17 +1,11 @@
-"""Folders and buckets that hold synopses, read as a stranger may have filled them.
-
-Only plain files below the folder are read, of a size that is known: a link could lead out of it, a
-device has no end, and a FIFO waits for somebody to write.
-"""
+"""Folders and buckets that hold synopses."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,99 +14,9 @@ from typing import TypeAlias
 
 from dbern.data.drafts import lock_draft, open_descriptor, remove_abandoned
 from dbern.data.objects import Objects, check_url
-from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, printable
+from dbern.data.plain_files import names_below, no_plain_file, read_parts, too_large
+from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.system import is_url
-
-# --- Files of a folder that a stranger may have filled
-
-MAX_NAME = 1024
-"""Characters of the name of an object of a store."""
-
-_BLOCK = 1 << 20
-_PART = re.compile(r"(?!\.)[^/\\\x00-\x1f]+")
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFIFO: "FIFO"}
-
-
-def is_object_name(name: str) -> bool:
-    """Return whether a stranger's name is one of something below a store, on any file system."""
-    return all(map(_PART.fullmatch, name.split("/")))
-
-
-def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
-    """Yield a plain file's content, at most `most` bytes, that is behind no link."""
-    with os.fdopen(_open(root, name), "rb", buffering=0) as file:
-        left = os.fstat(file.fileno()).st_size
-        if left > most:
-            raise too_large(root, name, most)
-        while left and (part := file.read(min(_BLOCK, left))):
-            left -= len(part)
-            yield part
-
-
-def _names_below(root: Path) -> Iterator[str]:
-    """Yield the names of everything below a folder but folders; links are not followed."""
-    folders = [""]
-    while folders:  # os.walk calls itself at each level in Python 3.11
-        folder = folders.pop()
-        with os.scandir(Path(root, folder)) as entries:
-            for entry in entries:
-                name = folder + entry.name
-                if not entry.is_dir(follow_symlinks=False):
-                    yield name
-                elif len(name) > MAX_NAME:
-                    raise IntegrityError(
-                        f"{root}: {printable(name[:40])}.. is a folder deeper than any of a "
-                        "release. Remove it"
-                    )
-                else:
-                    folders.append(f"{name}/")
-
-
-def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
-    return IntegrityError(
-        f"{root}: {name} is a {kind} or behind one, and objects are plain files. Copy the synopsis "
-        "again, with what its links point to."
-    )
-
-
-def too_large(where: Path | str, name: str, most: int) -> IntegrityError:
-    """Return the error for an object of more bytes than it can have."""
-    return IntegrityError(
-        f"{where}: {printable(name)} is not what was released: it has more than {most} bytes. "
-        "Copy the synopsis again."
-    )
-
-
-def _open(root: Path, name: str) -> int:
-    *folders, last = name.split("/")
-    here = os.open(root, _FOLDER)
-    try:
-        for folder in folders:
-            _require(stat.S_IFDIR, folder, here, root, name)
-            inner = os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
-        _require(stat.S_IFREG, last, here, root, name)
-        handle = os.open(last, _FILE, dir_fd=here)
-    finally:
-        os.close(here)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):  # put there since it was looked at
-        os.close(handle)
-        raise _no_plain_file(root, name, "device")
-    return handle
-
-
-def _require(kind: int, part: str, folder: int, root: Path, name: str) -> None:
-    found = stat.S_IFMT(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
-    if (kind, found) == (stat.S_IFDIR, stat.S_IFREG):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    if found != kind:
-        raise _no_plain_file(root, name, _KINDS.get(found, "device"))
-
-
-# --- Where a synopsis is
 
 MANIFEST = "manifest.json"
 ROOT = "zarr.json"
@@ -141,8 +45,9 @@ class Folder:
 
     def try_writing(self) -> None:
         """Make a file without a name in the nearest folder that is there, and nothing else."""
-        path = self.path.absolute()
-        tempfile.TemporaryFile(dir=next(one for one in path.parents if one.exists())).close()
+        parents = self.path.absolute().parents
+        folder = next(parent for parent in parents if parent.exists())
+        tempfile.TemporaryFile(dir=folder).close()
 
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
         """Return one object.
@@ -153,11 +58,11 @@ class Folder:
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
         """Yield one object in parts, for what never fits into memory."""
-        return _parts_of(self.path, name, most)
+        return read_parts(self.path, name, most)
 
     def names(self) -> list[str]:
         """Return the sorted names of everything but folders and the manifest."""
-        return sorted(name for name in _names_below(self.path) if name != MANIFEST)
+        return sorted(name for name in names_below(self.path) if name != MANIFEST)
 
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
         """Make the folder with its first objects, at once: it says whose it is from the start."""
@@ -187,7 +92,7 @@ class Folder:
         if target.parent != self.path:
             target.parent.mkdir(exist_ok=True)
             if target.parent.is_symlink():
-                raise _no_plain_file(self.path, name, "link")
+                raise no_plain_file(self.path, name, "link")
         try:
             with draft.open("wb") as file:
                 lock_draft(file.fileno())
@@ -221,10 +126,10 @@ class Folder:
     def synopses(self) -> list[str]:
         """Return the paths of the published synopses right below, sorted."""
         try:
-            found = sorted(self.path.iterdir())
+            paths = sorted(self.path.iterdir())
         except FileNotFoundError:
             return []
-        return [str(path) for path in found if (path / MANIFEST).exists()]
+        return [str(path) for path in paths if (path / MANIFEST).exists()]
 
     def advice(self, error: OSError) -> str:
         """Return what to do about a failure, up to the command to run again."""
@@ -235,7 +140,7 @@ class Folder:
         return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
 
 
-class Memory(Folder):
+class MemoryFolder(Folder):
     """Objects in memory, by name, to be read only; readers check digests as they do on a disk."""
 
     def __init__(self, objects: Mapping[str, bytes]) -> None:
@@ -292,16 +197,16 @@ class Bucket:
 
         Raises IntegrityError for more than `most` bytes; none of them is fetched.
         """
-        with self._told(name, most):
+        with self._size_errors(name, most):
             return self._objects.read(name, most)
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
         """Yield one object in parts, for what never fits into memory."""
-        with self._told(name, most):
+        with self._size_errors(name, most):
             yield from self._objects.parts(name, most)
 
     @contextmanager
-    def _told(self, name: str, most: int) -> Iterator[None]:
+    def _size_errors(self, name: str, most: int) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -352,20 +257,20 @@ class Bucket:
         return "Check the bucket, and the endpoint and credentials in the environment, and run"
 
 
-Place: TypeAlias = Folder | Bucket
+Location: TypeAlias = Folder | Bucket
 
 
-def place_at(where: str | Path) -> Place:
-    """The place of a path or URL; a SpecError for a URL that is not of S3, or holds a secret."""
+def location_at(where: str | Path) -> Location:
+    """The location of a path or URL; a SpecError for a URL that is not of S3, or holds a secret."""
     if is_url(where):
         return Bucket(where)
     return Folder(Path(where))
 
 
-def is_published(place: Place) -> bool:
+def is_published(location: Location) -> bool:
     """Return whether there is a manifest."""
     try:
-        place.read(MANIFEST)
+        location.read(MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -396,29 +301,31 @@ def published(where: str | Path) -> list[str]:
     >>> published("no-such-folder")
     []
     """
-    place = place_at(where)
-    with failures_told(place, "read"):
-        return place.synopses()
+    location = location_at(where)
+    with storage_errors(location, "read"):
+        return location.synopses()
 
 
-def owner(place: Place) -> str | None:
+def owner(location: Location) -> str | None:
     """Return the release whose unfinished store this is, by the root metadata, written first."""
     try:
-        root = json.loads(place.read(ROOT))
-        found = root["attributes"]["release_id"]
+        root = json.loads(location.read(ROOT))
+        release_id = root["attributes"]["release_id"]
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return found if isinstance(found, str) else None
+    return release_id if isinstance(release_id, str) else None
 
 
 @contextmanager
-def failures_told(place: Place, done: str = "written") -> Iterator[None]:
+def storage_errors(location: Location, done: str = "written") -> Iterator[None]:
     """Raise an `OSError` as a `ReleaseError` with the remedy for the store."""
     try:
         yield
     except OSError as error:
         why = error.strerror or type(error).__name__
-        text = f"{place}: cannot be {done} ({why}). {place.advice(error)} the same command again"
+        text = (
+            f"{location}: cannot be {done} ({why}). {location.advice(error)} the same command again"
+        )
         safe = ": nothing is lost, and nothing is charged twice" if done == "written" else ""
         raise ReleaseError(f"{text}{safe}.") from None
 

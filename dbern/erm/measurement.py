@@ -71,7 +71,7 @@ class _RiskMeasurement(RiskModel, Measurement):
         model = self.resolved(n) if self.n != n else self
         return {"shards": model.shards, **model.stored_params}
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> GatheredAccumulator:
         """Return the sums of what is solved for."""

@@ -63,9 +63,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.gathered import GatheredAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Errors, Memory
 from dbern.erm.linear_features import CubeFeatures
 from dbern.erm.losses import Logistic
 from dbern.erm.measurement import LinearFunctions
@@ -172,7 +172,7 @@ class PerturbedFunctions(Measurement):
         return cls(model, risk, radius=radius, name=model.name, domain=model.domain)
 
     @classmethod
-    def from_params(
+    def of_params(
         cls, model: LinearFunctions, n: int, params: Mapping[str, Any]
     ) -> PerturbedFunctions:
         """Read the functions that a plan has resolved."""
@@ -238,7 +238,7 @@ class PerturbedFunctions(Measurement):
         listed = {"list_scale": self.risk.list_scale} if self.risk.lists else {}
         return {"weight": self.risk.weight, "scale": self.risk.scale, **listed}
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> PerturbedAccumulator:
         """Solve for all records at once: the constants are here already."""
@@ -388,7 +388,7 @@ class PerturbedAccumulator(GatheredAccumulator):
         state = risk.truncated(minimize(problem, risk.bounds.tolerance).state)
         return np.rint(np.ldexp(state, self.functions.bits)).astype(np.int64)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Weights of the unit cube's axes and of the constant."""
         del output
         solved = np.ldexp(state.astype(np.float64), -self.functions.bits)

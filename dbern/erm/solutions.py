@@ -30,8 +30,8 @@ from typing import cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.gathered import GatheredAccumulator
-from dbern.counting.passes import Errors, Memory
 from dbern.erm.float_errors import value_error
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.gram_kernels import GramKernel
@@ -264,7 +264,7 @@ class WeightsAccumulator(_Solutions):
         _, weights = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         if self._lattice is None:
             return self.mean(state.reshape(-1)[slab.start : slab.stop])
@@ -321,6 +321,6 @@ class ValuesAccumulator(_Solutions):
         values = cast("DualObjective", problem).model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         return self.strategy.measure(self.mean(state[output]), slab) / self.unit

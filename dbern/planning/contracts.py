@@ -10,8 +10,8 @@ from typing import Any, cast
 from dbern.certificate import Certificate, ErrorModel, vector_bound, with_silence
 from dbern.components.component import ScaledNoise, ScaledSensitivity
 from dbern.components.function_classes import FunctionClass, stored_class
+from dbern.counting.accumulator import Accumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.readable import refuse_unreadable
 from dbern.planning.rows import BoundSpec
@@ -52,7 +52,7 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
     on_lattice = measurement.for_lattice(strategy)
     exact, params = counted(on_lattice, strategy, family, bound)
-    accumulator = on_lattice.restore(strategy, n, params)
+    accumulator = on_lattice.from_params(strategy, n, params)
     promised = exact.of_each() if family.norm == math.inf else exact
     # The fraction that was checked to add up: what a measurement becomes cannot spend more.
     contract = _contract(promised, measurement.outputs, accumulator, n, measurement.output_fraction)

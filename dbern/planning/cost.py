@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbern.counting.passes import Counters
-from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
+from dbern.data.footers import READERS, FileFacts
+from dbern.data.parquet import BATCH_ROWS, reading_bytes
 from dbern.strategies.approximation import TRANSLATES_TOGETHER
 from dbern.strategies.base import AnyStrategy
 from dbern.strategies.bin_errors import NUMBERS_TOGETHER

@@ -11,8 +11,9 @@ from dbern.combination.base import Combination
 from dbern.components.component import StoredCertificate
 from dbern.counting.measurement import Measurement, random_privacy
 from dbern.counting.passes import Counters
+from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of
-from dbern.data.parquet import FileFacts, discover, read_footers
+from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.cost import cost
@@ -78,7 +79,7 @@ def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
 def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, ...]:
     """Read the footers of the spec's files, their columns checked; or those of a frame's spool."""
     if frame is not None:
-        return frame.facts if spec.normalizer is None else ()
+        return frame.footers if spec.normalizer is None else ()
     return read_footers(discover(spec.source), spec.columns)
 
 

@@ -294,7 +294,7 @@ class ReleasePlan:
     def counters(self, spec: ReleaseSpec) -> Counters:
         """Return the planned sums over records."""
         parts = [
-            one.restore(planned.strategy, self.n, planned.counting)
+            one.from_params(planned.strategy, self.n, planned.counting)
             for one, planned in zip(self.measurements(spec), self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)

@@ -13,8 +13,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
+from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.parity import with_mirrored
+from dbern.bernstein.splines import bin_matrix
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy

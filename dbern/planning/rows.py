@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from dbern.counting.measurement import Measurement, most_rows
-from dbern.data.parquet import FileFacts
+from dbern.counting.measurement import Measurement
+from dbern.counting.private_rows import most_rows
+from dbern.data.footers import FileFacts
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
 from dbern.planning.predicted import Reference

@@ -17,8 +17,8 @@ from dbern.data.domain import (
     LONGEST_TEXT,
     LONGEST_TITLE,
     LONGEST_UNITS,
-    from_text,
 )
+from dbern.data.times import from_text
 from dbern.errors import printable
 from dbern.privacy.families import FAMILIES
 from dbern.strategies import noise_names

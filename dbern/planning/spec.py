@@ -18,17 +18,9 @@ from pydantic import Field, PrivateAttr, ValidationError
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination.base import Combination
 from dbern.counting.measurement import Measurement, require_counted
-from dbern.data.domain import (
-    Axis,
-    Bound,
-    Column,
-    Domain,
-    Outside,
-    RecordSchema,
-    Response,
-    bounds_of,
-)
+from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.data.objects import check_url
+from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
 from dbern.planning.sections import (
     WITH_DELTA,

@@ -68,16 +68,12 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from dbern.bernstein.basis import (
-    MOST_K,
-    bernstein_basis,
-    bin_matrix,
-    enclosing_nodes,
-    local_weights,
-)
+from dbern.bernstein.basis import MOST_K, bernstein_basis
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.measurement import DerivedAccumulator, Measurement
-from dbern.counting.passes import Errors, Memory
+from dbern.bernstein.splines import bin_matrix, local_weights
+from dbern.counting.accumulator import DerivedAccumulator, Errors, Memory
+from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab
@@ -335,12 +331,12 @@ class MissedAccumulator(DerivedAccumulator):
         size = self.finer.finer.layout.size
         return replace(found, tables=found.tables + 8 * (4 * size + 4 * min(nodes, 1 << 22)))
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Return T/W, one number."""
         del output, slab
         layout, largest = self.finer.finer.layout, 0.0
         for one in range(self.outputs):
-            bins = [self.inner.finish(state, one, part) for part in layout.slabs()]
+            bins = [self.inner.to_values(state, one, part) for part in layout.slabs()]
             largest = max(largest, self.finer.missed(np.concatenate(bins)))
         return np.array([largest / self.finer.bound])
 
@@ -370,12 +366,12 @@ class BiasStatistic(Measurement):
         del strategy
         return self.measurement.params(self.finer.finer, n, tolerance)
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> MissedAccumulator:
         """Return the finer bins, which finish as T/W."""
         bins, outputs = (
-            self.measurement.restore(self.finer.finer, n, params),
+            self.measurement.from_params(self.finer.finer, n, params),
             self.measurement.outputs,
         )
         return MissedAccumulator(bins, outputs, self.finer, cast("Entries", strategy))

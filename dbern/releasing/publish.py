@@ -19,7 +19,7 @@ import numpy as np
 from dbern.combination.base import Combination
 from dbern.components.component import Component
 from dbern.data.domain import Domain
-from dbern.data.storage import place_at
+from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.planning.contracts import with_kernels
@@ -138,7 +138,7 @@ def publish(
 
     Raises IntegrityError where the staged center is not the sealed one: no noise is drawn.
     """
-    writer = SynopsisWriter(place_at(reservation.output), reservation.release_id)
+    writer = SynopsisWriter(location_at(reservation.output), reservation.release_id)
     published = writer.published()
     if published is not None:
         return published

@@ -14,10 +14,10 @@ from dbern.data.storage import (
     ROOT,
     Bucket,
     Folder,
-    Place,
-    failures_told,
+    Location,
     is_published,
-    place_at,
+    location_at,
+    storage_errors,
 )
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
@@ -51,14 +51,14 @@ def _stores(place: str | Path) -> Iterable[str]:
 
 
 def _prefixes(url: str) -> list[str]:
-    with failures_told(Bucket(url), "read"):
+    with storage_errors(Bucket(url), "read"):
         names = Objects(url).sizes()
     marked = {name.rpartition("/")[0] for name in names if name.endswith((MANIFEST, ROOT))}
     stores: list[str] = []
     for prefix in sorted(marked):
         store = f"{url}/{prefix}".rstrip("/")
         inside = any(store.startswith(f"{outer}/") for outer in stores)
-        if not inside and _is_store(place_at(store)):
+        if not inside and _is_store(location_at(store)):
             stores.append(store)
     return stores
 
@@ -86,12 +86,12 @@ def _folders(place: Path) -> Iterator[str]:
             ) from None
 
 
-def _is_store(place: Place) -> bool:
+def _is_store(place: Location) -> bool:
     manifest, root = _json(place, MANIFEST), _json(place, ROOT)
     return FORMAT in (manifest.get("format"), dict_of(root.get("attributes")).get("format"))
 
 
-def _json(place: Place, name: str) -> dict[str, Any]:
+def _json(place: Location, name: str) -> dict[str, Any]:
     try:
         content = json.loads(place.read(name))
     except (FileNotFoundError, ValueError, RecursionError):
@@ -111,8 +111,8 @@ def _text(value: object) -> str:
 
 
 def _published(store: str, dataset: str | None) -> Published:
-    place = place_at(store)
-    with failures_told(place, "read"):
+    place = location_at(store)
+    with storage_errors(place, "read"):
         whole = ReleasedStore(place) if is_published(place) else None
     facts = dict_of(_json(place, ROOT).get("attributes")) if whole is None else whole.attributes
     try:

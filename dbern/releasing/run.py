@@ -35,9 +35,10 @@ from dbern.cluster.connection import (
 )
 from dbern.cluster.graph import Piece, add_up, centers, refuse_shared_steps, share_out
 from dbern.counting.passes import Counters
-from dbern.data.frames import Frame, write_spool
-from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
-from dbern.data.storage import failures_told, is_published, place_at
+from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
+from dbern.data.frames import Frame
+from dbern.data.spool import write_spool
+from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
@@ -257,7 +258,7 @@ def abandon(
             given_up = Abandoned(reservation, refunded=False)
         else:
             given_up = ledger.abandon(dataset, name, reservation.release_id)
-    discard(place_at(given_up.reservation.output), reservation.release_id)
+    discard(location_at(given_up.reservation.output), reservation.release_id)
     return given_up
 
 
@@ -339,7 +340,7 @@ def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
 
     Not one of this release, begun by another process since.
     """
-    place = place_at(spec.output)
+    place = location_at(spec.output)
     try:
         check_output(place, None)
     except SpecError:
@@ -389,7 +390,7 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
     write; going on could draw the same noise for other records.
     """
     for place in {reservation.output, output}:
-        writer = SynopsisWriter(place_at(place), reservation.release_id)
+        writer = SynopsisWriter(location_at(place), reservation.release_id)
         if writer.published() is not None or writer.is_begun():
             raise IntegrityError(
                 f"{place} already holds release {reservation.name}, which the ledger says was not "
@@ -524,8 +525,8 @@ def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Re
         _refuse_rolled_back(reservation, output)
     if reservation.output == output:
         return reservation
-    check_output(place_at(output), reservation.release_id)
-    discard(place_at(reservation.output), reservation.release_id)
+    check_output(location_at(output), reservation.release_id)
+    discard(location_at(reservation.output), reservation.release_id)
     return ledger.set_output(reservation, output)
 
 
@@ -536,8 +537,8 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
         notes.append(
             f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
         )
-    place = place_at(reservation.output)
-    with failures_told(place, "read"):
+    place = location_at(reservation.output)
+    with storage_errors(place, "read"):
         there = is_published(place)
     if not there:
         raise IntegrityError(
@@ -553,7 +554,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
         notes.append("the files have changed since: it describes the old ones")
     if frame is not None and not frame.partitions and not spec.protection.private_rows:
         with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
-            rows, before = sum(file.rows for file in frame.facts), reservation.inputs["n"]
+            rows, before = sum(file.rows for file in frame.footers), reservation.inputs["n"]
             if rows not in (0, before):  # a reader does not tell
                 notes.append(
                     f"the table has {rows} rows, the release {before}: it describes the earlier "

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.combination.responses import Quotient, Quotients
-from dbern.data.domain import Axis, TimeUnit
+from dbern.data.domain import Axis
+from dbern.data.times import TimeUnit
 from dbern.errors import printable
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
 from dbern.reporting.pictures import (

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.bernstein.basis import MOST_AXES
-from dbern.data.domain import Axis, TimeUnit, named_with
+from dbern.data.domain import Axis, named_with
+from dbern.data.times import TimeUnit
 from dbern.errors import needed, printable
 from dbern.synopsis.maps import FAR
 from dbern.synopsis.points import named_values, values_on_grid

@@ -11,17 +11,10 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 
-from dbern.bernstein.basis import (
-    INTERPOLATED,
-    bernstein_basis,
-    by_parity,
-    enclosing_nodes,
-    iterated_matrix,
-    iterated_parts,
-    of_parities,
-    parities,
-)
+from dbern.bernstein.basis import INTERPOLATED, bernstein_basis, iterated_matrix, iterated_parts
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.parity import by_parity, of_parities, parities
 from dbern.types import FloatArray, Int64Array
 
 _ENCLOSING = 8  # oversampling

@@ -35,7 +35,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_basis, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matrix
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
 from dbern.strategies.approximation import (

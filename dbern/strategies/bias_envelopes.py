@@ -36,8 +36,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import INTERPOLATED, local_weights, with_mirrored
+from dbern.bernstein.basis import INTERPOLATED
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.parity import with_mirrored
+from dbern.bernstein.splines import local_weights
 from dbern.strategies.bin_errors import FLOATS, ROWS, BinErrors, distances
 from dbern.strategies.bins import AxisBins
 from dbern.strategies.interpolated_errors import InterpolatedErrors

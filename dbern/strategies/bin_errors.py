@@ -29,8 +29,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import MANY, bernstein_mixtures, chebyshev, cosines, local_weights
+from dbern.bernstein.basis import MANY, bernstein_mixtures
+from dbern.bernstein.chebyshev import chebyshev, cosines
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.splines import local_weights
 from dbern.strategies.approximation import synthesis_matrix
 from dbern.strategies.bins import AxisBins
 from dbern.types import BoolArray, FloatArray, Int64Array

@@ -16,20 +16,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dbern.bernstein.basis import (
-    INTERPOLATED,
-    MANY,
-    bin_matrix,
-    bin_products,
-    by_parity,
-    enclosing_nodes,
-    local_weights,
-    of_parities,
-    parities,
-    solved_in_blocks,
-    with_mirrored,
-)
+from dbern.bernstein.basis import INTERPOLATED, MANY
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
+from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.strategies.approximation import AxisMap, Limits, StoredArray, fitted_values
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.strategies.levels import MOST_NARROW, Levels

@@ -25,7 +25,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError

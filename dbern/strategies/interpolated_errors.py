@@ -27,8 +27,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import local_weights
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.splines import local_weights
 from dbern.strategies.bin_errors import FLOATS, ROWS, on_cells
 from dbern.strategies.bins import AxisBins
 from dbern.types import FloatArray, Int64Array

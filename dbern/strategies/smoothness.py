@@ -30,7 +30,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.errors import SpecError
 from dbern.strategies.approximation import (

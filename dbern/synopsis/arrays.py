@@ -13,16 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dbern.bernstein.basis import (
-    INTERPOLATED,
-    Blocks,
-    bernstein_basis,
-    blocks_of,
-    iterate,
-    iterated_matrix,
-    on_axes,
-    on_others,
-)
+from dbern.bernstein.basis import INTERPOLATED, bernstein_basis, iterate, iterated_matrix
+from dbern.bernstein.blocks import Blocks, blocks_of, on_axes, on_others
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certificate import Certificate, ErrorModel, vector_bound
 from dbern.combination.base import Answer
@@ -38,6 +30,7 @@ from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.levels import Levels
 from dbern.strategies.mean_squares import gauss_values, trace, typical_noise
+from dbern.synopsis.blocks import StoredBlocks
 from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
@@ -99,7 +92,7 @@ class LazyPolynomial:
 
     def _parts(self, first: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, Int64Array]]:
         """Shards that some row of weights (m, k + 1) needs, the weights there, and which rows."""
-        places = self._blocks.places
+        places = self._blocks.slices
         for index, place in enumerate(places):
             weights = first[:, place]
             needed = np.flatnonzero(np.abs(weights).sum(axis=1) > LEFT_OUT / len(places))
@@ -565,8 +558,7 @@ class ReleasedArray:
 
     def _lattice_blocks(self) -> Blocks:
         path = f"{self._path}/coefficients"
-        read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
-        return Blocks(self.lattice.shape, layers, read)
+        return StoredBlocks(self.lattice.shape, self._store.shard_layers(path), self._store, path)
 
     @property
     def large(self) -> bool:

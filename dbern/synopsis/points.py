@@ -15,7 +15,8 @@ import numpy as np
 
 from dbern.bernstein.basis import MOST_H
 from dbern.combination.base import Combination
-from dbern.data.domain import Axis, Domain, TimeUnit, moment_of, named_with
+from dbern.data.domain import Axis, Domain, named_with
+from dbern.data.times import TimeUnit, moment_of
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing

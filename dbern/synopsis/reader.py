@@ -19,7 +19,7 @@ from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
-from dbern.data.storage import MANIFEST, Memory, place_at
+from dbern.data.storage import MANIFEST, MemoryFolder, location_at
 from dbern.errors import SpecError, printable
 from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
@@ -98,7 +98,7 @@ class Synopsis:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._store = ReleasedStore(place_at(url))
+        self._store = ReleasedStore(location_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (arrived, (self.url, self.metadata["release_id"]))
@@ -729,7 +729,7 @@ def arrived(url: str, release_id: str) -> Synopsis:
 class HeldSynopsis(Synopsis):
     """The same function with every object of its store in memory; made by `held`."""
 
-    def __init__(self, place: Memory) -> None:
+    def __init__(self, place: MemoryFolder) -> None:
         self._store = ReleasedStore(place)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -741,4 +741,6 @@ def held(synopsis: Synopsis) -> HeldSynopsis:
     synopsis.verify()
     place = synopsis._store.place
     names = [MANIFEST, *place.names()]
-    return HeldSynopsis(Memory({name: b"".join(place.parts(name, 1 << 62)) for name in names}))
+    return HeldSynopsis(
+        MemoryFolder({name: b"".join(place.parts(name, 1 << 62)) for name in names})
+    )

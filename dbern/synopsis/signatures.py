@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import StringConstraints
 
 from dbern.components.strict import StrictModel, damaged, parse_object
-from dbern.data.storage import Place, failures_told
+from dbern.data.storage import Location, storage_errors
 from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError
 
 PrivateKey: TypeAlias = Ed25519PrivateKey
@@ -103,7 +103,7 @@ def public_key_of(path: str | Path) -> Ed25519PublicKey:
     return key
 
 
-def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
+def sign(place: Location, manifest: bytes, key: Ed25519PrivateKey) -> str:
     """Put a signature beside a manifest; return the fingerprint. The same one twice is as once.
 
     `manifest`: exactly as it is there. Raises IntegrityError where something else is there in its
@@ -119,7 +119,7 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
         "signature": base64.b64encode(key.sign(_SIGNED + manifest)).decode(),
     }
     name = f"signatures/{found}.json"
-    with failures_told(place):
+    with storage_errors(place):
         try:
             place.create(name, _text(content))
         except FileExistsError:
@@ -129,13 +129,13 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
     return found
 
 
-def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
+def signers_of(place: Location, manifest: bytes) -> tuple[str, ...]:
     """Return the fingerprints of the keys that signed a manifest, sorted.
 
     Raises IntegrityError for a signature that is damaged, or of another manifest; ReleaseError
     where the place cannot be read.
     """
-    with failures_told(place, "read"):
+    with storage_errors(place, "read"):
         names = sorted(filter(is_signature, place.names()))
         if len(names) > _MOST_SIGNATURES:
             raise IntegrityError(
@@ -144,7 +144,9 @@ def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
         return tuple(_signer(place, name, manifest) for name in names)
 
 
-def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], at: Place) -> None:
+def require_signed(
+    signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], at: Location
+) -> None:
     """Refuse a synopsis that none of the trusted keys signed, where there are any.
 
     Raises IntegrityError saying who signed it.
@@ -158,7 +160,7 @@ def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], 
         )
 
 
-def _signer(place: Place, name: str, manifest: bytes) -> str:
+def _signer(place: Location, name: str, manifest: bytes) -> str:
     where, text = str(place), place.read(name, _MOST_BYTES)
     found = parse_object(_Signature, text, where, name)
     if text != _text(found.model_dump()):

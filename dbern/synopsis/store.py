@@ -40,17 +40,8 @@ from dbern.components.strict import (
     parse_object,
     require,
 )
-from dbern.data.storage import (
-    MANIFEST,
-    MAX_NAME,
-    MOST_METADATA,
-    ROOT,
-    Place,
-    failures_told,
-    is_object_name,
-    owner,
-    too_large,
-)
+from dbern.data.plain_files import MAX_NAME, is_object_name, too_large
+from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
@@ -377,13 +368,13 @@ class ReleasedStore:
     and ReleaseError where the place cannot be read.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
         with unreadable_refused(str(place)):
             self._read_metadata()
 
     def _read_metadata(self) -> None:
-        with failures_told(self.place, "read"):
+        with storage_errors(self.place, "read"):
             try:
                 text = self.place.read(MANIFEST)
             except (FileNotFoundError, NotADirectoryError):
@@ -481,7 +472,7 @@ class ReleasedStore:
         from dbern.synopsis.signatures import is_signature, public_key_of, require_signed
 
         keys = [public_key_of(path) for path in trusted]
-        with failures_told(self.place, "read"):
+        with storage_errors(self.place, "read"):
             there = {name for name in self.place.names() if not is_signature(name)}
         unknown = there - set(self._manifest.objects)
         if unknown:
@@ -540,7 +531,7 @@ class ReleasedStore:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        with failures_told(self.place, "read"):
+        with storage_errors(self.place, "read"):
             try:
                 yield
             except (FileNotFoundError, NotADirectoryError):
@@ -555,7 +546,7 @@ class ReleasedStore:
             )
 
 
-def _not_a_synopsis(place: Place) -> IntegrityError | SpecError:
+def _not_a_synopsis(place: Location) -> IntegrityError | SpecError:
     if not place.exists():
         return SpecError(f"{place}: there is no such {place.noun}. Check the path")
     if owner(place) is not None:

@@ -22,7 +22,7 @@ from dbern.components.layout import (
     map_layouts,
     released_path,
 )
-from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_published, owner
+from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, storage_errors
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Layout, Slab
@@ -57,7 +57,7 @@ class SynopsisWriter:
     Every method raises ReleaseError where the place cannot be used; nothing is published then.
     """
 
-    def __init__(self, place: Place, release_id: str) -> None:
+    def __init__(self, place: Location, release_id: str) -> None:
         self._place = place
         self._release_id = release_id
         self._metadata: dict[str, Buffer] = {}
@@ -65,7 +65,7 @@ class SynopsisWriter:
 
     def published(self) -> str | None:
         """Return the SHA-256 of the manifest of this very release, where it is there."""
-        with failures_told(self._place, "read"):
+        with storage_errors(self._place, "read"):
             try:
                 text = self._place.read(MANIFEST)
             except FileNotFoundError:
@@ -77,7 +77,7 @@ class SynopsisWriter:
 
     def is_begun(self) -> bool:
         """Whether this release's unfinished store is there."""
-        with failures_told(self._place, "read"):
+        with storage_errors(self._place, "read"):
             return owner(self._place) == self._release_id
 
     def begin(self, attributes: Mapping[str, Any], groups: Sequence[ReleasedGroup]) -> None:
@@ -93,7 +93,7 @@ class SynopsisWriter:
         for group in groups:
             _create_component(root, group)
         objects = {name: value.to_bytes() for name, value in made.items()}
-        with failures_told(self._place):
+        with storage_errors(self._place):
             self._place.discard(self._release_id)
             try:
                 self._place.begin(objects, self._release_id)
@@ -129,7 +129,7 @@ class SynopsisWriter:
         """Yield a store in memory that holds the metadata, and write what is added to it."""
         made = dict(self._metadata)
         yield MemoryStore(made)
-        with failures_told(self._place):
+        with storage_errors(self._place):
             for name, value in made.items():
                 if name not in self._metadata:
                     data = value.to_bytes()
@@ -142,7 +142,7 @@ class SynopsisWriter:
         `just_before` is called between: the last chance to refuse. Raises IntegrityError where the
         store holds other objects than were written, or another manifest.
         """
-        with failures_told(self._place):
+        with storage_errors(self._place):
             self._place.settle()
             differing = set(self._place.names()) ^ set(self._entries)
         if differing:
@@ -156,18 +156,18 @@ class SynopsisWriter:
         return digest(manifest.text().encode()).sha256
 
 
-def publish(place: Place, manifest: Manifest) -> None:
+def publish(place: Location, manifest: Manifest) -> None:
     """Create the manifest, whole or not at all, unless it is there already."""
-    with failures_told(place):
+    with storage_errors(place):
         try:
             place.create(MANIFEST, manifest.text().encode())
         except FileExistsError:
             raise IntegrityError(f"{place}: holds another release. Choose another output") from None
 
 
-def check_output(place: Place, release_id: str | None) -> None:
+def check_output(place: Location, release_id: str | None) -> None:
     """Refuse an output that holds anything not written by this release."""
-    with failures_told(place, "read"):
+    with storage_errors(place, "read"):
         if not place.exists():
             return
         if is_published(place):
@@ -178,13 +178,13 @@ def check_output(place: Place, release_id: str | None) -> None:
             raise _taken(place)
 
 
-def _taken(place: Place) -> SpecError:
+def _taken(place: Location) -> SpecError:
     return SpecError(f"release.output: {place} already exists. Remove it or write another output")
 
 
-def discard(place: Place, release_id: str) -> None:
+def discard(place: Location, release_id: str) -> None:
     """Remove what an interrupted attempt of this release left there, and nothing else."""
-    with failures_told(place):
+    with storage_errors(place):
         place.discard(release_id)
 
 

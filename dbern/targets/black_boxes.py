@@ -150,7 +150,7 @@ class BlackBox(Measurement):
         points = min(_MAX_POINTS, max(_MIN_POINTS, points_a_call))
         return {"shards": shards, "points": points, "digest": user.digest}
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> BlackBoxAccumulator:
         """Return values at the lattice points; another function raises an IntegrityError."""

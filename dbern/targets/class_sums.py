@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.passes import Errors, Memory
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.record_weights import ByCategory
 from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain

@@ -39,12 +39,12 @@ from dbern.combination.responses import Quotient, Quotients, unsure
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.record_weights import (
-    ALIKE,
+    UNIT_WEIGHT,
     ByCategory,
-    ByResponse,
+    HasResponse,
     InGroups,
-    Present,
     RecordWeights,
+    ResponseWeight,
 )
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
@@ -347,7 +347,7 @@ class KernelDensity(Smoother):
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One: a density, or one for each group."""
-        record_weights = ByCategory(schema.group) if schema.group else ALIKE
+        record_weights = ByCategory(schema.group) if schema.group else UNIT_WEIGHT
         if self.bandwidth == "auto":
             return (self.chosen_sum("density", schema.domain, record_weights),)
         return (self.kernel_sum("density", schema.domain, record_weights),)
@@ -398,8 +398,8 @@ class NadarayaWatson(Smoother):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The sum of responses and the density of the records that have one; of each group."""
         response, domain, group = response_of(schema), schema.domain, schema.group
-        by_response: RecordWeights = ByResponse(response)
-        present: RecordWeights = Present(response)
+        by_response: RecordWeights = ResponseWeight(response)
+        present: RecordWeights = HasResponse(response)
         if group is not None:
             by_response, present = InGroups(group, by_response), InGroups(group, present)
         return (

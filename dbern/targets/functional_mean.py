@@ -49,8 +49,8 @@ from pydantic import Field
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import grid_polynomials
 from dbern.combination.responses import Shifted
+from dbern.counting.accumulator import Errors, Memory
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Errors, Memory
 from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError

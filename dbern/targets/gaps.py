@@ -67,10 +67,10 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.accumulator import Accumulator, Errors, Memory, Pass
 from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Memory, Pass
-from dbern.counting.record_weights import ByResponse, RecordWeights
+from dbern.counting.record_weights import RecordWeights, ResponseWeight
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.privacy.budget import Budget
 from dbern.strategies.base import AnyStrategy, AxisStrategy, Bound, Slab
@@ -273,7 +273,9 @@ class GapSum(Measurement):
         of_atoms = tolerance * 2.0**self.scale / (_ATOMS_PER_MOVE * n)
         return self._atoms.counter_params(strategy, 1 << self.scale, of_atoms)
 
-    def restore(self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]) -> GapAccumulator:
+    def from_params(
+        self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
+    ) -> GapAccumulator:
         """Return the sums of atoms."""
         atoms = self._atoms.counter(strategy, 1 << self.scale, params)
         return GapAccumulator(replace(self, n=n), cast("AxisStrategy", strategy), atoms)
@@ -380,14 +382,14 @@ class GapAccumulator(Accumulator):
         """Number of passes, each over an equal part of the rows."""
         return -(-self.gaps.n // PASS_ROWS)
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
         """Begin a pass that puts records in order."""
         del salt
         return OrderedPass(self, state, index)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab, in unit-cube units."""
-        return self.atoms.finish(state, output, slab)
+        return self.atoms.to_values(state, output, slab)
 
     def keys(self, records: Mapping[str, FloatArray]) -> UInt64Array:
         """Position and response of the records that count, in one number each, ordered like pairs.
@@ -398,7 +400,7 @@ class GapAccumulator(Accumulator):
         """
         gaps = self.gaps
         valid, positions = gaps.domain.bounded(records)
-        has_response, _, weight = ByResponse(gaps.response)(records)
+        has_response, _, weight = ResponseWeight(gaps.response)(records)
         position = positions[has_response[valid], 0] * 2.0**POSITION_BITS
         position = np.floor(position).astype(np.uint64)
         position = np.minimum(position, np.uint64((1 << POSITION_BITS) - 1))

@@ -47,9 +47,9 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.accumulator import Errors, Memory, RecordAccumulator
 from dbern.counting.kernel_sums import KernelSum, SumAccumulator
 from dbern.counting.measurement import RecordSum
-from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.counting.record_weights import ByCategory
 from dbern.counting.vector_sums import VectorAccumulator
 from dbern.data.domain import Column, Domain
@@ -198,17 +198,17 @@ class NaiveBayesAccumulator(RecordAccumulator):
         for accumulator, view in self._views(state):
             accumulator.add(view, records)
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """F on one slab, in unit-cube units."""
         del output
         *axes, (counts, counted) = self._views(state)
-        shares = counts.finish(counted, 0, Slab(0, 0, 2))
+        shares = counts.to_values(counted, 0, Slab(0, 0, 2))
         score = [np.zeros(()), np.zeros(())]
         for label in np.flatnonzero(shares):
             value = np.ones(())
             for i, (axis, view) in enumerate(axes):
                 rows = slab if i == 0 else Slab(0, 0, self.strategy.lattice.shape[i])
-                sums = axis.finish(view, int(label), rows)
+                sums = axis.to_values(view, int(label), rows)
                 value = np.multiply.outer(value, sums if i == 0 else sums / shares[label])
             score[label] = value
         shape = self.strategy.lattice.slab_shape(slab)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.accumulator import Errors, Memory, StoppedError
 from dbern.counting.gathered import GatheredAccumulator
-from dbern.counting.passes import Errors, Memory, StoppedError
 from dbern.strategies.base import LatticeStrategy, Slab
 from dbern.targets.user_functions import FUNCTION, UserFunction, load
 from dbern.types import FloatArray, Int64Array
@@ -115,7 +115,7 @@ class BlackBoxAccumulator(GatheredAccumulator):
         integers[self.block(block)] = np.rint(np.ldexp(values, self.bits))
         return integers
 
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Exact values of one slab."""
         del output
         layers = state.reshape(self.strategy.lattice.shape)[slab.start : slab.stop]

@@ -28,8 +28,8 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import count_with_products, with_products
-from dbern.counting.passes import Errors, Memory
-from dbern.counting.record_weights import ByResponse
+from dbern.counting.accumulator import Errors, Memory
+from dbern.counting.record_weights import ResponseWeight
 from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import AnyStrategy, Bound
@@ -139,7 +139,7 @@ class MomentSums(VectorSum):
     def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
         """Integer sums of a batch."""
         valid, positions = self.domain.bounded(records)
-        has_response, _, responses = ByResponse(self.response)(records)
+        has_response, _, responses = ResponseWeight(self.response)(records)
         codes, axes = self.domain.parted(positions[has_response[valid]])
         axes, products = np.split(
             with_products(axes) if self.degree == 2 else axes, [axes.shape[1]], axis=1

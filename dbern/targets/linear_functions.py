@@ -73,14 +73,14 @@ class UnboundLinearFunctions(LinearFunctions):
         names = [parameter.name for parameter in fields(LinearFunctions)]
         return LinearFunctions(**{name: getattr(self, name) for name in names})
 
-    def restore(
+    def from_params(
         self, strategy: AnyStrategy, n: int, params: Mapping[str, Any]
     ) -> GatheredAccumulator:
         """Return the sums of the method that a plan has chosen."""
         if "weight" in params:
-            functions = PerturbedFunctions.from_params(self.model, n, params)
-            return functions.restore(strategy, n, params)
-        return self.model.restore(strategy, n, params)
+            functions = PerturbedFunctions.of_params(self.model, n, params)
+            return functions.from_params(strategy, n, params)
+        return self.model.from_params(strategy, n, params)
 
     def bind(self, n: int, charge: Budget) -> Measurement:
         """The method and C that predict the smaller risk, with the prediction's text.

@@ -17,7 +17,7 @@ from pydantic import Field
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
 from dbern.combination.responses import Shifted
-from dbern.counting.record_weights import ByCategory, ByResponse, BySign, RecordWeights
+from dbern.counting.record_weights import ByCategory, RecordWeights, ResponseWeight, SignWeight
 from dbern.data.domain import RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
 from dbern.erm.gram_kernels import GramKernel
@@ -116,9 +116,9 @@ def num_shards(shards: Shards) -> int | None:
 def label_weights(schema: RecordSchema) -> RecordWeights:
     """Record weights that give responses, signs of two classes, or the classes of more."""
     if schema.response is not None:
-        return ByResponse(schema.response)
+        return ResponseWeight(schema.response)
     label = schema.classes
-    return BySign(label) if len(label.categories) == 2 else ByCategory(label)
+    return SignWeight(label) if len(label.categories) == 2 else ByCategory(label)
 
 
 def combine_classes(schema: RecordSchema, constant: float | None = None) -> Combination:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.passes import StoppedError
+from dbern.counting.accumulator import StoppedError
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget

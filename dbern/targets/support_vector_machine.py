@@ -26,7 +26,7 @@ from dbern.combination.base import Combination
 from dbern.combination.functions import OneVersusRest
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import Measurement
-from dbern.counting.record_weights import ByCategory, BySign
+from dbern.counting.record_weights import ByCategory, SignWeight
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Hinge
 from dbern.privacy.budget import Budget
@@ -105,7 +105,7 @@ class SupportVectorMachine(Learner):
         scale = stated_cost(self.C) * math.prod(
             g.bandwidth * math.sqrt(2 * math.pi) for g in kernels
         )
-        record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
+        record_weights = SignWeight(label) if len(label.categories) == 2 else ByCategory(label)
         return (KernelSum("decision", domain, kernels, record_weights, scale),)
 
     def combination(self, schema: RecordSchema) -> Combination:

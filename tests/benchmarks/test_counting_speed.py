@@ -25,9 +25,11 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.cluster.graph import count
-from dbern.counting.passes import Counters, Portion
-from dbern.counting.rows import add_slowly
-from dbern.data.parquet import footer_tag, read_batches, write_records
+from dbern.counting.numpy_loops import add_slowly
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion
+from dbern.data.footers import footer_tag
+from dbern.data.parquet import read_batches, write_records
 from dbern.planning.planner import plan
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
@@ -72,7 +74,7 @@ def on_lattice(made: ReleasePlan, counters: Counters, portions: list[Portion]) -
     state = count(counters, portions, SALT).state
     strategy = made.strategy
     slabs = strategy.layout.slabs()
-    values = np.concatenate([counters.finish(state, 0, 0, slab) for slab in slabs])
+    values = np.concatenate([counters.to_values(state, 0, 0, slab) for slab in slabs])
     if isinstance(strategy, BinnedStrategy):
         values = strategy.reconstruct(values, Slab(0, 0, strategy.lattice.shape[0]))
     return np.asarray(values)

@@ -18,7 +18,8 @@ from banding import centers, synopsis_of
 from timing import BENCH, Table, keep, stored
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis, bin_matrix
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.splines import bin_matrix
 from dbern.failure import BAND, FIELD, SIMULATION
 from dbern.noise_sups import noise_sups
 from dbern.planning.planner import plan_files

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbern.counting.moments import MomentSketch, add_rows
+from dbern.counting.adding import add_rows
+from dbern.counting.moments import MomentSketch
 from dbern.counting.rows import Rows
 
 

@@ -16,16 +16,13 @@ from dbern.bernstein.basis import (
     MOST_K,
     bernstein_basis,
     bernstein_mixtures,
-    bin_products,
-    by_parity,
-    enclosing_nodes,
     iterate,
     iterated_basis,
     iterated_matrix,
-    of_parities,
-    parities,
-    solved_in_blocks,
 )
+from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.parity import by_parity, of_parities, parities
+from dbern.bernstein.splines import bin_products, solved_in_blocks
 from dbern.strategies.approximation import Series, lebesgue_constant
 
 POINTS = [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 64), Fraction(45, 128)]

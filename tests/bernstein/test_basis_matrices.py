@@ -7,27 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dbern.bernstein.basis import (
-    Blocks,
-    bernstein_mixtures,
-    bin_products,
-    by_parity,
-    chebyshev,
-    enclosing_nodes,
-    iterate,
-    iterated_matrix,
-    local_weights,
-    of_parities,
-    on_axes,
-    on_others,
-    parities,
-    solved_in_blocks,
-    with_mirrored,
-)
+from dbern.bernstein.basis import bernstein_mixtures, iterate, iterated_matrix
+from dbern.bernstein.blocks import ArrayBlocks, on_axes, on_others
+from dbern.bernstein.chebyshev import chebyshev, enclosing_nodes
 from dbern.bernstein.kernels import Epanechnikov, Laplace
 from dbern.bernstein.oblique import Oblique, decorrelate
+from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
 from dbern.bernstein.shapes import _isotonic, monotone, positive_mean, value_range
+from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
 from dbern.counting.rows import strides
 from dbern.strategies.balls import StatedBall
 from dbern.strategies.gram import lattice_sup_norm
@@ -73,7 +61,7 @@ def test_matrices_apply_to_their_axes():
 
 def test_blocks_are_read_in_order():
     whole = np.arange(6.0).reshape(3, 2)
-    blocks = Blocks((3, 2), 2, lambda index: whole[2 * index : 2 * index + 2])
+    blocks = ArrayBlocks((3, 2), 2, whole)
     read = [(layers, part.tolist()) for layers, part in blocks]
     assert read == [(slice(0, 2), [[0.0, 1.0], [2.0, 3.0]]), (slice(2, 3), [[4.0, 5.0]])]
 

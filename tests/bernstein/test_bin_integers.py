@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import _cell_of
 from dbern.bernstein.kernels import Gaussian
-from dbern.counting import rows as adding
+from dbern.bernstein.splines import _cell_of
+from dbern.counting import numpy_loops
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.loops import add_rows
 from dbern.counting.rows import Rows
@@ -95,11 +95,11 @@ def test_a_weight_that_is_off_by_a_unit_is_caught(degree, monkeypatch):
         first, *others = weights(offset, order)
         return [first + 2.0**-BITS, *others]
 
-    weights = adding.local_weights
+    weights = numpy_loops.local_weights
     part, point = accumulator(degree, 1), [0.4]
-    assert off_by(part, point, 1.0, adding.add_slowly) <= Fraction(51, 100)
-    monkeypatch.setattr(adding, "local_weights", wrong)
-    assert off_by(part, point, 1.0, adding.add_slowly) > Fraction(51, 100)
+    assert off_by(part, point, 1.0, numpy_loops.add_slowly) <= Fraction(51, 100)
+    monkeypatch.setattr(numpy_loops, "local_weights", wrong)
+    assert off_by(part, point, 1.0, numpy_loops.add_slowly) > Fraction(51, 100)
 
 
 @pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])

@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import (
-    _cell_of,
-    bernstein_basis,
-    bin_matrix,
-    iterated_basis,
-    iterated_matrix,
-    local_weights,
-)
+from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matrix
 from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.bernstein.splines import _cell_of, bin_matrix, local_weights
 from dbern.strategies import approximation
 from dbern.strategies import bins as module
 from dbern.strategies.approximation import fitted_values, lattice_miss, released_translates

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from sketches import unit_rows
 
 from dbern import compiling
+from dbern.counting import adding as dispatching
 from dbern.counting import loops as compiled
-from dbern.counting import moments as dispatching
 from dbern.counting.loops import add_rows
 from dbern.counting.moments import Cells, MomentSketch
-from dbern.counting.rows import EQUAL, Rows, Terms, add_slowly, strides
+from dbern.counting.numpy_loops import add_slowly
+from dbern.counting.rows import EQUAL, Rows, Terms, strides
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)
@@ -57,7 +58,7 @@ TERMS = [
 
 def states(rows: Rows, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """Compiled sums and the twin's."""
-    found = np.zeros((2, terms.reach), dtype=np.int64)
+    found = np.zeros((2, terms.min_state_size), dtype=np.int64)
     add_rows(found[0], rows, terms)
     add_slowly(found[1], rows, terms)
     return found[0], found[1]
@@ -142,11 +143,11 @@ def test_sums_that_lie_apart_are_those_that_overlap(monkeypatch, cells, degree):
     rng = np.random.default_rng(1)
     rows = Rows([rng.random(600) for _ in cells], [0.0] * axes, [1.0] * axes,
                 output=rng.integers(0, 2, 600), weight=rng.uniform(-1, 1, 600))  # fmt: skip
-    assert compiled._apart(terms.outputs * math.prod(cells), rows, terms)
+    assert compiled._spreads(terms.outputs * math.prod(cells), rows, terms)
     found = []
     for size in (compiled._SPREAD_BYTES, 0):
         monkeypatch.setattr(compiled, "_SPREAD_BYTES", size)
-        found.append(np.zeros(terms.reach, dtype=np.int64))
+        found.append(np.zeros(terms.min_state_size, dtype=np.int64))
         add_rows(found[-1], rows, terms)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], states(rows, terms)[1])
@@ -193,7 +194,7 @@ def test_what_would_leave_the_arrays_is_refused():
     def rows(columns=(half, half), **others):
         return Rows(list(columns), [0.0] * 2, [1.0] * 2, **others)
 
-    state = np.zeros(terms.reach, dtype=np.int64)
+    state = np.zeros(terms.min_state_size, dtype=np.int64)
     for bad in (
         rows((half, half[:3])),
         rows(output=np.array([0, 1, 2, 0])),
@@ -206,7 +207,7 @@ def test_what_would_leave_the_arrays_is_refused():
     with pytest.raises(IndexError):
         add_rows(state[:-1], rows(), terms)
     with pytest.raises(IndexError):
-        add_rows(np.zeros(2 * terms.reach, dtype=np.int64)[::2], rows(), terms)
+        add_rows(np.zeros(2 * terms.min_state_size, dtype=np.int64)[::2], rows(), terms)
     assert not state.any()
     add_rows(state, rows(output=np.array([0, 1, 1, 0])), terms)
     assert state.any()
@@ -222,11 +223,11 @@ def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypat
     monkeypatch.setattr(compiled, "add_rows", lambda *_: ways.append("compiled"))
     monkeypatch.setattr("dbern.counting.loops", compiled)
     for _ in range(3):
-        dispatching.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
+        dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
     assert ways == ["slowly", "slowly", "compiled"]
     monkeypatch.setitem(sys.modules, "dbern.counting.loops", compiled)
     monkeypatch.setattr(dispatching, "_added", [0])
-    dispatching.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
+    dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
     assert ways[3:] == ["compiled"]  # they are there
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import INTERPOLATED, bin_matrix, iterated_basis
+from dbern.bernstein.basis import INTERPOLATED, iterated_basis
 from dbern.bernstein.kernels import kernel_of
+from dbern.bernstein.splines import bin_matrix
 from dbern.strategies import interpolated_errors as module
 from dbern.strategies.approximation import Hats, bent, released_series
 from dbern.strategies.bias_envelopes import _axis_envelope, largest_errors

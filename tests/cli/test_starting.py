@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from dbern.cli import diagnosis, starting
 from dbern.cli.main import cli
-from dbern.data.domain import TimeUnit, moment_of
+from dbern.data.times import TimeUnit, moment_of
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec

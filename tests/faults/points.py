@@ -31,7 +31,7 @@ STAGES = (
 )
 # And those of a release from a data frame, besides.
 SPOOLING = (
-    f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
+    f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.spool:_groups",
     "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
     f"{LEDGER}.begin_reading", f"{RELEASING}:add_up", f"{LEDGER}.spend", f"{LEDGER}.commit",
     "dbern.ledger.secrets:KeyFiles.destroy", "dbern.ledger.ledger:destroy_staging",

@@ -376,14 +376,14 @@ def says_the_key() -> None:
 
 def leaking(leak: Callable[[Any], None]) -> Callable[[], None]:
     def plant_leak() -> None:
-        original: Any = importlib.import_module("dbern.counting.passes").read_batches
+        original: Any = importlib.import_module("dbern.counting.reading").read_batches
 
         def batches(*arguments: Any) -> Any:
             for batch in original(*arguments):
                 leak(batch)
                 yield batch
 
-        replace("dbern.counting.passes:read_batches", batches)
+        replace("dbern.counting.reading:read_batches", batches)
 
     return plant_leak
 

@@ -23,7 +23,8 @@ from questioned import (
 from released_bins import planned, released
 
 from dbern.bernstein.kernels import Gaussian, kernel_of
-from dbern.data.domain import Axis, Domain, TimeUnit
+from dbern.data.domain import Axis, Domain
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.synopsis.questions import noisy_measure as module

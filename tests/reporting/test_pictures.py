@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dbern.cli.synopses import _described
-from dbern.data.domain import Axis, TimeUnit
+from dbern.data.domain import Axis
+from dbern.data.times import TimeUnit
 from dbern.promises import Promises
 from dbern.reporting.pictures import Panel, Picture, draw
 from dbern.reporting.registry import _unprotected

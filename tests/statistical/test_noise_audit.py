@@ -131,7 +131,7 @@ def test_the_number_of_lattice_points_is_k_plus_one(points: str, rejected: bool)
         counters = plan.counters(spec)
         state = counters.empty()
         state += counters.count([{"x": np.array([record])}], b"")
-        return to_grid(counters.finish(state, 0, 0, next(plan.lattice.slabs())), law)
+        return to_grid(counters.to_values(state, 0, 0, next(plan.lattice.slabs())), law)
 
     def noisy(values: Int64Array, key: bytes) -> Int64Array:
         return privatize(values, 0, law, key, "audit")

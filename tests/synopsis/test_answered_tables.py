@@ -13,7 +13,8 @@ import xarray
 from projects import records, released_in
 
 import dbern.xarray  # noqa: F401 - registers the accessor
-from dbern.data.domain import Axis, Domain, TimeUnit
+from dbern.data.domain import Axis, Domain
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
 

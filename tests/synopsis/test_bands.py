@@ -16,8 +16,9 @@ from banding import centers, synopsis_of
 from strategies import sections
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.bernstein.splines import bin_matrix
 from dbern.certificate import SILENCED
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError

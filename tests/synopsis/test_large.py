@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from projects import SOLVED, Project, fix_reservations, labelled
 
 import dbern
-from dbern.bernstein.basis import Blocks
 from dbern.components.component import Errors, LatticeComponent, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
@@ -24,6 +23,7 @@ from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
 from dbern.synopsis.arrays import ReleasedArray, Smoothing, select
+from dbern.synopsis.blocks import StoredBlocks
 
 AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
 
@@ -100,7 +100,7 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
     values, h, layers, _ = case
     lattice = Lattice(tuple(count - 1 for count in values.shape))
     shards = Shards(values, layers)
-    blocks = Blocks(values.shape, layers, lambda index: shards.shard("", index))
+    blocks = StoredBlocks(values.shape, layers, shards, "")
     strategy = LatticeStrategy(lattice)
     chosen = [select(values, Covariance(one), strategy, h) for one in (0.0, 1.0, 1e3)]
     if min(lattice.k) > 1:  # or all orders are the same

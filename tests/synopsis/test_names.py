@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 import dbern
 from dbern.cli.synopses import _described
 from dbern.components.strict import parse_object
-from dbern.data.domain import Axis, TimeUnit
+from dbern.data.domain import Axis
+from dbern.data.times import TimeUnit
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page

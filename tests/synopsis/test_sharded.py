@@ -9,9 +9,10 @@ import pytest
 from projects import Project, records
 
 import dbern
-from dbern.bernstein.basis import Blocks, iterate, iterated_matrix
+from dbern.bernstein.basis import iterate, iterated_matrix
+from dbern.bernstein.blocks import ArrayBlocks
 from dbern.data.domain import Axis, Domain
-from dbern.data.storage import place_at
+from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
 from dbern.synopsis.arrays import LazyPolynomial
@@ -27,8 +28,7 @@ def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.arrays._GRID_VALUES", 24)
     domain, layers = Domain(BOX.axes[: len(k)]), 4
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])
-    shards = [values[start : start + layers] for start in range(0, len(values), layers)]
-    blocks = Blocks(values.shape, layers, shards.__getitem__)
+    blocks = ArrayBlocks(values.shape, layers, values)
     sharded = LazyPolynomial(blocks, [iterated_matrix(count, h) for count in k], domain)
     whole = Polynomial(iterate(values, [h] * len(k)), domain)
     low, high = ([getattr(a, side) for a in domain.axes] for side in ("low", "high"))
@@ -78,7 +78,7 @@ def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, mo
 def test_no_more_is_kept_than_fits(url, monkeypatch):
     one = 5 * 3 * 8
     monkeypatch.setattr(store, "SHARD_BYTES", 3 * one)
-    opened = store.ReleasedStore(place_at(url))
+    opened = store.ReleasedStore(location_at(url))
     reads = []
     original = opened._decoded
     opened._decoded = lambda *args: reads.append(1) or original(*args)

@@ -26,7 +26,7 @@ from projects import SOLVED, Project, Ran, labelled
 import dbern
 from dbern.cli import main as command_line
 from dbern.components.strict import parse_object
-from dbern.data.storage import is_object_name
+from dbern.data.plain_files import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.reporting import html, pictures
 from dbern.synopsis.metadata import StoredCombination

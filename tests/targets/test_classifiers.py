@@ -19,7 +19,7 @@ from sklearn.svm import LinearSVC
 import dbern
 from dbern.bernstein.reproducing import Linear
 from dbern.cluster.connection import Threads
-from dbern.counting.record_weights import BySign
+from dbern.counting.record_weights import SignWeight
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
 from dbern.erm.linear_features import LinearFeatures
@@ -66,10 +66,10 @@ def table(rows=2000, seed=0, classes=2):
 def solved(plan, spec, columns, key=KEY):
     (part,) = plan.counters(spec).with_key(key).parts
     state = np.zeros(part.shape, np.int64)
-    one = part.begin(state, SALT, 0)
+    one = part.start_pass(state, SALT, 0)
     one.add(columns)
     one.finish()
-    return part, part.finish(state, 0, Slab(0, 0, plan.strategy.layout.shape[0]))
+    return part, part.to_values(state, 0, Slab(0, 0, plan.strategy.layout.shape[0]))
 
 
 def at(weights, columns):
@@ -115,7 +115,7 @@ def test_integers_do_not_depend_on_order_batches_or_where_the_plan_was(monkeypat
     found = []
     for seed in range(3):
         order, state = np.random.default_rng(seed).permutation(300), np.zeros(part.shape, np.int64)
-        one = part.begin(state, SALT, 0)
+        one = part.start_pass(state, SALT, 0)
         for rows in np.array_split(order, 1 + 4 * seed):
             one.add({name: column[rows] for name, column in columns.items()})
         one.finish()
@@ -160,7 +160,7 @@ def test_nothing_is_solved_without_the_key():
     plan = plan_files(spec, ())
     (part,) = plan.counters(spec).parts
     with pytest.raises(ValueError, match="release's key"):
-        part.begin(np.zeros(part.shape, np.int64), SALT, 0).finish()
+        part.start_pass(np.zeros(part.shape, np.int64), SALT, 0).finish()
 
 
 def test_the_key_of_the_linear_term_is_that_of_key_and_name():
@@ -182,7 +182,7 @@ LOGISTIC = Logistic()
 
 def functions(epsilon=Fraction(1), n=50, share=Fraction(1, 2), loss=LOGISTIC) -> PerturbedFunctions:
     box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-    label = BySign(Column("label", "data.label.classes", (False, True)))
+    label = SignWeight(Column("label", "data.label.classes", (False, True)))
     model = LinearFunctions(box, loss, LinearFeatures(2, Linear(1.0)), label, cost=1.0)
     return PerturbedFunctions.for_budget(model, n, epsilon, share)
 

@@ -12,7 +12,8 @@ from conformance import granules
 from strategies import density_plan, density_spec
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.counting.moments import Cells, smallest_sketch, truncation_error
+from dbern.counting.moments import Cells, truncation_error
+from dbern.counting.sketch_choice import smallest_sketch
 from dbern.errors import SpecError
 from dbern.targets import KernelDensity
 

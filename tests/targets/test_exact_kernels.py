@@ -28,7 +28,7 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_ke
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
-from dbern.counting.passes import StoppedError
+from dbern.counting.accumulator import StoppedError
 from dbern.erm.losses import Logistic
 from dbern.erm.shards import objective
 from dbern.erm.solver import minimize
@@ -269,7 +269,7 @@ def test_a_kernel_of_another_text_is_refused_because_the_plan_s_noise_is_not_for
     assert other.identity() != held
     with pytest.raises(StoppedError, match="unlike") as told:
         counted(counters, records[:1])
-    assert told.value.place == "target.kernel"
+    assert told.value.location == "target.kernel"
     one, two = (integers(other, plan, some)[0] for some in records)  # were it not refused
     assert np.abs(one - two).sum() > 4 * plan.noise.law.l1_sensitivity_granules
     sys.modules.pop("edited_kernel")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from conformance import CASES, CURVES, POINTS
 
+from dbern.counting.accumulator import Accumulator
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.planning.tuning import BiasStatistic, Finer
@@ -42,19 +42,19 @@ def by_bits(
 ) -> list[Accumulator]:
     measurement, plan = planned(name, noise)
     measurement = measurement.protected(protection or Protection(), None)
-    return [measurement.restore(plan.strategy, ROWS, bits) for bits in (COARSE, FINE)]
+    return [measurement.from_params(plan.strategy, ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def promise() -> list[Accumulator]:
     measurement, plan = planned("density", "binned-laplace")
     finer = Finer.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
     number = BiasStatistic(measurement, finer, domain=measurement.domain)
-    return [number.restore(Entries(1), ROWS, bits) for bits in (COARSE, FINE)]
+    return [number.from_params(Entries(1), ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def state_of(part: Accumulator, columns: dict[str, np.ndarray]) -> np.ndarray:
     state = np.zeros(part.shape, dtype=np.int64)
-    counted = part.begin(state, bytes(32), 0)
+    counted = part.start_pass(state, bytes(32), 0)
     counted.add(columns)
     counted.finish()
     return state
@@ -63,7 +63,7 @@ def state_of(part: Accumulator, columns: dict[str, np.ndarray]) -> np.ndarray:
 def values(part: Accumulator, state: np.ndarray, outputs: int) -> np.ndarray:
     """Values of the records before they are rounded to the grid of the noise."""
     slabs = itertools.product(range(outputs), part.strategy.layout.slabs())
-    finished = np.concatenate([part.finish(state, i, slab).ravel() for i, slab in slabs])
+    finished = np.concatenate([part.to_values(state, i, slab).ravel() for i, slab in slabs])
     return finished.astype(np.longdouble)
 
 

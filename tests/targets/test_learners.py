@@ -16,7 +16,8 @@ from conformance import CASES, counted, everyone, integers
 import dbern
 from dbern import targets
 from dbern.data.domain import Column
-from dbern.data.parquet import read_batches, read_footers
+from dbern.data.footers import read_footers
+from dbern.data.parquet import read_batches
 from dbern.planning.planner import plan_files
 from dbern.synopsis.tables import answer
 

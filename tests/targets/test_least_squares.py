@@ -13,8 +13,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
 from dbern.bernstein.reproducing import Linear
-from dbern.counting.measurement import most_rows
-from dbern.counting.passes import Accumulator
+from dbern.counting.accumulator import Accumulator
+from dbern.counting.private_rows import most_rows
 from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Square

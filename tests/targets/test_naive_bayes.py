@@ -215,7 +215,7 @@ def test_effective_kernels_move_no_replacement_by_more_than_is_added(norm):
     def added(rows):
         state = np.zeros(accumulator.shape, dtype=np.int64)
         accumulator.add(state, dict(zip(("x", "y", "label"), rows.T, strict=True)))
-        found = accumulator.finish(state, 0, Slab(0, 0, 7)).reshape(7, 7)
+        found = accumulator.to_values(state, 0, Slab(0, 0, 7)).reshape(7, 7)
         return n * (found - scores_at(np.arange(7) / 6, component.kernels, rows))
 
     largest = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from conformance import CASES, SALT, UNPROVED, Case, loss, moves, neighbors
 
-from dbern.counting import passes
+from dbern.counting import unit_bounding
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.privacy.contract import law_of
 from dbern.privacy.keystream import content_words
@@ -135,7 +135,7 @@ def of_one_row(self, strategy, norm):
     return self.move(strategy, norm, added=self.protection.added)
 
 
-def by_position(ids, hashes, rows, most, kept=passes._smallest):
+def by_position(ids, hashes, rows, most, kept=unit_bounding._smallest):
     """A row's hash is that of where it stands, which others' rows shift."""
     hashes = content_words(np.arange(len(ids), dtype=float)[:, None], SALT)
     return kept(ids, hashes, rows, most)
@@ -192,7 +192,7 @@ BUGS = {
         CASES["density"], "user add-or-remove-one", k=7,
     ),
     "rows of a unit by their position": Bug(
-        "dbern.counting.passes._smallest", by_position,
+        "dbern.counting.unit_bounding._smallest", by_position,
         CASES["density"], "user add-or-remove-one", k=7,
     ),
 }  # fmt: skip

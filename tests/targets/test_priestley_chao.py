@@ -12,8 +12,9 @@ import pytest
 from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
-from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import kernel_of
+from dbern.bernstein.splines import bin_matrix
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
@@ -84,7 +85,7 @@ def measured(records, max_gap, passes=1):
     columns = {name: np.array([NULL if r is None else float(r[i]) for r in records])
                for i, name in enumerate("xr")}  # fmt: skip
     for index in range(passes):
-        ordered = accumulator.begin(np.zeros(1, np.int64), b"", index)
+        ordered = accumulator.start_pass(np.zeros(1, np.int64), b"", index)
         if passes > 1:
             ordered.survey(columns)
         ordered.add(columns)
@@ -149,10 +150,10 @@ def test_the_effective_kernel_moves_no_replacement_by_more_than_is_added(norm):
 
     def added(records):
         state = np.zeros(accumulator.shape, dtype=np.int64)
-        one = accumulator.begin(state, b"", 0)
+        one = accumulator.start_pass(state, b"", 0)
         one.add(dict(zip("xr", np.array(records).T, strict=True)))
         one.finish()
-        found = accumulator.finish(state, 0, Slab(0, 0, 41))
+        found = accumulator.to_values(state, 0, Slab(0, 0, 41))
         return n * (found - estimate(np.arange(41) / 40, atoms_of(records, max_gap), 0.25))
 
     largest = 0.0
@@ -199,7 +200,7 @@ def test_a_pass_holds_its_part_and_a_cell_at_most(monkeypatch):
     strategy, held = LatticeStrategy(Lattice((1,))), []
     accumulator = GapAccumulator(component(Fraction(1, 9), 60), strategy, Recorder())
     for index in range(accumulator.passes):
-        one = accumulator.begin(np.zeros(1, np.int64), b"", index)
+        one = accumulator.start_pass(np.zeros(1, np.int64), b"", index)
         one.survey(columns)
         one.add(columns)
         one.finish()
@@ -412,7 +413,7 @@ def test_a_million_records_in_bounded_memory():
     batches = [{"x": x[i : i + 65536], "response": 1 + 2 * r[i : i + 65536]}
                for i in range(0, n, 65536)]  # fmt: skip
     state = sum(counters.count(batches, b"", index) for index in range(2))
-    bins = counters.finish(state, 0, 0, next(plan.strategy.layout.slabs()))
+    bins = counters.to_values(state, 0, 0, next(plan.strategy.layout.slabs()))
     order = np.argsort(x, kind="stable")
     place, first, count = np.unique(
         np.floor(x[order] * STEPS), return_index=True, return_counts=True

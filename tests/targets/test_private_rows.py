@@ -14,9 +14,10 @@ from conformance import ADDED, CASES
 import dbern
 from dbern.bernstein.kernels import kernel_of
 from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import Measurement, most_rows
+from dbern.counting.measurement import Measurement
+from dbern.counting.private_rows import most_rows
 from dbern.data.domain import Axis, Domain
-from dbern.data.parquet import FileFacts
+from dbern.data.footers import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
@@ -63,7 +64,7 @@ def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
     total = one * most_rows(2)
     assert (total // most_rows(2) == one).all()
     (slab,) = plan.strategy.layout.slabs()
-    value = counters.finish(total, 0, 0, slab)
+    value = counters.to_values(total, 0, 0, slab)
     accumulator = counters.parts[0]
     assert np.abs(value).max() <= accumulator.errors.value_bound
     law = plan.noise.law

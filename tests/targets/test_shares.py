@@ -11,7 +11,7 @@ import pytest
 import dbern
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import random_privacy, require_counted
-from dbern.counting.record_weights import ByCategory, BySign
+from dbern.counting.record_weights import ByCategory, SignWeight
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
@@ -125,7 +125,7 @@ def test_records_are_counted_in_a_measurement_of_as_many_outputs(name):
     kernels = axis_kernels(square, (0.5, 0.5), "bandwidth", "gaussian")
     column = Column("g", "data.group", ("a", "b"))
     two = KernelSum("two", square, kernels, ByCategory(column))
-    one = KernelSum("one", square, kernels, BySign(column), counted_in=name)
+    one = KernelSum("one", square, kernels, SignWeight(column), counted_in=name)
     require_counted([KernelSum("one", square, kernels), two])
     with pytest.raises(SpecError, match=f'"one" are counted in "{name}"'):
         require_counted([one, two])

@@ -14,10 +14,13 @@ from conformance import CASES, SALT, USER, USERS, counted, everyone, integers, o
 
 import dbern
 from dbern.counting import passes as counting_passes
-from dbern.counting.passes import Bounding, Counters
+from dbern.counting import unit_bounding
+from dbern.counting.passes import Counters
+from dbern.counting.unit_bounding import Bounding
 from dbern.data.columns import as_floats
 from dbern.data.domain import Axis, Column, Domain
-from dbern.data.parquet import read_batches, read_footers
+from dbern.data.footers import read_footers
+from dbern.data.parquet import read_batches
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import PrivacyUnit, Protection
 from dbern.privacy.keystream import content_words
@@ -32,7 +35,7 @@ def planned(name, neighbors, noise="laplace", **mechanism):
     return spec, plan_files(spec, ())
 
 
-def by_arrival(ids, hashes, rows, most, kept=counting_passes._smallest):
+def by_arrival(ids, hashes, rows, most, kept=unit_bounding._smallest):
     """Planted: the first rows of a unit."""
     return kept(ids, np.arange(len(ids)), rows, most)
 
@@ -51,7 +54,7 @@ def bounded(ids, x, most=2, passes=1, parts=1, salt=SALT):
     ]
     found = []
     for index in range(passes):
-        for batch in rule.bounded(iter(batches), salt, index):
+        for batch in rule.bound_batches(iter(batches), salt, index):
             found += list(zip(batch["user"][:, 0].tolist(), batch["x"].tolist(), strict=True))
     return sorted(found)
 
@@ -73,9 +76,9 @@ def free_of_order():
 
 def test_what_counts_is_free_of_order_parts_and_passes(monkeypatch):
     assert free_of_order()
-    monkeypatch.setattr(counting_passes, "BATCH_ROWS", 8)  # merged every few rows, not at the end
+    monkeypatch.setattr(unit_bounding, "BATCH_ROWS", 8)  # merged every few rows, not at the end
     assert free_of_order()
-    monkeypatch.setattr(counting_passes, "_smallest", by_arrival)
+    monkeypatch.setattr(unit_bounding, "_smallest", by_arrival)
     assert not free_of_order()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dbern.data.domain import TimeUnit
+from dbern.data.times import TimeUnit
 from dbern.errors import printable
 from dbern.percentages import PercentInterval, percent_number
 from dbern.system import format_number, html_table

@@ -9,8 +9,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_products, on_axes
+from dbern.bernstein.blocks import on_axes
 from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.splines import bin_products
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, damped
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix
 from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.splines import bin_matrix
 from dbern.synopsis.questions.envelopes.splines import (
     AxisSplines,
     Envelope,
@@ -29,7 +29,7 @@ def density_envelope(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> Env
     differences = y[:, None] - grid(splines, _STEPS_IN_CELL)
     kinks = _count_kinks(splines, kernel, y)
     jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
-    bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
+    bend, third = kernel.curvature / kernel.peak, kernel.third_derivative_bound / kernel.peak
     return _fitted(splines, kernel(differences) / kernel.peak, bend, jump, (kinks == 0, third))
 
 

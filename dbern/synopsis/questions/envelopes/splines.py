@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.bernstein.basis import bin_matrix, local_weights
+from dbern.bernstein.splines import bin_matrix, local_weights
 from dbern.data.resolution import Multiples
 from dbern.types import FloatArray
 

@@ -1,0 +1,249 @@
+"""Footers of Parquet files: their sizes, schemas and keyed tags; statistics stay unread."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dbern.data.columns import check_kind, ids_as
+from dbern.data.domain import Column
+from dbern.data.objects import identity, open_file
+from dbern.errors import ExhaustedError, SpecError, exhausted
+from dbern.system import is_url, memory_limit
+
+READERS = 8
+"""Files whose footers are read at once."""
+
+_MAX_FILES_TOGETHER = 64  # that a thread takes at a time: more of them leave other threads idle
+_File = TypeVar("_File")
+_Result = TypeVar("_Result")
+
+_LARGE_FOOTER_BYTES, _FOOTER_COPIES = 1 << 24, 10
+"""Bytes from which a footer is looked at; and of memory for each of its bytes, as measured."""
+
+
+class UnreadableFileError(Exception):
+    """A file could not be opened or decoded; carries no text of the reader's, which may quote."""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Facts of a Parquet footer, statistics left unread."""
+
+    path: str  # absolute, or a URL
+    size: int  # in bytes
+    row_groups: tuple[int, ...]  # rows of each
+    columns: int = field(default=0, compare=False)  # of each row group; 0 where it is not known
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file, null and out-of-bounds ones included."""
+        return sum(self.row_groups)
+
+
+def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
+    """Return sizes and row counts of the files, after checking the columns' presence and types."""
+    checked: list[_Checked] = []
+    footers = list(read_together(lambda path: _footer(str(path), columns, checked), files))
+    for column in columns:
+        kinds = sorted({kind for _, ids in footers for name, kind in ids if name == column.name})
+        if column.ids and len(kinds) > 1:
+            raise SpecError(
+                f"{column.key}: {column.name} is {' in some files and '.join(kinds)} in others, "
+                "and one unit could be two. Convert it to one type."
+            )
+    return tuple(footer for footer, _ in footers)
+
+
+def read_together(read: Callable[[_File], _Result], files: Sequence[_File]) -> Iterator[_Result]:
+    """Read files, yielding results in order, by `READERS` threads that take some at a time."""
+    together = max(1, min(_MAX_FILES_TOGETHER, len(files) // (4 * READERS)))
+    batches = [files[first : first + together] for first in range(0, len(files), together)]
+    with ThreadPoolExecutor(READERS) as pool:
+        for results in pool.map(lambda batch: [read(file) for file in batch], batches):
+            yield from results
+
+
+def file_facts(path: str) -> FileFacts:
+    """Read a file's footer now.
+
+    Raises UnreadableFileError without a readable footer, ExhaustedError without memory or open
+    files.
+    """
+    with (
+        reader_failures(path),
+        open_source(path) as source,
+        pq.ParquetFile(source, **decryption(path)) as file,
+    ):
+        return _read_facts(path, source, file.metadata)
+
+
+@contextmanager
+def reader_failures(path: str) -> Iterator[None]:
+    """Raise the reader's failures without its text; those of the process have their own error."""
+    try:
+        yield
+    except pa.ArrowCapacityError:
+        raise ExhaustedError("memory", path) from None
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise exhausted(error, path) or UnreadableFileError from None
+
+
+UNLOCKED: dict[str, bytes] = {}
+"""Keys of encrypted files that this process reads, by path."""
+
+
+@contextmanager
+def unlocked(path: str, key: bytes) -> Iterator[None]:
+    """Let the threads of this process, and nobody else, read the encrypted file at a path.
+
+    So tasks that read it need no key: none travels in their arguments.
+    """
+    UNLOCKED[path] = key
+    try:
+        yield
+    finally:
+        del UNLOCKED[path]
+
+
+def decryption(path: str) -> dict[str, Any]:
+    """Return how Arrow is to decrypt a file: nothing of one that is not `unlocked`."""
+    key = UNLOCKED.get(path)
+    if key is None:
+        return {}
+    from pyarrow.parquet.encryption import create_decryption_properties
+
+    return {"decryption_properties": create_decryption_properties(key)}
+
+
+@contextmanager
+def open_source(path: str) -> Iterator[Any]:
+    """Open a file, or an object by its URL, for Arrow to read."""
+    with open_file(path) if is_url(path) else pa.OSFile(path) as source:
+        yield source
+
+
+def _read_facts(path: str, source: pa.NativeFile, metadata: pq.FileMetaData) -> FileFacts:
+    groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    size = identity(path)[0] if is_url(path) else source.size()
+    return FileFacts(path, size, groups, metadata.num_columns)
+
+
+def opened(path: str) -> tuple[FileFacts, pa.Schema]:
+    """Facts and schema of a file's footer."""
+    try:
+        with open_source(path) as source:
+            if not is_url(path):
+                # A footer that is larger than memory: the system would end it all.
+                size, length = _footer_length(source)
+                if _LARGE_FOOTER_BYTES < length < size and _FOOTER_COPIES * length > memory_limit():
+                    raise ExhaustedError("memory", path)
+            with pq.ParquetFile(source, **decryption(path)) as file:
+                return _read_facts(path, source, file.metadata), file.schema_arrow
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise exhausted(error, path) or SpecError(
+            f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
+            "Mend or remove that file."
+        ) from None
+
+
+def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
+    """Sizes in bytes of the file and of its footer, by the last eight of them."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    return size, int.from_bytes(file.read(4), "little")
+
+
+_Checked: TypeAlias = tuple[pa.Schema, list[tuple[str, str]]]
+
+
+def _footer(
+    path: str, columns: Sequence[Column], checked: list[_Checked]
+) -> tuple[FileFacts, list[tuple[str, str]]]:
+    """Return a file's facts, and the forms of its ids for comparison (text, for folders).
+
+    `checked`: the last schema that has all columns. Most files have one, and need no other look.
+    """
+    footer, schema = opened(path)
+    for checked_schema, kinds in checked:
+        if schema.equals(checked_schema):
+            return footer, kinds
+    for column in columns:
+        check_column(path, schema, column)
+    inside = dict(leaves(schema))
+    kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
+    if all(column.name in inside for column in columns):
+        checked[:] = [(schema, kinds)]
+    return footer, kinds
+
+
+def check_column(path: str, schema: pa.Schema, column: Column, others: Sequence[str] = ()) -> None:
+    """Refuse a column that is missing, there twice or of a wrong type; `others` are there too."""
+    name, key = column.name, column.key
+    kinds = [kind for leaf, kind in leaves(schema) if leaf == name]
+    if len(kinds) > 1:
+        raise SpecError(f'{key}: {path} has "{name}" twice. Rename one of them.')
+    if not kinds and name in folder_values(path):
+        return
+    if not kinds:
+        available = [leaf for leaf, _ in leaves(schema)] + [*folder_values(path), *others]
+        of_role = re.match(r"data\.(?:label|response|group|filter)(?=\.)", key)
+        spec_key = f"{of_role[0]}.column" if of_role else key
+        names = ", ".join(available)
+        raise SpecError(f'{spec_key}: {path} has no column "{name}". Write one of: {names}')
+    check_kind(path, kinds[0], column)
+
+
+def footer_tag(path: str, salt: bytes) -> str:
+    """Return a keyed fingerprint of a file's size, footer and time of change; rewrites change it.
+
+    Of an object, of its size and entity tag. These describe the records, so the tag is keyed by
+    the release's private salt; it goes to workers to be compared, and is never stored or shown.
+    It is taken anew whenever counting begins, so a file that was brought back since, with another
+    time, is counted; the time tells files apart whose footers, without statistics, are the same.
+
+    Raises UnreadableFileError for a file that cannot be opened.
+    """
+    with reader_failures(path):
+        size, content = identity(path) if is_url(path) else _file_tag(path)
+    return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
+
+
+def _file_tag(path: str) -> tuple[int, bytes]:
+    with Path(path).open("rb") as file:
+        changed = os.fstat(file.fileno()).st_mtime_ns
+        size, length = _footer_length(file)
+        file.seek(max(0, size - 8 - length))
+        return size, changed.to_bytes(16, "big", signed=True) + file.read()
+
+
+def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Return names and types of a file's columns, of nested ones with dots: ``trip.start.x``."""
+    return [(".".join(parts), kind) for parts, kind in nested_leaves(schema)]
+
+
+def nested_leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    """Yield the parts of the name and the type of each column below some fields."""
+    for parent in fields:
+        if pa.types.is_struct(parent.type):
+            yield from (((parent.name, *rest), kind) for rest, kind in nested_leaves(parent.type))
+        else:
+            yield (parent.name,), parent.type
+
+
+def folder_values(path: str) -> dict[str, str]:
+    """Return the values in a path's folders, as ``day=2026-01-01``; of two the nearest counts."""
+    parts = (part.partition("=") for part in Path(path).parent.parts)
+    return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}

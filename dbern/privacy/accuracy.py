@@ -24,8 +24,8 @@ from dbern.types import FloatArray
 _PUBLIC_KEY: Final = bytes(KEY_BYTES)
 _DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _SLACK: Final = Fraction(1, 10**60)
-_NUMBERS: Final = 1 << 18  # drawn at a time
-_TOGETHER: Final = 1 << 14
+_MAX_UNIFORM_NUMBERS: Final = 1 << 18  # drawn at a time
+_SUMMED_TOGETHER: Final = 1 << 14
 
 # --- Tails: what no coefficient's noise reaches
 #
@@ -150,14 +150,14 @@ class Covariance:
     deviation: float
     correlation: float = 0.0
 
-    def scaled(self, unit: float) -> Covariance:
-        """The covariance of `unit` times the values."""
-        return replace(self, deviation=self.deviation * unit)
+    def scaled(self, factor: float) -> Covariance:
+        """The covariance of `factor` times the values."""
+        return replace(self, deviation=self.deviation * factor)
 
     def variance(self, squares: FloatArray, sums: FloatArray) -> FloatArray:
         """Variance of sums of values by weights a, given their ``|a|_2^2`` and ``sum a``."""
-        apart = (1 - self.correlation) * squares + self.correlation * np.square(sums)
-        return np.asarray(self.deviation**2 * apart)
+        quadratic_form = (1 - self.correlation) * squares + self.correlation * np.square(sums)
+        return np.asarray(self.deviation**2 * quadratic_form)
 
 
 def independent_draws(
@@ -178,28 +178,32 @@ def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> F
     rounded to x and kept with probability ``exp(-(2 N(x) - 2 N(y) + M)/s)``, at most one as ``|N(x)
     - N(y)| <= M/2``: so x has a probability proportional to ``exp(-2 N(x)/s)``.
     """
-    values, found = law.values, [np.empty((0, size))]
+    values, batches = law.values, [np.empty((0, size))]
     if values > law.scale:  # where few would be kept
         vectors = discrete_k_norm(law.scale, values, stream, stream.second())
-        return np.stack([_granules(one)[:size] for one in itertools.islice(vectors, draws)], axis=1)
+        return np.stack(
+            [_granules(vector)[:size] for vector in itertools.islice(vectors, draws)], axis=1
+        )
     counts = np.arange(values)
-    ways = np.cumsum(np.append(0.0, np.log((values - counts) / (counts + 1))))
-    while (left := draws - sum(map(len, found))) > 0:
-        rows = min(2 * left, max(1, _NUMBERS // values))
-        given = uniform(stream, rows * (values + 5)).reshape(rows, -1)
-        halves = 2 * given[:, 5:]
+    log_choices = np.cumsum(np.append(0.0, np.log((values - counts) / (counts + 1))))
+    while (left := draws - sum(map(len, batches))) > 0:
+        rows = min(2 * left, max(1, _MAX_UNIFORM_NUMBERS // values))
+        uniforms = uniform(stream, rows * (values + 5)).reshape(rows, -1)
+        halves = 2 * uniforms[:, 5:]
         positive = halves >= 1
-        likely = np.exp(ways[positive.sum(axis=1)] - ways.max())
-        given, halves, positive = (one[given[:, 0] < likely] for one in (given, halves, positive))
-        sizes, more = -np.log1p(positive - halves), -np.log1p(-given[:, 2:4])
+        likely = np.exp(log_choices[positive.sum(axis=1)] - log_choices.max())
+        uniforms, halves, positive = (
+            array[uniforms[:, 0] < likely] for array in (uniforms, halves, positive)
+        )
+        sizes, more = -np.log1p(positive - halves), -np.log1p(-uniforms[:, 2:4])
         up, down = np.where(positive, sizes, 0.0), np.where(positive, 0.0, sizes)
-        sums = [one.sum(axis=1) + extra for one, extra in zip((up, down), more.T, strict=True)]
-        radius = law.scale / 2 * (sums[0] + sums[1]) * given[:, 4] ** (1 / (values + 1))
+        sums = [side.sum(axis=1) + extra for side, extra in zip((up, down), more.T, strict=True)]
+        radius = law.scale / 2 * (sums[0] + sums[1]) * uniforms[:, 4] ** (1 / (values + 1))
         exact = up * (radius / sums[0])[:, None] - down * (radius / sums[1])[:, None]
-        whole = np.rint(exact)
-        longer = 2 * (_largest_side(whole) - _largest_side(exact)) + values
-        found.append(whole[-np.log1p(-given[:, 1]) >= longer / law.scale, :size][:left])
-    return np.concatenate(found).T
+        rounded = np.rint(exact)
+        excess = 2 * (_largest_side(rounded) - _largest_side(exact)) + values
+        batches.append(rounded[-np.log1p(-uniforms[:, 1]) >= excess / law.scale, :size][:left])
+    return np.concatenate(batches).T
 
 
 def _largest_side(values: FloatArray) -> FloatArray:
@@ -208,11 +212,11 @@ def _largest_side(values: FloatArray) -> FloatArray:
 
 
 def _granules(noise: SignedNoise) -> FloatArray:
-    found = np.empty(len(noise))
-    for first in range(0, len(found), _TOGETHER):  # few enough to stay in the cache
-        part = slice(first, first + _TOGETHER)
-        found[part] = noise[part].added_to(np.zeros(len(found[part]), np.int64))
-    return found
+    granules = np.empty(len(noise))
+    for first in range(0, len(granules), _SUMMED_TOGETHER):  # few enough to stay in the cache
+        part = slice(first, first + _SUMMED_TOGETHER)
+        granules[part] = noise[part].added_to(np.zeros(len(granules[part]), np.int64))
+    return granules
 
 
 def k_norm_covariance(values: float) -> Covariance:

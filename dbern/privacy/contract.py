@@ -136,9 +136,6 @@ def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = N
     return ours(moved, eta, size, budget.epsilon, budget.delta, bound)
 
 
-# --- Basic composition
-
-
 def array_names(name: str, outputs: int) -> tuple[str, ...]:
     """Name the released arrays of a component: name, or name_0, name_1, .. of its outputs."""
     if outputs == 1:

@@ -101,11 +101,11 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     log_delta = Fraction(_DIGITS.ln(_decimal(delta)))
     rho, b = Fraction(0), _order(-2 * log_delta / epsilon)
     while True:
-        part = (log_delta + _entropy_below(Fraction(b))) / Fraction(b)
-        found = (epsilon + part) / (1 + Fraction(b))
-        if found <= rho * (1 + Fraction(1, 10**27)):
+        correction = (log_delta + _entropy_below(Fraction(b))) / Fraction(b)
+        candidate = (epsilon + correction) / (1 + Fraction(b))
+        if candidate <= rho * (1 + Fraction(1, 10**27)):
             break
-        rho = Fraction(_decimal(found))
+        rho = Fraction(_decimal(candidate))
         b = _best_order(rho, epsilon)
     rounded = _ROUGH.plus(_decimal(rho))
     while delta_of(Fraction(rounded), epsilon) > delta:
@@ -135,10 +135,10 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     epsilon = rho + 2 * root
     while True:
         b = Fraction(_best_order(rho, epsilon))
-        found = max(Fraction(0), (1 + b) * rho - (log_delta + _entropy_below(b)) / b)
-        if found >= epsilon * (1 - Fraction(1, 10**27)):
+        candidate = max(Fraction(0), (1 + b) * rho - (log_delta + _entropy_below(b)) / b)
+        if candidate >= epsilon * (1 - Fraction(1, 10**27)):
             break
-        epsilon = Fraction(_decimal(found))
+        epsilon = Fraction(_decimal(candidate))
     rounded = _ABOVE.plus(_decimal(epsilon))
     while delta_of(rho, Fraction(rounded)) > delta:
         rounded = _ABOVE.next_plus(rounded)
@@ -192,13 +192,13 @@ def _best_order(rho: Fraction, epsilon: Fraction) -> Decimal:
     The exponent's derivative ``(1 + 2b) rho - epsilon - ln(1 + 1/b)`` grows with b, from below 0 to
     above 0 at ``b = 1 + (epsilon + 1)/(2 rho)``; its root is bisected, by geometric means.
     """
-    slope, asked = _decimal(rho), _decimal(epsilon)
+    slope, target = _decimal(rho), _decimal(epsilon)
     low, high = _ORDERS[0], Decimal(_order(1 + (epsilon + 1) / (2 * rho)))
     while high > _DIGITS.multiply(low, Decimal("1.00000000000000000001")):
         middle = _DIGITS.sqrt(_DIGITS.multiply(low, high))
         growth = _DIGITS.ln(_DIGITS.add(1, _DIGITS.divide(1, middle)))
         rise = _DIGITS.multiply(_DIGITS.fma(2, middle, Decimal(1)), slope)
-        if rise < _DIGITS.add(asked, growth):
+        if rise < _DIGITS.add(target, growth):
             low = middle
         else:
             high = middle

@@ -42,8 +42,8 @@ from rivals.tasks import RBF
 import dbern
 from dbern.bernstein.basis import bin_matrix, coefficient_basis
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.bins import BinnedStrategy
 from dbern.synopsis.arrays import quieted, silenced
 from dbern.types import FloatArray

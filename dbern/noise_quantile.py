@@ -17,9 +17,9 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import grid_polynomials
 from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
 from dbern.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.approximation import CUT, Hats, Series, bent, released_series
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray

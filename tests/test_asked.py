@@ -15,7 +15,7 @@ from dbern.planning import asked
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.strategies.bins import AxisBins
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.envelopes.step import steps

@@ -24,10 +24,11 @@ from dbern.noise_sups import COARSE, FINER
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
-from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.public_numbers import public_stream
+from dbern.privacy.tails import tail
 from dbern.strategies.approximation import bent, released_series, translate_error
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bias import KernelMixture

@@ -33,8 +33,8 @@ from dbern.components.strict import (
     require,
 )
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
-from dbern.privacy.accuracy import Covariance
 from dbern.privacy.contract import Sensitivity
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import STRATEGY_KINDS, map_of, noise_names

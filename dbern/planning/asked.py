@@ -18,7 +18,7 @@ from itertools import zip_longest
 import numpy as np
 
 from dbern.percentages import percent
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.strategies.bins import AxisBins
 from dbern.types import FloatArray
 

@@ -47,7 +47,7 @@ from dbern.planning.predicted import (
     typical_error,
     worst_error,
 )
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss

@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bin_matrix, iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
 from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps

@@ -15,22 +15,15 @@ from typing import Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import (
-    Covariance,
-    gaussian_tail,
-    gaussian_weighted_tail,
-    independent_draws,
-    k_norm_covariance,
-    k_norm_draws,
-    tail,
-    weighted_tail,
-)
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.contract import Contract, law_of
+from dbern.privacy.covariance import Covariance, k_norm_covariance
 from dbern.privacy.curves import squared_for
+from dbern.privacy.draws import independent_draws, k_norm_draws
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.tails import gaussian_tail, gaussian_weighted_tail, tail, weighted_tail
 from dbern.types import FloatArray
 
 Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
@@ -171,7 +164,7 @@ class _AdvancedFamily(_LaplaceFamily):
 
 
 class _KNormFamily(_LaplaceFamily):
-    """Noise of the K-norm law; its tails are those of Laplace noise (`dbern.privacy.accuracy`)."""
+    """Noise of the K-norm law; its tails are those of Laplace noise (`dbern.privacy.tails`)."""
 
     law = KNormNoise
     most_values = MOST_VALUES

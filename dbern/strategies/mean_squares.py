@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.bernstein.basis import coefficient_basis
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
 

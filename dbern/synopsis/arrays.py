@@ -31,7 +31,7 @@ from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.noise_quantile import Beside, enclose
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation, KernelMixture

@@ -53,9 +53,9 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory, StoppedError
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError, SpecError
-from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
 from dbern.strategies.base import AnyStrategy, Bound, LatticeStrategy, Slab
 from dbern.strategies.bias import Approximation

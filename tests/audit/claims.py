@@ -38,7 +38,9 @@ APART = (  # no release rests on these: with Gaussian noise, by advanced composi
     {"perturbation", "advanced"}, {"perturbation", "gaussian", "curves"},
     {"gaussian", "curves", "advanced"},
 )  # fmt: skip
-NOT_TRUSTED = {"accuracy", "families", "random_privacy"}
+NOT_TRUSTED = {
+    *("tails", "covariance", "draws", "public_numbers", "families", "random_privacy"),
+}
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from dbern.bernstein.basis import bernstein_basis, bin_matrix
 from dbern.failure import BAND, FIELD, SIMULATION
 from dbern.noise_sups import noise_sups
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.bias_envelopes import weighed
 
 AXES = "xyz"

@@ -12,7 +12,7 @@ from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.components.function_classes import read_class, stored_class
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.strategies import gram, map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.balls import GramBall, Released, StatedBall
 from dbern.strategies.base import Lattice, Slab

@@ -9,17 +9,6 @@ import numpy as np
 import pytest
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import (
-    Covariance,
-    _float_above,
-    _gaussian_tail_granules,
-    gaussian_tail,
-    k_norm_draws,
-    public_stream,
-    tail,
-    uniform,
-    weighted_tail,
-)
 from dbern.privacy.advanced import _advanced_ratio, calibrate_advanced_laplace
 from dbern.privacy.budget import Budget, decimal_text, exact
 from dbern.privacy.calibration import (
@@ -32,13 +21,23 @@ from dbern.privacy.calibration import (
     floor_log2,
 )
 from dbern.privacy.contract import Contract, Sensitivity, law_of
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.curves import _delta_at, squared_for
+from dbern.privacy.draws import k_norm_draws
 from dbern.privacy.gaussian import _inverse_root_e, _thresholds, discrete_gaussian
 from dbern.privacy.keystream import KeyStream, content_words, subkey
 from dbern.privacy.laplace import SignedNoise, _inverse_e, discrete_laplace
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.perturbation import penalty_weight, tied_charge
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.privacy.random_privacy import fewest_samples, order_statistic
+from dbern.privacy.tails import (
+    _float_above,
+    _gaussian_tail_granules,
+    gaussian_tail,
+    tail,
+    weighted_tail,
+)
 from dbern.privacy.zcdp import delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import _gaussian_tail_granules, gaussian_tail
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at, squared_for
 from dbern.privacy.mechanism import to_grid
+from dbern.privacy.tails import _gaussian_tail_granules, gaussian_tail
 from dbern.privacy.zcdp import (
     delta_of,
     epsilon_of,

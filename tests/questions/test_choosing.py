@@ -9,9 +9,10 @@ import pytest
 from questioned import asked, counted
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.privacy.accuracy import Covariance, public_stream
 from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.families import family_of
+from dbern.privacy.public_numbers import public_stream
 from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.bandwidths import _cross_validation, best_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope

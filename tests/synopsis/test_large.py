@@ -17,8 +17,8 @@ from dbern.bernstein.basis import Blocks
 from dbern.components.component import Errors, LatticeComponent, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import Covariance
 from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.families import LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released

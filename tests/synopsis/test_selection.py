@@ -9,8 +9,9 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import Covariance, public_stream
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.public_numbers import public_stream
 from dbern.synopsis.arrays import select, smoothed, smoothings
 
 

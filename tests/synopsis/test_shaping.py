@@ -16,7 +16,7 @@ import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import SILENCED
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import Covariance
 from dbern.synopsis.arrays import quieted
 from dbern.synopsis.tables import answer
 

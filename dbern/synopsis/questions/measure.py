@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.privacy.accuracy import Covariance, public_stream, uniform
+from dbern.privacy.covariance import Covariance
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.strategies.levels import Levels
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.types import FloatArray

@@ -371,7 +371,7 @@ class Cell:
         known = family_of(law).covariance(law.values).scaled(component.noise.scale)
 
         def noisy(seed: int) -> FloatArray:
-            drawn = family_of(law).drawn(law, exact.size, 1, public_stream("panel", seed))
+            drawn = family_of(law).draw(law, exact.size, 1, public_stream("panel", seed))
             return exact + granule * drawn.reshape(exact.shape)
 
         def answered(seed: int) -> FloatArray:

@@ -142,7 +142,7 @@ def _of_vectors(
     rank = quantile_rank(draws, float(beta))
     if rank is None:
         return beta, math.inf
-    drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
+    drawn = family_of(law).draw(law, draws * count, 1, public_stream("certificate", 0))
     reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
     return beta * SIMULATION["quantile"], reached
 
@@ -188,9 +188,9 @@ def _simulated_quantile(
     rank = quantile_rank(draws, at_nodes)
     if most < _FEWEST_DRAWS or rank is None:
         return None
-    added, draw = np.zeros(draws), partial(family_of(law).drawn, law)
+    added, draw = np.zeros(draws), partial(family_of(law).draw, law)
     if beside is not None:
-        drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
+        drawn = family_of(beside[0]).draw(beside[0], 1, draws, public_stream("promise", 0))[0]
         step = beside[0].granularity_exponent - law.granularity_exponent
         added = math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
     if whole or not series:

@@ -118,7 +118,7 @@ def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
         return law_of(contract, charge, cautious.calibrated)
 
 
-CAUTIOUS = CautiousFamily({"": "cautious"}, automatic=False)
+CAUTIOUS = CautiousFamily({"": "cautious"}, in_auto=False)
 FAMILIES: Final[tuple[NoiseFamily, ...]] = (""",
     )
     assert touched(copy) == {"privacy/cautious.py", "privacy/families.py"}

@@ -129,7 +129,7 @@ class ScaledSensitivity(StrictModel):
     @classmethod
     def of(cls, exact: Sensitivity, law: Noise, unit: float) -> Self:
         """Return that of values in some unit, with what rounding adds."""
-        total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
+        total = math.ldexp(family_of(law).sensitivity_in_steps(law), law.granularity_exponent)
         share = total / float(exact.bound) - 1
         return cls.ready()(
             function=float(exact.function) * unit,

@@ -252,9 +252,9 @@ class Problem:
 
     def admits(self, strategy: BinnedStrategy) -> bool:
         """Return whether the noise is for such bins."""
-        if self._values(strategy) > self.family.most_values:
+        if self._values(strategy) > self.family.max_values:
             return False
-        return not self.family.sides or self.measurement.sensitivity(strategy, 1).sides
+        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).sides
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the given order, or the usual ones on every axis."""
@@ -456,7 +456,7 @@ def _spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     orders = problem.orders(_FINE_ORDERS)
     lattices = problem.lattices(_FINE_RESOLUTIONS)
     for lattice in lattices:
-        weighting = problem.family.weighting
+        weighting = problem.family.eigenvalue_exponent
         full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.noise(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
         if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle:
@@ -673,7 +673,7 @@ def _gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterato
 
 
 def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
-    weighting = problem.family.weighting
+    weighting = problem.family.eigenvalue_exponent
     for k in _resolutions(problem, _SPECTRAL[cube.dimensions]):
         lattice, seen = Lattice(k), set()
         full = lattice_spectrum(cube, lattice, lattice.size, weighting)

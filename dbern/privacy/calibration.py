@@ -138,7 +138,7 @@ class GaussianNoise(_OnGrid):
 
     @property
     def rho(self) -> Fraction:
-        """The exact zCDP guarantee; `dbern.privacy.zcdp.delta_of` converts it to deltas."""
+        """The exact zCDP guarantee; `dbern.privacy.zcdp._delta_of` converts it to deltas."""
         return rho_of(self.l2_sensitivity_granules_squared, self.sigma)
 
     def draw(self, count: int, stream: KeyStream) -> SignedNoise:

@@ -36,29 +36,30 @@ class NoiseFamily(ABC):
 
     `law` is the type of its calibrated noise, whose `kind` is written into plans and synopses.
     `norm` is that of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
-    `most_values` is the most a component may have. `sides`: it is for what `Sensitivity.sides`
-    says. `weighting` is that of spectral coordinates.
+    `max_values` is the most a component may have. `balanced`: it is for what
+    `Sensitivity.balanced` says. Spectral coordinates are weighted by the eigenvalues to the power
+    of `eigenvalue_exponent`.
 
-    `kinds` maps what a strategy releases (`Strategy.kind`) to the name in ``mechanism.noise`` and
-    plans; the names of all other strategies' noise end with `others`, "" where it is for none of
-    them. `with_delta`: for a budget with a delta. `automatic`: "auto" means it. `by_function`: the
-    sensitivity is that of the function for each value, as in the paper.
+    `spec_names` maps what a strategy releases (`Strategy.kind`) to the name in ``mechanism.noise``
+    and plans; the names of all other strategies' noise end with `strategy_suffix`, "" where it is
+    for none of them. `with_delta`: for a budget with a delta. `in_auto`: "auto" means it.
+    `by_function`: the sensitivity is that of the function for each value, as in the paper.
     """
 
-    kinds: Mapping[str, str]
-    others: str = ""
+    spec_names: Mapping[str, str]
+    strategy_suffix: str = ""
     with_delta: bool = False
-    automatic: bool = True
+    in_auto: bool = True
     by_function: bool = False
 
     law: ClassVar[type[Any]]
     norm: ClassVar[float]
-    weighting: ClassVar[float]
-    most_values: ClassVar[float] = math.inf
-    sides: ClassVar[bool] = False
+    eigenvalue_exponent: ClassVar[float]
+    max_values: ClassVar[float] = math.inf
+    balanced: ClassVar[bool] = False
 
     @abstractmethod
-    def ratio(self, budget: Budget) -> float:
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         """Scale of the noise for sensitivity one."""
 
     @abstractmethod
@@ -66,7 +67,7 @@ class NoiseFamily(ABC):
         """Scale of a law, in granules."""
 
     @abstractmethod
-    def moved(self, law: Any) -> float:
+    def sensitivity_in_steps(self, law: Any) -> float:
         """Sensitivity that a law is calibrated to, in granules."""
 
     @abstractmethod
@@ -91,7 +92,7 @@ class NoiseFamily(ABC):
         del values
         return Covariance(1.0)
 
-    def drawn(self, law: Any, size: int, draws: int, stream: KeyStream) -> FloatArray:
+    def draw(self, law: Any, size: int, draws: int, stream: KeyStream) -> FloatArray:
         """Independent draws of so many values of one output, in granules (size, draws)."""
         return independent_draws(law, size, draws, stream)
 
@@ -105,14 +106,15 @@ class NoiseFamily(ABC):
         return law_of(contract, charge)
 
     @property
-    def plain(self) -> str:
+    def lattice_name(self) -> str:
         """Name of the noise of lattice values and of vectors."""
-        return self.kinds[""]
+        return self.spec_names[""]
 
     def names(self, kinds: Iterable[str]) -> dict[str, str]:
         """Names of its noise by what is released, where `kinds` are those of other strategies."""
-        others = {kind: f"{kind}-{self.others}" for kind in kinds} if self.others else {}
-        return {**self.kinds, **others}
+        if not self.strategy_suffix:
+            return dict(self.spec_names)
+        return {**self.spec_names, **{kind: f"{kind}-{self.strategy_suffix}" for kind in kinds}}
 
     @property
     def values_norm(self) -> int:
@@ -125,9 +127,9 @@ class _LaplaceFamily(NoiseFamily):
 
     law = LaplaceNoise
     norm: ClassVar[float] = 1
-    weighting = 0.25
+    eigenvalue_exponent = 0.25
 
-    def ratio(self, budget: Budget) -> float:
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         return 1 / float(budget.epsilon)
 
     def covariance(self, values: float) -> Covariance:
@@ -137,7 +139,7 @@ class _LaplaceFamily(NoiseFamily):
     def scale(self, law: LaplaceNoise) -> int:
         return law.scale
 
-    def moved(self, law: LaplaceNoise) -> float:
+    def sensitivity_in_steps(self, law: LaplaceNoise) -> float:
         return float(law.l1_sensitivity_granules)
 
     def tail(self, law: LaplaceNoise, count: int, beta: Fraction) -> float:
@@ -155,11 +157,11 @@ class _LaplaceFamily(NoiseFamily):
 
 
 class _AdvancedFamily(_LaplaceFamily):
-    """The paper's Laplace noise for a delta; its ratio is over the root of the number of values."""
+    """The paper's Laplace noise for a delta; its scale is over the root of the number of values."""
 
     norm = math.inf
 
-    def ratio(self, budget: Budget) -> float:
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         return 2 * math.sqrt(-2 * math.log(budget.delta)) / float(budget.epsilon)
 
 
@@ -167,13 +169,13 @@ class _KNormFamily(_LaplaceFamily):
     """Noise of the K-norm law; its tails are those of Laplace noise (`dbern.privacy.tails`)."""
 
     law = KNormNoise
-    most_values = MOST_VALUES
-    sides = True
+    max_values = MOST_VALUES
+    balanced = True
 
     def covariance(self, values: float) -> Covariance:
         return k_norm_covariance(values)
 
-    def drawn(self, law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
+    def draw(self, law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
         return k_norm_draws(law, size, draws, stream)
 
 
@@ -182,15 +184,15 @@ class _GaussianFamily(NoiseFamily):
 
     law = GaussianNoise
     norm = 2
-    weighting = 0.5
+    eigenvalue_exponent = 0.5
 
-    def ratio(self, budget: Budget) -> float:
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         return 1 / math.sqrt(squared_for(budget.epsilon, budget.delta))
 
     def scale(self, law: GaussianNoise) -> int:
         return law.sigma
 
-    def moved(self, law: GaussianNoise) -> float:
+    def sensitivity_in_steps(self, law: GaussianNoise) -> float:
         return math.sqrt(law.l2_sensitivity_granules_squared)
 
     def tail(self, law: GaussianNoise, count: int, beta: Fraction) -> float:
@@ -209,13 +211,15 @@ class _GaussianFamily(NoiseFamily):
         return law.rho
 
 
-LAPLACE: Final = _LaplaceFamily({"": "laplace"}, others="laplace")
-GAUSSIAN: Final = _GaussianFamily({"": "discrete-gaussian"}, others="gaussian", with_delta=True)
-PAPER: Final = _LaplaceFamily({"": "laplace"}, automatic=False, by_function=True)
+LAPLACE: Final = _LaplaceFamily({"": "laplace"}, strategy_suffix="laplace")
+GAUSSIAN: Final = _GaussianFamily(
+    {"": "discrete-gaussian"}, strategy_suffix="gaussian", with_delta=True
+)
+PAPER: Final = _LaplaceFamily({"": "laplace"}, in_auto=False, by_function=True)
 """The paper's calibration of Laplace noise, N S(F)."""
 
 ADVANCED: Final = _AdvancedFamily(
-    {"": "laplace-advanced"}, with_delta=True, automatic=False, by_function=True
+    {"": "laplace-advanced"}, with_delta=True, in_auto=False, by_function=True
 )
 K_NORM: Final = _KNormFamily({"binned": "binned-k-norm"})
 
@@ -242,10 +246,10 @@ def named(
     """
     families: list[NoiseFamily] = []
     for family in FAMILIES:
-        automatic = noise == "auto" and (family.automatic or paper)
+        automatic = noise == "auto" and (family.in_auto or paper)
         fits = family.with_delta == with_delta and paper == (family is PAPER)
         if fits and (automatic or noise in family.names(kinds).values()):
             families.append(family)
     if not families:
         raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
-    return tuple(families if "" in families[0].kinds else [LAPLACE, *families])
+    return tuple(families if "" in families[0].spec_names else [LAPLACE, *families])

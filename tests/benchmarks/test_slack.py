@@ -79,7 +79,7 @@ class Case:
         array = self.array
         each = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)
         self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
-        self.draw = partial(family_of(array.law).drawn, array.law)
+        self.draw = partial(family_of(array.law).draw, array.law)
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
         self.brackets = self.bracketed.brackets(self.smoothing)
         counts = np.array([len(one.kernel) for one in self.brackets])

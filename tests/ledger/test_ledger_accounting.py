@@ -12,7 +12,7 @@ from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, Request
 from dbern.ledger.values import PERIODS, Zcdp, granted_amount, period_of
 from dbern.privacy.budget import Budget
-from dbern.privacy.zcdp import delta_of, rho_for
+from dbern.privacy.zcdp import _delta_of, rho_for
 
 GRANT = Budget.parse("1", "1e-6")
 CAPACITY = rho_for(GRANT.epsilon, GRANT.delta)
@@ -61,8 +61,8 @@ def test_a_gaussian_release_costs_its_own_rho(zcdp):
 @pytest.mark.parametrize("delta", [Fraction(1, 10**12), Fraction(1, 3)])
 def test_what_a_grant_allows_converts_to_the_grant(epsilon, delta):
     granted = granted_amount("zcdp", Budget(epsilon, delta))
-    assert delta_of(granted.rho, epsilon) <= delta
-    assert delta_of(granted.rho * (1 + Fraction(1, 10**20)), epsilon) > delta  # and no less
+    assert _delta_of(granted.rho, epsilon) <= delta
+    assert _delta_of(granted.rho * (1 + Fraction(1, 10**20)), epsilon) > delta  # and no less
     assert abs(granted.epsilon / epsilon - 1) < Fraction(1, 10**20)
 
 
@@ -75,8 +75,8 @@ def test_what_is_spent_never_converts_to_more_than_the_grant(zcdp):
         except BudgetError:
             continue
     (status,) = zcdp.status("zcdp")
-    assert delta_of(status.used.rho, GRANT.epsilon) <= GRANT.delta
-    assert delta_of(status.used.rho + Fraction(1, 1000), GRANT.epsilon) > GRANT.delta
+    assert _delta_of(status.used.rho, GRANT.epsilon) <= GRANT.delta
+    assert _delta_of(status.used.rho + Fraction(1, 1000), GRANT.epsilon) > GRANT.delta
 
 
 def test_a_guarantee_without_a_rho_is_refused(zcdp):

@@ -20,7 +20,7 @@ from dbern.privacy.calibration import (
     calibrate_laplace,
     floor_log2,
 )
-from dbern.privacy.contract import Contract, Sensitivity, law_of
+from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
 from dbern.privacy.covariance import Covariance
 from dbern.privacy.curves import _delta_at, squared_for
 from dbern.privacy.draws import k_norm_draws
@@ -38,7 +38,7 @@ from dbern.privacy.tails import (
     tail,
     weighted_tail,
 )
-from dbern.privacy.zcdp import delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
+from dbern.privacy.zcdp import _delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)
 
@@ -106,7 +106,7 @@ def test_advanced_composition_has_its_scale():
 
 def test_a_contract_has_the_law_of_its_fraction_of_the_charge():
     moved = Sensitivity.over(100, 1.0, 2.0, "two records", 1)
-    half = Contract.of(moved, 100, 0.0, 0.0, 4.0, size=21, fraction=Fraction(1, 2))
+    half = Contract.of(moved, 100, FloatBounds(0.0, 0.0, 4.0), size=21, fraction=Fraction(1, 2))
     assert law_of(half, Budget.parse("1")).scale == 83930
 
 
@@ -163,13 +163,13 @@ def test_the_curve_of_gaussian_noise():
 def test_zcdp_and_its_conversions():
     assert rho_of(9, 6) == Fraction(1, 8)
     assert pure_rho(Fraction(1, 5)) == Fraction(1, 50)
-    assert round(float(delta_of(Fraction(1, 50), ONE)), 15) == 8.825255e-08
+    assert round(float(_delta_of(Fraction(1, 50), ONE)), 15) == 8.825255e-08
     rho = rho_for(ONE, TINY)
     assert round(float(rho), 13) == 0.0243559703595
-    assert delta_of(rho, ONE) <= TINY
+    assert _delta_of(rho, ONE) <= TINY
     epsilon = epsilon_of(Fraction(1, 50), TINY)
     assert round(float(epsilon), 9) == 0.899935268
-    assert delta_of(Fraction(1, 50), epsilon) <= TINY
+    assert _delta_of(Fraction(1, 50), epsilon) <= TINY
     assert rho_above(Fraction(1, 3)) - Fraction(1, 3) == Fraction(2, 3 * 10**28)
 
 

@@ -23,7 +23,7 @@ from dbern.privacy.calibration import (
     calibrate_k_norm,
     calibrate_laplace,
 )
-from dbern.privacy.contract import Contract, Sensitivity, law_of
+from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
 from dbern.privacy.covariance import k_norm_covariance
 from dbern.privacy.draws import k_norm_draws
 from dbern.privacy.families import K_NORM, covariance_of, family_of
@@ -174,7 +174,9 @@ def test_laplace_noise_that_is_accepted_would_overspend():
 def test_a_contract_says_whether_sides_are_known():
     for sides, kind in ((True, "k-norm"), (False, "laplace")):
         moved = Sensitivity(Fraction(1), Fraction(1, 50), "two records", 1, sides)
-        contract = Contract.of(moved, 100, 0.5, 0.0, 4.0, size=21, fraction=Fraction(1, 2))
+        contract = Contract.of(
+            moved, 100, FloatBounds(0.5, 0.0, 4.0), size=21, fraction=Fraction(1, 2)
+        )
         law = law_of(contract, Budget.parse("1"))
         assert law.kind == kind
         assert law.epsilon <= Fraction(1, 2)

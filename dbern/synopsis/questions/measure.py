@@ -293,7 +293,7 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     draws = max(_FEWEST_DRAWS, more, draws)
     if size * draws > 4 * _DRAWN:
         return np.empty((size, 0))
-    drawn = family_of(law).drawn(law, size, draws, public_stream("questions", stream))
+    drawn = family_of(law).draw(law, size, draws, public_stream("questions", stream))
     drawn *= math.ldexp(1.0, law.granularity_exponent)
     drawn.setflags(write=False)
     return drawn

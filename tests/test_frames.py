@@ -406,7 +406,7 @@ def test_more_rows_than_a_private_number_allows_are_refused(project, monkeypatch
         dbern.release(spec, data=table.to_reader())
     monkeypatch.setattr("dbern.planning.rows.most_rows", lambda _normalizer: 240)
     dbern.release(spec, data=table.to_reader())
-    assert twin.reservation().inputs == {}
+    assert twin.reservation().content.inputs == {}
 
 
 # --- Dask frames, counted where their partitions are

@@ -26,6 +26,7 @@ from dbern.ledger.values import (
     Request,
     Reservation,
     State,
+    StatedTerms,
     Terms,
     Zcdp,
     charged_amount,
@@ -33,37 +34,22 @@ from dbern.ledger.values import (
     period_of,
     rho_of_charge,
 )
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
+from dbern.privacy.budget import Budget, decimal_text
 
-_MOST_NAMES = 10
+_MAX_LISTED_NAMES = 10
 
 
-def granted_terms(
-    connection: Connection,
-    dataset: str,
-    neighbors: Neighbors | None,
-    unit: PrivacyUnit | None,
-    accountant: str | None,
-    period: str | None,
-    random_dp: bool | None,
-) -> Terms:
+def granted_terms(connection: Connection, dataset: str, stated: StatedTerms) -> Terms:
     """Return the terms of a grant; the first one fixes them, later ones may leave them out."""
-    _require_known("accountant", accountant, ACCOUNTANTS)
-    _require_known("period", period, PERIODS)
+    _require_known("accountant", stated.accountant, ACCOUNTANTS)
+    _require_known("period", stated.period, PERIODS)
     fixed = rows.terms_of(connection, dataset)
-    default = fixed or Terms()
-    asked = Terms(
-        neighbors or default.neighbors,
-        unit or default.unit,
-        accountant or default.accountant,
-        period or default.period,
-        default.random_dp if random_dp is None else random_dp,
-    )
+    terms = stated.completed(fixed or Terms())
     if fixed is None:
-        rows.add_dataset(connection, dataset, asked)
-    elif fixed != asked:
-        _refuse_terms(dataset, fixed, asked)
-    return asked
+        rows.add_dataset(connection, dataset, terms)
+    elif fixed != terms:
+        _refuse_terms(dataset, fixed, terms)
+    return terms
 
 
 def dataset_terms(
@@ -83,13 +69,13 @@ def dataset_terms(
         return terms
     what = f"dataset {dataset!r}: has no budget in this ledger"
     command = _grant_command(url, dataset, charge, wanted)
-    others = rows.dataset_names(connection)
-    if not others:
+    names = rows.dataset_names(connection)
+    if not names:
         raise BudgetError(f"{what}. Grant one: {command}")
-    more = " and more" if len(others) > _MOST_NAMES else ""
+    more = " and more" if len(names) > _MAX_LISTED_NAMES else ""
     raise BudgetError(
-        f"{what}, which has budgets of {', '.join(others[:_MOST_NAMES])}{more}. Write the name of "
-        f"the dataset that has the same people, or grant one: {command}"
+        f"{what}, which has budgets of {', '.join(names[:_MAX_LISTED_NAMES])}{more}. Write the "
+        f"name of the dataset that has the same people, or grant one: {command}"
     )
 
 
@@ -105,23 +91,23 @@ def account(
     history = rows.history(connection, dataset)
 
     def total(counted: Iterable[ReleaseRow]) -> Amount:
-        amounts = (charged_amount(granted, one.charge, one.rho) for one in counted)
+        amounts = (charged_amount(granted, release.charge, release.rho) for release in counted)
         return sum(amounts, start=granted - granted)
 
     period = period_of(at, terms.period)
     current: list[ReleaseRow] = []
     earlier: list[ReleaseRow] = []
-    for one in history:
-        if one.state is not State.REFUNDED:
-            now = period_of(one.created, terms.period) == period
-            (current if now else earlier).append(one)
+    for release in history:
+        if release.state is not State.REFUNDED:
+            now = period_of(release.created, terms.period) == period
+            (current if now else earlier).append(release)
     return DatasetStatus(
         dataset=dataset,
         terms=terms,
         budget=budget,
         granted=granted,
-        reserved=total(one for one in current if one.state in PENDING),
-        spent=total(one for one in current if one.state not in PENDING),
+        reserved=total(release for release in current if release.state in PENDING),
+        spent=total(release for release in current if release.state not in PENDING),
         earlier=total(earlier),
         period=period,
         releases=tuple(history),
@@ -137,9 +123,9 @@ def require_terms(status: DatasetStatus, request: Request) -> None:
             "database (sensitivity = 0.01), or choose a dataset that was first granted with "
             "--allow-random-dp."
         )
-    asked = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
-    if asked != status.terms:
-        _refuse_terms(status.dataset, status.terms, asked)
+    requested = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
+    if requested != status.terms:
+        _refuse_terms(status.dataset, status.terms, requested)
 
 
 def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
@@ -151,11 +137,11 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
             f'({request.charge}) has an epsilon and a delta only: noise = "laplace-advanced" has '
             'no rho. Write noise = "auto".'
         )
-    asked = charged_amount(status.granted, request.charge, rho)
-    if status.remaining.covers(asked):
+    cost = charged_amount(status.granted, request.charge, rho)
+    if status.remaining.covers(cost):
         return
     charge = request.charge
-    requested = str(charge) if asked == charge else f"{charge}, {asked}"
+    requested = str(charge) if cost == charge else f"{charge}, {cost}"
     granted = str(status.budget)
     if status.granted != status.budget:
         granted += f", {status.granted}"
@@ -164,7 +150,7 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
         f"remaining {status.remaining} of {granted} granted"
     )
     when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
-    mend = _grant_command(url, status.dataset, _missing(status, charge, asked))
+    mend = _grant_command(url, status.dataset, _missing(status, charge, cost))
     fractions = re.compile(r"-?\d+/\d+")
     amounts = fractions.sub(lambda m: f"{m[0]} (about {float(Fraction(m[0])):.6g})", amounts)
     raise BudgetError(
@@ -173,9 +159,9 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
     )
 
 
-def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
+def _missing(status: DatasetStatus, charge: Budget, cost: Amount) -> Budget:
     """The grant that must be added for the charge to fit; in zCDP the epsilon, to a millionth."""
-    match status.used, asked:
+    match status.used, cost:
         case Zcdp() as used, Zcdp() as more:
             epsilon = (used + more).epsilon - status.budget.epsilon
             return Budget(Fraction(math.floor(epsilon * 10**6) + 1, 10**6))
@@ -189,36 +175,36 @@ def recorded(
     connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
 ) -> Reservation:
     """Return the release after a compare-and-set, with its audit line."""
-    found = rows.identified(connection, reservation.release_id)
-    if found is None or not changed:
-        raise moved_on(found, wanted)
-    rows.add_audit(connection, event, found.dataset, found.name, found.release_id)
-    return found
+    current = rows.identified(connection, reservation.release_id)
+    if current is None or not changed:
+        raise moved_on(current, wanted)
+    rows.add_audit(connection, event, current.dataset, current.name, current.release_id)
+    return current
 
 
-def moved_on(found: Reservation | None, wanted: str) -> IntegrityError:
+def moved_on(current: Reservation | None, wanted: str) -> IntegrityError:
     """Return the error of a release that is not in the state that the caller held it in."""
-    if found is None:
+    if current is None:
         return IntegrityError(
             "This ledger does not hold the release any more. A backup may have replaced it. Bring "
             "the ledger back and run the same command again."
         )
     return IntegrityError(
-        f"{found.title}: is {found.state.value}, not {wanted}, because another process went on "
+        f"{current.title}: is {current.state.value}, not {wanted}, because another process went on "
         "with it. Run the same command again to see where it stands."
     )
 
 
 def _require_known(key: str, value: str | None, known: Sequence[str]) -> None:
     if value is not None and value not in known:
-        choices = " or ".join(f"--{key} {one}" for one in known)
+        choices = " or ".join(f"--{key} {choice}" for choice in known)
         raise SpecError(f"{key}: {value!r} is not available in this version. Write {choices}.")
 
 
-def _refuse_terms(dataset: str, fixed: Terms, asked: Terms) -> NoReturn:
+def _refuse_terms(dataset: str, fixed: Terms, requested: Terms) -> NoReturn:
     raise BudgetError(
-        f"dataset {dataset!r}: was granted for {fixed}, and this asks for {asked}. The first grant "
-        "fixes the terms. Ask for the same, or choose another dataset name for other terms."
+        f"dataset {dataset!r}: was granted for {fixed}, and this asks for {requested}. The first "
+        "grant fixes the terms. Ask for the same, or choose another dataset name for other terms."
     )
 
 
@@ -241,8 +227,8 @@ def _grant_command(
 # --- Whether a request is the release that was reserved
 
 _ABSENT = object()
-_LONGEST_TEXT = 200
-_MOST_CHANGES = 8
+_MAX_TEXT_LENGTH = 200
+_MAX_LISTED_CHANGES = 8
 
 
 def require_same(reservation: Reservation, request: Request, url: str) -> None:
@@ -255,9 +241,9 @@ def require_same(reservation: Reservation, request: Request, url: str) -> None:
         raise SpecError(
             f"{title}: was abandoned, and its charge stands. Choose a new release name."
         )
-    changed = changes(reservation.identity, request.identity)
+    changed = changes(reservation.content.identity, request.identity)
     changed = changed or changes(_charge(reservation.charge), _charge(request.charge))
-    if changed and not reservation.identity:
+    if changed and not reservation.content.identity:
         raise SpecError(
             f"{title}: was published at {reservation.output} before the ledger was "
             "restored, and its spec is lost, so none can be compared with it. Use what is "
@@ -274,7 +260,7 @@ def require_same(reservation: Reservation, request: Request, url: str) -> None:
 
 
 def _require_same_inputs(reservation: Reservation, request: Request, url: str) -> None:
-    changed = changes(reservation.inputs, request.inputs)
+    changed = changes(reservation.content.inputs, request.inputs)
     if not changed:
         return
     what = f"{reservation.title}: its input changed"
@@ -298,8 +284,8 @@ def changes(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, s
 
 
 def _first(parts: Sequence[str]) -> str:
-    rest = len(parts) - _MOST_CHANGES
-    text = "; ".join(parts[:_MOST_CHANGES])
+    rest = len(parts) - _MAX_LISTED_CHANGES
+    text = "; ".join(parts[:_MAX_LISTED_CHANGES])
     return text if rest <= 0 else f"{text}; and {rest} more"
 
 
@@ -356,4 +342,4 @@ def _order(named: dict[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}…"

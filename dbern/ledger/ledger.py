@@ -44,6 +44,7 @@ from dbern.ledger.values import (
     Request,
     Reservation,
     State,
+    StatedTerms,
     require_positive,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
@@ -156,14 +157,14 @@ class ReleaseSecrets:
                 ) from error
 
     def _refuse_keyless(self, connection: Connection, reservation: Reservation) -> NoReturn:
-        found = tables.identified(connection, reservation.release_id)
-        if found is None or found.state not in LIVE:
-            raise accounts.moved_on(found, reservation.state.value)
-        fate = "is refunded" if found.state is State.RESERVED else "stands"
+        current = tables.identified(connection, reservation.release_id)
+        if current is None or current.state not in LIVE:
+            raise accounts.moved_on(current, reservation.state.value)
+        fate = "is refunded" if current.state is State.RESERVED else "stands"
         raise IntegrityError(
-            f"{found.title}: its key is missing from {self._backend.keys(connection).where}, so it "
-            f"can never be finished. Give it up (its charge {fate}): "
-            f"{found.abandon_command(self._backend.url)}"
+            f"{current.title}: its key is missing from {self._backend.keys(connection).where}, so "
+            f"it can never be finished. Give it up (its charge {fate}): "
+            f"{current.abandon_command(self._backend.url)}"
         )
 
     def _staging_root(self) -> Path:
@@ -335,11 +336,10 @@ class BudgetLedger:
             When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
+        stated = StatedTerms(neighbors, unit, accountant, period, random_dp)
         logged = self._refusals_logged(dataset, None, budget)
         with logged, writing(self._backend) as connection:
-            accounts.granted_terms(
-                connection, dataset, neighbors, unit, accountant, period, random_dp
-            )
+            accounts.granted_terms(connection, dataset, stated)
             tables.add_grant(connection, dataset, budget)
             return accounts.account(connection, self.url, dataset, tables.now())
 
@@ -392,16 +392,16 @@ class BudgetLedger:
         require_positive(request.charge, request.rho)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
-            found = tables.named(connection, request.dataset, request.name)
-            if found is not None:
-                accounts.require_same(found, request, self.url)
-            if found is None or found.state in PENDING:
+            existing = tables.named(connection, request.dataset, request.name)
+            if existing is not None:
+                accounts.require_same(existing, request, self.url)
+            if existing is None or existing.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
             at = tables.now()  # one time decides in which period it is paid and in which it counts
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
-            if found is not None:
-                return found
+            if existing is not None:
+                return existing
             accounts.require_cover(self.url, status, request)
             release_id = tables.new_id()
             self._secrets.begin(connection, release_id)
@@ -426,21 +426,21 @@ class BudgetLedger:
         request = replace(request, identity={"note": note, "rho": rho})
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
-            found = tables.named(connection, request.dataset, request.name)
-            if found is not None:
-                accounts.require_same(found, request, self.url)
-                return found
+            existing = tables.named(connection, request.dataset, request.name)
+            if existing is not None:
+                accounts.require_same(existing, request, self.url)
+                return existing
             restore.require_reconciled(connection, self._backend)
             at = tables.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             accounts.require_cover(self.url, status, request)
-            held = tables.add_release(connection, request, tables.new_id(), at)
+            charged = tables.add_release(connection, request, tables.new_id(), at)
             over = {"state": State.COMMITTED.value}
-            tables.moved(connection, held.release_id, [State.RESERVED], over)
-            whose = (request.dataset, request.name, held.release_id)
+            tables.moved(connection, charged.release_id, [State.RESERVED], over)
+            whose = (request.dataset, request.name, charged.release_id)
             tables.add_audit(connection, over["state"], *whose, {"note": note})
-            return replace(held, state=State.COMMITTED)
+            return replace(charged, state=State.COMMITTED)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """Return the audit log of one dataset or of all, the oldest line first; it only grows."""
@@ -477,7 +477,7 @@ class BudgetLedger:
         """
         with writing(self._backend) as connection:
             pending = restore.is_pending(connection, self._backend)
-            known = restore.Known(self.url, self.id, pending)
+            known = restore.ReconcilingLedger(self.url, self.id, pending)
             done = restore.reconcile(connection, known, published)
             if not more:
                 restore.reconciled(connection)
@@ -548,23 +548,25 @@ class BudgetLedger:
             When it is abandoned and the key could not be removed; the next opening tries again.
         """
         with writing(self._backend) as connection:
-            found = tables.named(connection, dataset, name)
-            meant = found is not None and release_id in (None, found.release_id)
-            if found is None or not meant:
+            reservation = tables.named(connection, dataset, name)
+            meant = reservation is not None and release_id in (None, reservation.release_id)
+            if reservation is None or not meant:
                 raise SpecError(
                     f"dataset {dataset!r}: has no release {name!r} to abandon. List the names: "
                     "dbern ledger status"
                 )
-            if found.state not in LIVE:
+            if reservation.state not in LIVE:
                 raise SpecError(
-                    f"{found.title}: is {found.state.value} and its charge stands. Leave it: "
-                    "nothing can be abandoned."
+                    f"{reservation.title}: is {reservation.state.value} and its charge stands. "
+                    "Leave it: nothing can be abandoned."
                 )
-            refunded = found.state is State.RESERVED
+            refunded = reservation.state is State.RESERVED
             after = State.REFUNDED if refunded else State.ABANDONED
             values = {"state": after.value}
-            changed = tables.moved(connection, found.release_id, [found.state], values)
-            given_up = accounts.recorded(connection, found, changed, found.state.value, after.value)
+            changed = tables.moved(connection, reservation.release_id, [reservation.state], values)
+            given_up = accounts.recorded(
+                connection, reservation, changed, reservation.state.value, after.value
+            )
         self._secrets.destroy(given_up)
         return Abandoned(given_up, refunded)
 

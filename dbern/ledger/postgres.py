@@ -74,7 +74,7 @@ class WrappedKeys:
     def create(self, release_id: str) -> None:
         """Draw a key and store it wrapped."""
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + _cipher().encrypt(nonce, new_key(), self._place(release_id))
+        sealed = nonce + _cipher().encrypt(nonce, new_key(), self._associated_data(release_id))
         row = {"release_id": release_id, "wrapped": sealed}
         self._connection.execute(wrapped.insert().values(row))
 
@@ -86,7 +86,7 @@ class WrappedKeys:
             return None
         nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
-            return _cipher().decrypt(nonce, content, self._place(release_id))
+            return _cipher().decrypt(nonce, content, self._associated_data(release_id))
         except (InvalidTag, ValueError):
             raise IntegrityError(
                 f"{SECRET}: does not open this release's key. Set it to the secret that the "
@@ -107,7 +107,7 @@ class WrappedKeys:
         for release_id in set(held) - set(live):
             self.destroy(release_id)
 
-    def _place(self, release_id: str) -> bytes:
+    def _associated_data(self, release_id: str) -> bytes:
         return f"dbern key 1 {self._ledger_id} {release_id}".encode()
 
 
@@ -279,12 +279,12 @@ class PostgresBackend:
         A loaded dump makes new tables; a base backup recovered to a point in time, and a standby
         promoted, begin a new timeline. A disk put back to a snapshot says nothing.
         """
-        place = text(
+        query = text(
             "SELECT system_identifier::text || '/' ||"
             " left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || 'meta'::regclass::oid::text"
             " FROM pg_control_system()"
         )
-        return str(connection.scalar(place))
+        return str(connection.scalar(query))
 
     def close(self) -> None:
         """Close the engine."""
@@ -376,13 +376,13 @@ def _take(connection: Connection, number: int, wait: Callable[[], None] | None) 
 def _refusal(url: str, error: DBAPIError) -> DbernError:
     """Return the driver's error as ours, by its SQLSTATE; a connection that failed has none."""
     code = getattr(error.orig, "sqlstate", None) or ""
-    said = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
+    message = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
     if code.startswith("23"):
         return IntegrityError(
-            f"The ledger {url} is damaged or was changed by hand ({said}). Restore a backup."
+            f"The ledger {url} is damaged or was changed by hand ({message}). Restore a backup."
         )
     lost = not code or code.startswith(("08", "57P")) or error.connection_invalidated
     advice = _UNREACHABLE if lost else "check the server and its log"
     return EnvironmentRefusedError(
-        f"the ledger {url} cannot be used ({said}): {_ADVICE.get(code, advice)}"
+        f"the ledger {url} cannot be used ({message}): {_ADVICE.get(code, advice)}"
     )

@@ -27,7 +27,7 @@ from dbern.ledger.accounts import dataset_terms
 from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.secrets import Point
 from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.tables import facts_of, set_facts
+from dbern.ledger.tables import LedgerMetadata, metadata_of, set_metadata
 from dbern.ledger.values import ZCDP, Published, Reconciled, Reservation, State, rho_of_charge
 from dbern.privacy.budget import decimal_text
 
@@ -53,9 +53,9 @@ def writing(backend: Backend) -> Iterator[Connection]:
         if why:
             begin(connection, backend, why)
         yield connection
-        facts = facts_of(connection)
-        point = _point(connection, facts)
-        mark = backend.high_water_mark(facts["ledger_id"])
+        metadata = metadata_of(connection)
+        point = _point(connection, metadata)
+        mark = backend.high_water_mark(metadata.ledger_id)
         if mark is not None:  # a grant that is told as refused would be given again
             mark.require_writable(point)
     if mark is not None:
@@ -68,8 +68,8 @@ def _put_back(connection: Connection, backend: Backend, seen: Point | None = Non
     A transaction that only reads may see less than has been committed and noted since it began:
     it tells what the mark had `seen` before that.
     """
-    facts = facts_of(connection)
-    point, mark = _point(connection, facts), backend.high_water_mark(facts["ledger_id"])
+    metadata = metadata_of(connection)
+    point, mark = _point(connection, metadata), backend.high_water_mark(metadata.ledger_id)
     if mark is not None:
         latest = mark.latest()
         if latest is None and mark.always_there and point.event:
@@ -82,24 +82,24 @@ def _put_back(connection: Connection, backend: Backend, seen: Point | None = Non
             )
         if point.event and mark.of_another_file():
             return f"{mark.path} was noted for another file, so this database is a copy"
-    if backend.home(connection) != facts["home"]:
+    if backend.home(connection) != metadata.home:
         return "the database was restored, moved or failed over"
     return None
 
 
 def begin(connection: Connection, backend: Backend, why: str) -> None:
     """Begin a restore epoch: nothing is spent until it is reconciled."""
-    facts = facts_of(connection)
-    mark = backend.high_water_mark(facts["ledger_id"])
+    metadata = metadata_of(connection)
+    mark = backend.high_water_mark(metadata.ledger_id)
     seen = None if mark is None else mark.latest()
-    epoch = max(int(facts["epoch"]), seen.epoch if seen else 0) + 1
-    set_facts(connection, epoch=str(epoch), home=backend.home(connection))
+    epoch = max(metadata.epoch, seen.epoch if seen else 0) + 1
+    set_metadata(connection, epoch=epoch, home=backend.home(connection))
     tables.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
 
 
 def reconciled(connection: Connection) -> None:
     """Record that the restore epoch is reconciled: spending goes on."""
-    set_facts(connection, reconciled=facts_of(connection)["epoch"])
+    set_metadata(connection, reconciled=metadata_of(connection).epoch)
 
 
 def last_seen(backend: Backend, ledger_id: str) -> Point | None:
@@ -113,8 +113,10 @@ def is_pending(connection: Connection, backend: Backend, seen: Point | None = No
 
     A transaction that only reads gives what the mark had `seen` before it began.
     """
-    facts = facts_of(connection)
-    return facts["epoch"] != facts["reconciled"] or _put_back(connection, backend, seen) is not None
+    metadata = metadata_of(connection)
+    if metadata.epoch != metadata.reconciled:
+        return True
+    return _put_back(connection, backend, seen) is not None
 
 
 def require_reconciled(connection: Connection, backend: Backend, seen: Point | None = None) -> None:
@@ -127,8 +129,8 @@ def require_reconciled(connection: Connection, backend: Backend, seen: Point | N
         )
 
 
-def _point(connection: Connection, facts: dict[str, str]) -> Point:
-    return Point(int(facts["epoch"]), tables.last_event(connection))
+def _point(connection: Connection, metadata: LedgerMetadata) -> Point:
+    return Point(metadata.epoch, tables.last_event(connection))
 
 
 # --- Published releases against the ledger
@@ -138,7 +140,7 @@ _BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
 
 
 @dataclass(frozen=True)
-class Known:
+class ReconcilingLedger:
     """The ledger that reconciles; `pending` if it was put back, so nothing is under way."""
 
     url: str
@@ -146,7 +148,9 @@ class Known:
     pending: bool
 
 
-def reconcile(connection: Connection, ledger: Known, published: Sequence[Published]) -> Reconciled:
+def reconcile(
+    connection: Connection, ledger: ReconcilingLedger, published: Sequence[Published]
+) -> Reconciled:
     """Charge or close every published release; a refusal leaves everything as it was.
 
     A release that the ledger does not know is charged to the dataset that it names, even beyond
@@ -157,90 +161,107 @@ def reconcile(connection: Connection, ledger: Known, published: Sequence[Publish
     charged: list[Published] = []
     known: list[Published] = []
     foreign: list[Published] = []
-    for one in sorted(published, key=lambda one: (one.manifest_digest is None, one.created)):
-        found = tables.identified(connection, one.release_id)
-        if found is None and one.ledger_id != ledger.ledger_id:
-            foreign.append(one)
-        elif found is None or found.state is State.REFUNDED:
-            charged.append(_charge(connection, ledger, found, one))
+    for release in sorted(
+        published, key=lambda release: (release.manifest_digest is None, release.created)
+    ):
+        reservation = tables.identified(connection, release.release_id)
+        if reservation is None and release.ledger_id != ledger.ledger_id:
+            foreign.append(release)
+        elif reservation is None or reservation.state is State.REFUNDED:
+            charged.append(_charge(connection, ledger, reservation, release))
         else:
-            _close(connection, ledger, found, one)
-            known.append(one)
+            _close(connection, ledger, reservation, release)
+            known.append(release)
     return Reconciled(tuple(charged), tuple(known), tuple(foreign))
 
 
 def _charge(
-    connection: Connection, ledger: Known, found: Reservation | None, one: Published
+    connection: Connection,
+    ledger: ReconcilingLedger,
+    reservation: Reservation | None,
+    release: Published,
 ) -> Published:
-    if found is not None:
-        _require_same(found, one)
-    dataset = one.dataset if found is None else found.dataset
-    one = replace(one, dataset=dataset, rho=rho_of_charge(one.charge, one.rho))
-    _require_terms(connection, ledger, one, dataset)
-    state = _state(one)
+    if reservation is not None:
+        _require_same(reservation, release)
+    dataset = release.dataset if reservation is None else reservation.dataset
+    release = replace(release, dataset=dataset, rho=rho_of_charge(release.charge, release.rho))
+    _require_terms(connection, ledger, release, dataset)
+    state = _state(release)
     # Its own name may have been given to another release since.
-    taken = tables.named(connection, dataset, one.name) is not None
-    name = f"{one.name}~{one.release_id[:8]}" if taken else one.name
-    if found is None:
-        tables.add_published(connection, one, dataset, name, state)
+    taken = tables.named(connection, dataset, release.name) is not None
+    name = f"{release.name}~{release.release_id[:8]}" if taken else release.name
+    if reservation is None:
+        tables.add_published(connection, release, dataset, name, state)
     else:
-        values = {"state": state.value, "name": name, "manifest_digest": one.manifest_digest}
-        tables.moved(connection, one.release_id, [found.state], values)
-    _log(connection, replace(one, name=name), found)
-    return replace(one, name=name)
+        values = {"state": state.value, "name": name, "manifest_digest": release.manifest_digest}
+        tables.moved(connection, release.release_id, [reservation.state], values)
+    _log(connection, replace(release, name=name), reservation)
+    return replace(release, name=name)
 
 
-def _close(connection: Connection, ledger: Known, found: Reservation, one: Published) -> None:
-    _require_same(found, one)
+def _close(
+    connection: Connection, ledger: ReconcilingLedger, reservation: Reservation, release: Published
+) -> None:
+    _require_same(reservation, release)
     # A charged release without a manifest goes on; one with a manifest may be about to say so
     # itself, unless the ledger was put back and whoever published it is long gone.
-    under_way = found.state is State.SPENT and not (ledger.pending and one.manifest_digest)
-    if found.state in _OVER or under_way:
+    under_way = reservation.state is State.SPENT and not (
+        ledger.pending and release.manifest_digest
+    )
+    if reservation.state in _OVER or under_way:
         return
-    values = {"state": _state(one).value, "manifest_digest": one.manifest_digest}
-    tables.moved(connection, one.release_id, [found.state], values)
-    _log(connection, replace(one, dataset=found.dataset, name=found.name), found)
+    values = {"state": _state(release).value, "manifest_digest": release.manifest_digest}
+    tables.moved(connection, release.release_id, [reservation.state], values)
+    _log(
+        connection,
+        replace(release, dataset=reservation.dataset, name=reservation.name),
+        reservation,
+    )
 
 
-def _state(one: Published) -> State:
-    return State.ABANDONED if one.manifest_digest is None else State.COMMITTED
+def _state(release: Published) -> State:
+    return State.ABANDONED if release.manifest_digest is None else State.COMMITTED
 
 
-def _require_same(found: Reservation, one: Published) -> None:
-    if found.charge != one.charge:
+def _require_same(reservation: Reservation, release: Published) -> None:
+    if reservation.charge != release.charge:
         raise IntegrityError(
-            f"{one.output}: states {one.charge}, and its release {one.name!r} was charged "
-            f"{found.charge}, so one of them was changed. Nothing was reconciled. Bring the "
-            "synopsis or the ledger back as it was."
+            f"{release.output}: states {release.charge}, and its release {release.name!r} was "
+            f"charged {reservation.charge}, so one of them was changed. Nothing was reconciled. "
+            "Bring the synopsis or the ledger back as it was."
         )
 
 
-def _require_terms(connection: Connection, ledger: Known, one: Published, dataset: str) -> None:
-    terms = dataset_terms(connection, ledger.url, dataset, one.charge)
-    if (terms.neighbors.value, str(terms.unit)) != (one.neighbors, one.unit):
+def _require_terms(
+    connection: Connection, ledger: ReconcilingLedger, release: Published, dataset: str
+) -> None:
+    terms = dataset_terms(connection, ledger.url, dataset, release.charge)
+    if (terms.neighbors.value, str(terms.unit)) != (release.neighbors, release.unit):
         raise BudgetError(
-            f"{one.output}: protects neighbors {one.neighbors}, unit {one.unit}, and dataset "
-            f"{dataset!r} was granted for {terms}, so its cost does not add up with the others. "
-            f"Grant another dataset on its terms. {_BY_ITSELF}."
+            f"{release.output}: protects neighbors {release.neighbors}, unit {release.unit}, and "
+            f"dataset {dataset!r} was granted for {terms}, so its cost does not add up with the "
+            f"others. Grant another dataset on its terms. {_BY_ITSELF}."
         )
-    if one.gamma is not None and not terms.random_dp:
+    if release.gamma is not None and not terms.random_dp:
         raise BudgetError(
-            f"{one.output}: is RANDOM DP only (gamma {decimal_text(one.gamma)}), which dataset "
-            f"{dataset!r} does not allow. Grant another dataset with --allow-random-dp. "
+            f"{release.output}: is RANDOM DP only (gamma {decimal_text(release.gamma)}), which "
+            f"dataset {dataset!r} does not allow. Grant another dataset with --allow-random-dp. "
             f"{_BY_ITSELF}."
         )
-    if terms.accountant == ZCDP and one.rho is None:
+    if terms.accountant == ZCDP and release.rho is None:
         raise BudgetError(
-            f"{one.output}: states {one.charge} and no rho, and dataset {dataset!r} is accounted "
-            f"in zCDP, so another account paid for it. {_BY_ITSELF}."
+            f"{release.output}: states {release.charge} and no rho, and dataset {dataset!r} is "
+            f"accounted in zCDP, so another account paid for it. {_BY_ITSELF}."
         )
 
 
-def _log(connection: Connection, one: Published, found: Reservation | None) -> None:
+def _log(connection: Connection, release: Published, reservation: Reservation | None) -> None:
     detail = {
-        **tables.amount_columns(one.charge),
-        "rho": None if one.rho is None else str(one.rho),
-        "was": "unknown" if found is None else found.state.value,
-        "output": one.output,
+        **tables.amount_columns(release.charge),
+        "rho": None if release.rho is None else str(release.rho),
+        "was": "unknown" if reservation is None else reservation.state.value,
+        "output": release.output,
     }
-    tables.add_audit(connection, "reconciled", one.dataset, one.name, one.release_id, detail)
+    tables.add_audit(
+        connection, "reconciled", release.dataset, release.name, release.release_id, detail
+    )

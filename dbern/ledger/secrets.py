@@ -66,9 +66,9 @@ def private_directory(path: Path) -> None:
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
-        found = path.lstat()
-        private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-        if not private or found.st_uid != os.geteuid():
+        status = path.lstat()
+        private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+        if not private or status.st_uid != os.geteuid():
             raise EnvironmentRefusedError(
                 f"{path} must be a directory of this user alone. Run: chmod 700 {path}"
             ) from None
@@ -134,8 +134,8 @@ class KeyFiles:
         """Return the releases that have a key."""
         if not self.directory.is_dir():
             return []
-        found = (_KEY_FILE.fullmatch(path.name) for path in self.directory.iterdir())
-        return sorted(match[1] for match in found if match)
+        matches = (_KEY_FILE.fullmatch(path.name) for path in self.directory.iterdir())
+        return sorted(match[1] for match in matches if match)
 
     def sweep(self, live: Collection[str]) -> None:
         """Destroy every key whose release is not among `live`; other files are left alone."""
@@ -162,11 +162,11 @@ class RunRecord:
     path: Path | None
     """None where this process was told no place for what is private."""
 
-    def add(self, **facts: str | float) -> None:
+    def add(self, **fields: str | float) -> None:
         """Append a line with these facts and the time."""
         if self.path is None:
             return
-        line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **facts})
+        line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields})
         with suppress(OSError, EnvironmentRefusedError):
             private_directory(self.path.parent)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -177,7 +177,7 @@ class RunRecord:
 # --- The exact private center between counting and noise
 
 _NONCE_BYTES = 12
-_LONGEST_COMPONENT = 100
+_MAX_NAME_BYTES = 100
 _SEAL_FORMAT = b"dbern seal 1"
 _BLOCK_FILE = re.compile(r"((?:[0-9a-f]{2}){1,100})-(0\d{19})\.block", re.ASCII)
 _RELEASE = re.compile(r"([0-9a-f]{32})(\.dead-[0-9a-f]+|\.spool)?")
@@ -239,7 +239,7 @@ class Staging:
             center, and noise of the other's law.
         """
         path, content = self._path(component, block), _encoded(values)
-        if path.exists() or not self._written(path, content, _place(component, block)):
+        if path.exists() or not self._written(path, content, _block_label(component, block)):
             self._require_same(component, block, content)
 
     def get(self, component: str, block: int) -> Int64Array:
@@ -286,7 +286,7 @@ class Staging:
                 for block in self.blocks(component):
                     content = self._plaintext(component, block)
                     digest = beside.submit(hashlib.sha256, content)
-                    mac.update(_place(component, block) + struct.pack(">Q", len(content)))
+                    mac.update(_block_label(component, block) + struct.pack(">Q", len(content)))
                     mac.update(content)
                     digests[component, block] = digest.result().digest()
         self._verified = digests  # what `get` gives from now on is what was sealed
@@ -336,12 +336,12 @@ class Staging:
 
     def _plaintext(self, component: str, block: int) -> bytes:
         what = f"block {block} of {component!r}"
-        return self._opened(self._path(component, block), _place(component, block), what)
+        return self._opened(self._path(component, block), _block_label(component, block), what)
 
-    def _written(self, path: Path, content: bytes, place: bytes) -> bool:
+    def _written(self, path: Path, content: bytes, label: bytes) -> bool:
         """Encrypt and write a new file, durably; return False where one is there, which stays."""
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = self._cipher.encrypt(nonce, content, place)
+        sealed = self._cipher.encrypt(nonce, content, label)
         temporary = self.directory / f"{secrets.token_hex(8)}.partial"
         with _reported(self.directory):
             _write_new(temporary, nonce, sealed)
@@ -352,7 +352,7 @@ class Staging:
             os.fsync(self._handle)
         return new
 
-    def _opened(self, path: Path, place: bytes, what: str) -> bytes:
+    def _opened(self, path: Path, label: bytes, what: str) -> bytes:
         where = f"{what} in {self.directory}"
         with _reported(self.directory):
             try:
@@ -364,7 +364,7 @@ class Staging:
                     f"The staged {where} is missing. Restore the directory, or abandon the release."
                 ) from None
         try:
-            return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
+            return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], label)
         except (InvalidTag, ValueError):
             raise IntegrityError(
                 f"The staged {where} is damaged or not this release's. Restore the directory, or "
@@ -373,12 +373,12 @@ class Staging:
 
     def _files(self) -> Iterator[tuple[str, int]]:
         with _reported(self.directory):
-            found = [_BLOCK_FILE.fullmatch(path.name) for path in self.directory.iterdir()]
-        return ((match[1], int(match[2])) for match in found if match)
+            matches = [_BLOCK_FILE.fullmatch(path.name) for path in self.directory.iterdir()]
+        return ((match[1], int(match[2])) for match in matches if match)
 
     def _path(self, component: str, block: int) -> Path:
         name = component.encode()
-        if not 0 < len(name) <= _LONGEST_COMPONENT or not 0 <= block < 10**19:
+        if not 0 < len(name) <= _MAX_NAME_BYTES or not 0 <= block < 10**19:
             raise ValueError(f"no block {block} of a component named {component!r} can be staged")
         return self.directory / f"{name.hex()}-{block:020d}.block"
 
@@ -480,7 +480,7 @@ def _link_new(source: str, target: str, directory: int) -> bool:
     return True
 
 
-def _place(component: str, block: int) -> bytes:
+def _block_label(component: str, block: int) -> bytes:
     name = component.encode()
     return struct.pack(">I", len(name)) + name + struct.pack(">Q", block)
 
@@ -501,7 +501,7 @@ def _decoded(content: bytes) -> Int64Array:
 
 # --- The high-water mark: how far a ledger has come, outside its database, which a backup forgets
 
-_LONGEST = 128
+_MAX_MARK_BYTES = 128
 
 
 @dataclass(frozen=True, order=True)
@@ -579,7 +579,7 @@ class HighWaterMark:
                 return
             with self._opened() as descriptor:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                noted = self._parsed(os.pread(descriptor, _LONGEST, 0))
+                noted = self._parsed(os.pread(descriptor, _MAX_MARK_BYTES, 0))
                 latest = point if noted is None else max(noted.point, point)
                 # One short write in place: a sector is on the disk whole or not at all.
                 os.pwrite(descriptor, self._text(latest).encode(), 0)
@@ -606,8 +606,8 @@ class HighWaterMark:
     def _text(self, point: Point) -> str:
         text = f"{self._ledger_id} {point.epoch:010d} {point.event:020d}"
         if self._file is not None:
-            facts = self._file.stat()
-            text += f" {facts.st_ino:020d} {facts.st_dev:020d}"
+            status = self._file.stat()
+            text += f" {status.st_ino:020d} {status.st_dev:020d}"
         return f"{text}\n"
 
     def _opened(self) -> AbstractContextManager[int]:

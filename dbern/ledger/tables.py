@@ -7,6 +7,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -38,6 +39,7 @@ from dbern.ledger.values import (
     ReleaseRow,
     Request,
     Reservation,
+    ReservedContent,
     State,
     Terms,
     rho_of_charge,
@@ -61,12 +63,7 @@ def _texts(*names: str) -> list[Column[str]]:
 
 
 meta = Table("meta", metadata, Column("key", String, primary_key=True), *_texts("value"))
-"""Facts of the ledger as a whole.
-
-`schema`: its version; `ledger_id`: a random, public name; `epoch`: the restore epoch,
-from 1; `reconciled`: the restore epoch up to which published releases are accounted for;
-`home`: where the database said it lives.
-"""
+"""Metadata of the ledger as a whole, see `LedgerMetadata`; `schema` is its version."""
 
 datasets = Table(
     "datasets",
@@ -145,13 +142,16 @@ def version_of(connection: Connection) -> str | None:
 
 
 def install(connection: Connection, home: str) -> None:
-    """Make the tables and facts of a new ledger."""
+    """Make the tables and metadata of a new ledger."""
     unrefunded = releases.c.state != State.REFUNDED.value
     # Here, because to say it of a database imports all that there is for that one.
     _one_name.dialect_kwargs[f"{connection.dialect.name}_where"] = unrefunded
     metadata.create_all(connection)
-    facts = {"schema": VERSION, "ledger_id": _new_ledger_id(), "epoch": "1", "reconciled": "1"}
-    rows = [{"key": key, "value": value} for key, value in {**facts, "home": home}.items()]
+    values = {
+        "schema": VERSION, "ledger_id": _new_ledger_id(), "epoch": "1", "reconciled": "1",
+        "home": home,
+    }  # fmt: skip
+    rows = [{"key": key, "value": value} for key, value in values.items()]
     connection.execute(meta.insert(), rows)
 
 
@@ -160,20 +160,37 @@ def _new_ledger_id() -> str:
     return uuid.uuid4().hex
 
 
-def facts_of(connection: Connection) -> dict[str, str]:
-    """Return the facts of the ledger as a whole, see `meta`."""
-    return {row.key: row.value for row in connection.execute(select(meta))}
+@dataclass(frozen=True)
+class LedgerMetadata:
+    """What is recorded of a ledger as a whole.
+
+    `ledger_id` is a random, public name; `epoch` is the restore epoch, from 1; `reconciled` is the
+    restore epoch up to which published releases are accounted for; `home` is where the database
+    said it lives.
+    """
+
+    ledger_id: str
+    epoch: int
+    reconciled: int
+    home: str
+
+
+def metadata_of(connection: Connection) -> LedgerMetadata:
+    """Read the ledger's metadata."""
+    values = {row.key: row.value for row in connection.execute(select(meta))}
+    epochs = int(values["epoch"]), int(values["reconciled"])
+    return LedgerMetadata(values["ledger_id"], *epochs, values["home"])
 
 
 def ledger_id_of(connection: Connection) -> str:
     """Return the ledger's public name."""
-    return str(facts_of(connection)["ledger_id"])
+    return metadata_of(connection).ledger_id
 
 
-def set_facts(connection: Connection, **facts: str) -> None:
-    """Change facts of the ledger as a whole."""
-    for key, value in facts.items():
-        connection.execute(meta.update().where(meta.c.key == key).values(value=value))
+def set_metadata(connection: Connection, **changes: str | int) -> None:
+    """Change the ledger's metadata."""
+    for key, value in changes.items():
+        connection.execute(meta.update().where(meta.c.key == key).values(value=str(value)))
 
 
 def migrate(connection: Connection) -> None:
@@ -181,14 +198,14 @@ def migrate(connection: Connection) -> None:
     while (version := version_of(connection)) not in (None, VERSION):
         for statement in _MIGRATIONS[str(version)]:
             connection.exec_driver_sql(statement)
-        set_facts(connection, schema=str(int(str(version)) + 1))
+        set_metadata(connection, schema=int(str(version)) + 1)
 
 
 # --- The ledger's statements
 
 _SALT_BYTES = 32
-_DETAILS = ("identity", "inputs", "plan")  # columns of JSON
-_LONGEST_KEPT = 1000
+_CONTENT = ("identity", "inputs", "plan")  # columns of JSON
+_MAX_TEXT_LENGTH = 1000
 
 
 def dataset_names(connection: Connection) -> list[str]:
@@ -208,8 +225,8 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
 
 def granted(connection: Connection, dataset: str) -> Budget:
     """Return all grants of a dataset, summed exactly: the database adds no fractions."""
-    found = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
-    return sum((_amount(row) for row in found), start=Budget(Fraction(0)))
+    amounts = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
+    return sum((_amount(row) for row in amounts), start=Budget(Fraction(0)))
 
 
 def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
@@ -271,7 +288,7 @@ def add_release(
         "name": request.name,
         "state": State.RESERVED.value,
         **amounts,
-        **{one: json_text(getattr(request, one)) for one in _DETAILS},
+        **{column: json_text(getattr(request, column)) for column in _CONTENT},
         "output": request.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
         "created": created,
@@ -282,22 +299,22 @@ def add_release(
 
 
 def add_published(
-    connection: Connection, one: Published, dataset: str, name: str, state: State
+    connection: Connection, release: Published, dataset: str, name: str, state: State
 ) -> None:
     """Write a release that this ledger did not make: it has no plan, and its salt is of no use."""
     row = {
-        "release_id": one.release_id,
+        "release_id": release.release_id,
         "dataset": dataset,
         "name": name,
         "state": state.value,
-        **amount_columns(one.charge),
-        "rho": _text(one.rho),
-        "gamma": _text(one.gamma),
-        **dict.fromkeys(_DETAILS, "{}"),
-        "output": one.output,
+        **amount_columns(release.charge),
+        "rho": _text(release.rho),
+        "gamma": _text(release.gamma),
+        **dict.fromkeys(_CONTENT, "{}"),
+        "output": release.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
-        "manifest_digest": one.manifest_digest,
-        "created": one.created,
+        "manifest_digest": release.manifest_digest,
+        "created": release.created,
     }
     connection.execute(releases.insert().values(row))
 
@@ -329,15 +346,17 @@ def named(connection: Connection, dataset: str, name: str) -> Reservation | None
         releases.c.name == name,
         releases.c.state != State.REFUNDED.value,
     )
-    return _found(connection, query)
+    return _first_reservation(connection, query)
 
 
 def identified(connection: Connection, release_id: str) -> Reservation | None:
     """Return the release of an id, whatever its state."""
-    return _found(connection, select(releases).where(releases.c.release_id == release_id))
+    return _first_reservation(
+        connection, select(releases).where(releases.c.release_id == release_id)
+    )
 
 
-def _found(connection: Connection, query: Select[Any]) -> Reservation | None:
+def _first_reservation(connection: Connection, query: Select[Any]) -> Reservation | None:
     row = connection.execute(query).mappings().first()
     return None if row is None else _reservation(row)
 
@@ -390,10 +409,10 @@ def _abridged(value: Any) -> Any:
     """Return a JSON value with each long text, such as a plan's matrix, replaced by its digest."""
     match value:
         case dict():
-            return {key: _abridged(one) for key, one in value.items()}
+            return {key: _abridged(element) for key, element in value.items()}
         case list():
-            return [_abridged(one) for one in value]
-        case str() if len(value) > _LONGEST_KEPT:
+            return [_abridged(element) for element in value]
+        case str() if len(value) > _MAX_TEXT_LENGTH:
             return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
     return value
 
@@ -406,9 +425,9 @@ def amount_columns(budget: Budget) -> dict[str, object]:
 def _abridge(connection: Connection, release_id: str) -> None:
     whose = releases.c.release_id == release_id
     plan = str(connection.scalar(select(releases.c.plan).where(whose)))
-    kept = json_text(_abridged(json.loads(plan)))
-    if len(kept) < len(plan):
-        connection.execute(releases.update().where(whose).values(plan=kept))
+    abridged = json_text(_abridged(json.loads(plan)))
+    if len(abridged) < len(plan):
+        connection.execute(releases.update().where(whose).values(plan=abridged))
 
 
 def _text(amount: Fraction | None) -> str | None:
@@ -430,10 +449,10 @@ def _release_row(row: RowMapping) -> ReleaseRow:
 
 
 def _reservation(row: RowMapping) -> Reservation:
-    plain = ("release_id", "dataset", "name", "output", "salt", "seal", "created")
+    columns = ("release_id", "dataset", "name", "output", "salt", "seal", "created")
     return Reservation(
-        **{one: row[one] for one in (*plain, "manifest_digest")},
-        **{one: json.loads(row[one]) for one in _DETAILS},
+        **{column: row[column] for column in (*columns, "manifest_digest")},
+        content=ReservedContent(**{column: json.loads(row[column]) for column in _CONTENT}),
         state=State(row["state"]),
         charge=_amount(row),
     )

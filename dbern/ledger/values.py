@@ -38,8 +38,8 @@ class Amount(Protocol):
     def covers(self, other: Self) -> bool:
         """Return whether `other` fits inside this amount."""
 
-    def share_of(self, whole: Self) -> Fraction:
-        """Return the fraction of `whole` that this is."""
+    def fraction_of(self, total: Self) -> Fraction:
+        """Return the fraction of `total` that this is."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Zcdp:
         """Return whether `other` fits inside this amount."""
         return other.rho <= self.rho
 
-    def share_of(self, whole: Zcdp) -> Fraction:
-        """Return the fraction of `whole` that this is; 0 of nothing."""
-        return self.rho / whole.rho if whole.rho else Fraction(0)
+    def fraction_of(self, total: Zcdp) -> Fraction:
+        """Return the fraction of `total` that this is; 0 of nothing."""
+        return self.rho / total.rho if total.rho else Fraction(0)
 
     def __str__(self) -> str:
-        told = f"epsilon {float(self.epsilon):.6g} at delta {decimal_text(self.delta)}"
-        return f"rho {float(self.rho):.6g} ({told})"
+        as_epsilon = f"epsilon {float(self.epsilon):.6g} at delta {decimal_text(self.delta)}"
+        return f"rho {float(self.rho):.6g} ({as_epsilon})"
 
 
 def granted_amount(accountant: str, granted: Budget) -> Amount:
@@ -142,8 +142,8 @@ class State(enum.StrEnum):
     REFUNDED = "refunded"
 
 
-_MOST_EPSILON = 10**12
-_MOST_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
+_MAX_EPSILON = 10**12
+_MAX_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
 
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
@@ -173,6 +173,27 @@ class Terms:
         renewed = f", renewed every {self.period}" if self.period else ""
         fixed = f"neighbors {self.neighbors.value}, unit {self.unit}"
         return f"{fixed}, accountant {self.accountant}{renewed}{random}"
+
+
+@dataclass(frozen=True)
+class StatedTerms:
+    """Terms as a grant states them: None where it leaves out what the first grant fixed."""
+
+    neighbors: Neighbors | None = None
+    unit: PrivacyUnit | None = None
+    accountant: str | None = None
+    period: str | None = None
+    random_dp: bool | None = None
+
+    def completed(self, fixed: Terms) -> Terms:
+        """Return the terms, taking those that are left out from `fixed`."""
+        return Terms(
+            self.neighbors or fixed.neighbors,
+            self.unit or fixed.unit,
+            self.accountant or fixed.accountant,
+            self.period or fixed.period,
+            fixed.random_dp if self.random_dp is None else self.random_dp,
+        )
 
 
 @dataclass(frozen=True)
@@ -222,6 +243,15 @@ class Request:
 
 
 @dataclass(frozen=True)
+class ReservedContent:
+    """What a release was reserved with, as JSON values: see `Request`."""
+
+    identity: dict[str, Any]
+    inputs: dict[str, Any]
+    plan: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Reservation:
     """A release as the ledger holds it, at the moment it was looked at.
 
@@ -230,8 +260,9 @@ class Reservation:
 
     Examples
     --------
-    >>> salted = Reservation("0f", "trips", "density", State.RESERVED, Budget.parse("1"), {}, {},
-    ...                      {}, "out.zarr", b"salt", None, "2026-01-01T00:00:00+00:00")
+    >>> content = ReservedContent({}, {}, {})
+    >>> salted = Reservation("0f", "trips", "density", State.RESERVED, Budget.parse("1"), content,
+    ...                      "out.zarr", b"salt", None, "2026-01-01T00:00:00+00:00")
     >>> "salt" in repr(salted)
     False
     """
@@ -241,9 +272,7 @@ class Reservation:
     name: str
     state: State
     charge: Budget
-    plan: dict[str, Any] = field(repr=False)
-    inputs: dict[str, Any] = field(repr=False)
-    identity: dict[str, Any] = field(repr=False)
+    content: ReservedContent = field(repr=False)
     output: str
     salt: bytes = field(repr=False)
     seal: bytes | None = field(repr=False)
@@ -335,9 +364,9 @@ class DatasetStatus:
 
     Examples
     --------
-    >>> one = Budget.parse("1")
-    >>> none = one - one
-    >>> print(DatasetStatus("trips", Terms(), one, one, none, none, none, None, ()).remaining)
+    >>> budget = Budget.parse("1")
+    >>> none = budget - budget
+    >>> print(DatasetStatus("trips", Terms(), budget, budget, none, none, none, None, ()).remaining)
     epsilon 1
     """
 
@@ -369,8 +398,8 @@ class DatasetStatus:
     @property
     def gamma(self) -> Fraction:
         """Probability that its random DP releases leave out in all (union bound)."""
-        charged = (one for one in self.releases if one.state is not State.REFUNDED)
-        return sum((one.gamma or Fraction(0) for one in charged), start=Fraction(0))
+        charged = (release for release in self.releases if release.state is not State.REFUNDED)
+        return sum((release.gamma or Fraction(0) for release in charged), start=Fraction(0))
 
     @property
     def remaining(self) -> Amount:
@@ -380,7 +409,7 @@ class DatasetStatus:
     @property
     def remaining_share(self) -> Fraction:
         """Fraction of the granted amount that remains; below 0 where charges exceed it."""
-        return self.remaining.share_of(self.granted)
+        return self.remaining.fraction_of(self.granted)
 
     @property
     def used(self) -> Amount:
@@ -411,7 +440,7 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
     if budget.epsilon < 0 or budget.delta < 0 or free:
         raise SpecError('budget: must be above 0. Write epsilon = "1.0".')
-    if budget.epsilon > _MOST_EPSILON:
-        raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}. Write epsilon = "1.0".')
-    if max(budget.epsilon.denominator, budget.delta.denominator) > _MOST_DENOMINATOR:
+    if budget.epsilon > _MAX_EPSILON:
+        raise SpecError(f'budget: epsilon must be at most {_MAX_EPSILON}. Write epsilon = "1.0".')
+    if max(budget.epsilon.denominator, budget.delta.denominator) > _MAX_DENOMINATOR:
         raise SpecError('budget: has more than 100 decimals. Write epsilon = "1.0".')

@@ -181,10 +181,10 @@ class Budget:
         """Whether `other` fits inside this budget in both parameters."""
         return other.epsilon <= self.epsilon and other.delta <= self.delta
 
-    def share_of(self, whole: Budget) -> Fraction:
-        """Fraction of `whole` that this is, in the parameter of which it is less; 0 of nothing."""
-        pairs = ((self.epsilon, whole.epsilon), (self.delta, whole.delta))
-        return min((part / of for part, of in pairs if of), default=Fraction(0))
+    def fraction_of(self, total: Budget) -> Fraction:
+        """Fraction of `total` that this is, in the parameter of which it is less; 0 of nothing."""
+        pairs = ((self.epsilon, total.epsilon), (self.delta, total.delta))
+        return min((amount / limit for amount, limit in pairs if limit), default=Fraction(0))
 
     def __str__(self) -> str:
         epsilon = f"epsilon {decimal_text(self.epsilon)}"

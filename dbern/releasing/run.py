@@ -312,7 +312,7 @@ def _reserve(
     if known is None:
         ledger.require_account(request)
     if known is not None and spec.data.source is None and _is_spooled(ledger, known, frame):
-        request = replace(request, inputs=known.inputs)  # what is spooled goes on
+        request = replace(request, inputs=known.content.inputs)  # what is spooled goes on
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
         files = footers(spec, frame)
         planned = plan_files(spec, files)
@@ -372,7 +372,7 @@ def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
 
 def _stored_plan(reservation: Reservation) -> ReleasePlan:
     """Parse the plan that was reserved, which only the version that made it may carry out."""
-    content = dict(reservation.plan)
+    content = dict(reservation.content.plan)
     planned_by = content.pop("dbern_version")
     if planned_by != version("dbern"):
         raise EnvironmentRefusedError(
@@ -450,7 +450,7 @@ def _records(run: _Run) -> Iterator[list[FileFacts]]:
     frame, reservation = run.frame, run.reservation
     if run.spec.data.source is not None:
         try:
-            yield _files(reservation.inputs, run.spec)
+            yield _files(reservation.content.inputs, run.spec)
         except UnreadableFileError:
             raise ReleaseError(
                 "data.source: a file of the reservation cannot be opened. Bring it back and run "
@@ -546,14 +546,14 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
         )
     try:
         files = () if spec.data.source is None else footers(spec)
-        changed = bool(files) and _inputs(files, spec) != reservation.inputs
+        changed = bool(files) and _inputs(files, spec) != reservation.content.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
     if changed:
         notes.append("the files have changed since: it describes the old ones")
     if frame is not None and not frame.partitions and not spec.protection.private_rows:
         with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
-            rows, before = sum(file.rows for file in frame.facts), reservation.inputs["n"]
+            rows, before = sum(file.rows for file in frame.facts), reservation.content.inputs["n"]
             if rows not in (0, before):  # a reader does not tell
                 notes.append(
                     f"the table has {rows} rows, the release {before}: it describes the earlier "

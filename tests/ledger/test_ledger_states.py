@@ -149,7 +149,7 @@ def test_thousands_of_changed_files_make_a_short_message(ledger, ask):
 def test_a_file_name_that_is_no_unicode_survives(ledger, ask):
     inputs = {"files": {os.fsdecode(b"caf\xe9.parquet"): 1}}
     ledger.reserve(ask(inputs=inputs))
-    assert ledger.find("trips", "density").inputs == inputs
+    assert ledger.find("trips", "density").content.inputs == inputs
 
 
 def test_abandoning_a_reservation_refunds_it_and_frees_the_name(ledger, held, ask):

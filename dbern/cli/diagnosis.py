@@ -37,10 +37,11 @@ from dbern.cluster.plain import answer, opened, shown
 from dbern.data.objects import Objects, check_url, settings
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
-from dbern.ledger.ledger import backend_of
-from dbern.ledger.postgres import SECRET, SECRET_FILE, STAGING, secret_of
+from dbern.ledger.amounts import period_of
+from dbern.ledger.opening import backend_of
+from dbern.ledger.postgres import STAGING
 from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.values import period_of
+from dbern.ledger.wrapped_keys import SECRET, SECRET_FILE, secret_of
 from dbern.system import counted, is_url, memory_limit
 
 if TYPE_CHECKING:

@@ -1,26 +1,32 @@
-"""A dataset's account: terms, remaining budget, and comparison of requests with reservations."""
+"""A dataset's account: terms and remaining budget."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
-from dbern.ledger import tables as rows
-from dbern.ledger.values import (
+from dbern.ledger import statements
+from dbern.ledger.amounts import (
     ACCOUNTANTS,
-    PENDING,
     PERIODS,
     ZCDP,
     Amount,
+    Zcdp,
+    charged_amount,
+    granted_amount,
+    period_of,
+    rho_of_charge,
+)
+from dbern.ledger.values import (
+    PENDING,
     DatasetStatus,
     ReleaseRow,
     Request,
@@ -28,11 +34,6 @@ from dbern.ledger.values import (
     State,
     StatedTerms,
     Terms,
-    Zcdp,
-    charged_amount,
-    granted_amount,
-    period_of,
-    rho_of_charge,
 )
 from dbern.privacy.budget import Budget, decimal_text
 
@@ -43,10 +44,10 @@ def granted_terms(connection: Connection, dataset: str, stated: StatedTerms) -> 
     """Return the terms of a grant; the first one fixes them, later ones may leave them out."""
     _require_known("accountant", stated.accountant, ACCOUNTANTS)
     _require_known("period", stated.period, PERIODS)
-    fixed = rows.terms_of(connection, dataset)
+    fixed = statements.terms_of(connection, dataset)
     terms = stated.completed(fixed or Terms())
     if fixed is None:
-        rows.add_dataset(connection, dataset, terms)
+        statements.add_dataset(connection, dataset, terms)
     elif fixed != terms:
         _refuse_terms(dataset, fixed, terms)
     return terms
@@ -64,12 +65,12 @@ def dataset_terms(
     It names the ledger's other datasets first: a grant to a misspelt name is a second budget for
     the same people.
     """
-    terms = rows.terms_of(connection, dataset)
+    terms = statements.terms_of(connection, dataset)
     if terms is not None:
         return terms
     what = f"dataset {dataset!r}: has no budget in this ledger"
     command = _grant_command(url, dataset, charge, wanted)
-    names = rows.dataset_names(connection)
+    names = statements.dataset_names(connection)
     if not names:
         raise BudgetError(f"{what}. Grant one: {command}")
     more = " and more" if len(names) > _MAX_LISTED_NAMES else ""
@@ -86,9 +87,9 @@ def account(
     wanted = None if request is None else Terms(request.neighbors, request.unit)
     charge = None if request is None else request.charge
     terms = dataset_terms(connection, url, dataset, charge, wanted)
-    budget = rows.granted(connection, dataset)
+    budget = statements.granted(connection, dataset)
     granted = granted_amount(terms.accountant, budget)
-    history = rows.history(connection, dataset)
+    history = statements.history(connection, dataset)
 
     def total(counted: Iterable[ReleaseRow]) -> Amount:
         amounts = (charged_amount(granted, release.charge, release.rho) for release in counted)
@@ -175,10 +176,10 @@ def recorded(
     connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
 ) -> Reservation:
     """Return the release after a compare-and-set, with its audit line."""
-    current = rows.identified(connection, reservation.release_id)
+    current = statements.identified(connection, reservation.release_id)
     if current is None or not changed:
         raise moved_on(current, wanted)
-    rows.add_audit(connection, event, current.dataset, current.name, current.release_id)
+    statements.add_audit(connection, event, current.dataset, current.name, current.release_id)
     return current
 
 
@@ -222,124 +223,3 @@ def _grant_command(
     if terms.unit != usual.unit:
         words += ["--unit", terms.unit.text]
     return shlex.join(words)
-
-
-# --- Whether a request is the release that was reserved
-
-_ABSENT = object()
-_MAX_TEXT_LENGTH = 200
-_MAX_LISTED_CHANGES = 8
-
-
-def require_same(reservation: Reservation, request: Request, url: str) -> None:
-    """Require that a request is the release that holds its name, and may go on.
-
-    The charge is part of the identity even where the spec's part of it left epsilon out.
-    """
-    title = reservation.title
-    if reservation.state is State.ABANDONED:
-        raise SpecError(
-            f"{title}: was abandoned, and its charge stands. Choose a new release name."
-        )
-    changed = changes(reservation.content.identity, request.identity)
-    changed = changed or changes(_charge(reservation.charge), _charge(request.charge))
-    if changed and not reservation.content.identity:
-        raise SpecError(
-            f"{title}: was published at {reservation.output} before the ledger was "
-            "restored, and its spec is lost, so none can be compared with it. Use what is "
-            "published, or choose a new release name, which spends again."
-        )
-    if changed:
-        shown = _first([f"{key} {change}" for key, change in changed.items()])
-        raise SpecError(
-            f"{title}: is another release ({shown}). Undo the change, or choose a new release "
-            "name, which spends again."
-        )
-    if reservation.state in PENDING:
-        _require_same_inputs(reservation, request, url)
-
-
-def _require_same_inputs(reservation: Reservation, request: Request, url: str) -> None:
-    changed = changes(reservation.content.inputs, request.inputs)
-    if not changed:
-        return
-    what = f"{reservation.title}: its input changed"
-    keys = _first(list(changed))  # alone: a file's compressed size depends on its records
-    abandon = reservation.abandon_command(url)
-    if reservation.state is State.RESERVED:
-        raise SpecError(
-            f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
-            f"refund the charge ({abandon}) and run the same command again."
-        )
-    raise IntegrityError(
-        f"{what} after reading began ({keys}). Restore the input, or give the release up "
-        f"(its charge stands): {abandon}"
-    )
-
-
-def changes(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, str]:
-    """Return what differs between two JSON objects by its dotted key, order of keys included."""
-    before, after = json.loads(rows.json_text(was)), json.loads(rows.json_text(now))
-    return dict(_differences(before, after, ""))
-
-
-def _first(parts: Sequence[str]) -> str:
-    rest = len(parts) - _MAX_LISTED_CHANGES
-    text = "; ".join(parts[:_MAX_LISTED_CHANGES])
-    return text if rest <= 0 else f"{text}; and {rest} more"
-
-
-def _charge(budget: Budget) -> dict[str, object]:
-    parts = {"epsilon": decimal_text(budget.epsilon), "delta": decimal_text(budget.delta)}
-    return {"budget": parts}
-
-
-def _differences(was: Any, now: Any, key: str) -> Iterator[tuple[str, str]]:
-    before, after = _children(was), _children(now)
-    if before is None or after is None or type(was) is not type(now):
-        if not _same(was, now):
-            yield key, f"was {_text(was)}, is {_text(now)}"
-        return
-    differing: list[tuple[str, str]] = []
-    for name in {**before, **after}:
-        inner = f"{key}.{name}" if key else name
-        differing += _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner)
-    yield from differing
-    if not differing and list(before) != list(after):
-        yield key or "it", f"was {_order(before)}, is {_order(after)}"
-
-
-def _children(value: Any) -> dict[str, Any] | None:
-    """Return a mapping's entries; of a list of files each by its path."""
-    match value:
-        case dict():
-            return value
-        case [_, *_]:
-            named = [file for file in value if isinstance(file, dict)]
-            files = {file["path"]: file for file in named if isinstance(file.get("path"), str)}
-            return files if len(files) == len(value) else None
-    return None
-
-
-def _same(was: Any, now: Any) -> bool:
-    # 10 and 10.0 are the same bound, True and 1 are not the same setting.
-    match was, now:
-        case list(), list():
-            return len(was) == len(now) and all(map(_same, was, now))
-        case (bool(), _) | (_, bool()):
-            return was is now
-    return bool(was == now)
-
-
-def _text(value: Any) -> str:
-    if value is _ABSENT:
-        return "absent"
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _order(named: dict[str, Any]) -> str:
-    return _cut(f"in the order {', '.join(named)}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}…"

@@ -1,4 +1,4 @@
-"""Notice a restored or copied ledger, and reconcile published releases with it.
+"""Notice a restored or copied ledger, and stop spending until it is reconciled.
 
 A database that was restored to an earlier state has forgotten charges. Each time that is noticed
 or declared a restore epoch begins, in which nothing is spent until the published releases are
@@ -14,35 +14,20 @@ reconciled. A database counts as restored
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from dbern.errors import BudgetError, IntegrityError
-from dbern.ledger import tables
-from dbern.ledger.accounts import dataset_terms
-from dbern.ledger.postgres import PostgresBackend
-from dbern.ledger.secrets import Point
-from dbern.ledger.sqlite import SqliteBackend
+from dbern.errors import BudgetError
+from dbern.ledger import statements
+from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.high_water_mark import Point
 from dbern.ledger.tables import LedgerMetadata, metadata_of, set_metadata
-from dbern.ledger.values import ZCDP, Published, Reconciled, Reservation, State, rho_of_charge
-from dbern.privacy.budget import decimal_text
-
-Backend: TypeAlias = SqliteBackend | PostgresBackend
-"""One database with its keys, its staging and its locks.
-
-Every failure of the database leaves its methods as a `DbernError` that says what to do.
-"""
-
-
-# --- Whether the database is what it was
 
 
 @contextmanager
-def writing(backend: Backend) -> Iterator[Connection]:
+def writing(backend: LedgerBackend) -> Iterator[Connection]:
     """Begin a write transaction that notices a restored database, and raise the mark at its end.
 
     What the transaction refuses is rolled back together with what was noticed: then the database
@@ -62,7 +47,9 @@ def writing(backend: Backend) -> Iterator[Connection]:
         mark.advance(point)
 
 
-def _put_back(connection: Connection, backend: Backend, seen: Point | None = None) -> str | None:
+def _put_back(
+    connection: Connection, backend: LedgerBackend, seen: Point | None = None
+) -> str | None:
     """Reason why the database must have been restored to an earlier state, or None.
 
     A transaction that only reads may see less than has been committed and noted since it began:
@@ -87,14 +74,14 @@ def _put_back(connection: Connection, backend: Backend, seen: Point | None = Non
     return None
 
 
-def begin(connection: Connection, backend: Backend, why: str) -> None:
+def begin(connection: Connection, backend: LedgerBackend, why: str) -> None:
     """Begin a restore epoch: nothing is spent until it is reconciled."""
     metadata = metadata_of(connection)
     mark = backend.high_water_mark(metadata.ledger_id)
     seen = None if mark is None else mark.latest()
     epoch = max(metadata.epoch, seen.epoch if seen else 0) + 1
     set_metadata(connection, epoch=epoch, home=backend.home(connection))
-    tables.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
+    statements.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
 
 
 def reconciled(connection: Connection) -> None:
@@ -102,13 +89,13 @@ def reconciled(connection: Connection) -> None:
     set_metadata(connection, reconciled=metadata_of(connection).epoch)
 
 
-def last_seen(backend: Backend, ledger_id: str) -> Point | None:
+def last_seen(backend: LedgerBackend, ledger_id: str) -> Point | None:
     """Return the latest point of the mark, to be read before a transaction that only reads."""
     mark = backend.high_water_mark(ledger_id)
     return None if mark is None else mark.latest()
 
 
-def is_pending(connection: Connection, backend: Backend, seen: Point | None = None) -> bool:
+def is_pending(connection: Connection, backend: LedgerBackend, seen: Point | None = None) -> bool:
     """Return whether published releases must be reconciled before anything is spent.
 
     A transaction that only reads gives what the mark had `seen` before it began.
@@ -119,7 +106,9 @@ def is_pending(connection: Connection, backend: Backend, seen: Point | None = No
     return _put_back(connection, backend, seen) is not None
 
 
-def require_reconciled(connection: Connection, backend: Backend, seen: Point | None = None) -> None:
+def require_reconciled(
+    connection: Connection, backend: LedgerBackend, seen: Point | None = None
+) -> None:
     """Refuse to spend in a restore epoch that is not reconciled; `seen` as of `is_pending`."""
     if is_pending(connection, backend, seen):
         command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
@@ -130,138 +119,4 @@ def require_reconciled(connection: Connection, backend: Backend, seen: Point | N
 
 
 def _point(connection: Connection, metadata: LedgerMetadata) -> Point:
-    return Point(metadata.epoch, tables.last_event(connection))
-
-
-# --- Published releases against the ledger
-
-_OVER = (State.COMMITTED, State.ABANDONED)
-_BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
-
-
-@dataclass(frozen=True)
-class ReconcilingLedger:
-    """The ledger that reconciles; `pending` if it was put back, so nothing is under way."""
-
-    url: str
-    ledger_id: str
-    pending: bool
-
-
-def reconcile(
-    connection: Connection, ledger: ReconcilingLedger, published: Sequence[Published]
-) -> Reconciled:
-    """Charge or close every published release; a refusal leaves everything as it was.
-
-    A release that the ledger does not know is charged to the dataset that it names, even beyond
-    what was granted: the loss is real. One that it knows in an earlier state is closed, so that
-    its charge can never be refunded and its key goes; one that it refunded is charged again.
-    Whole synopses come first, for of a release that has one an unfinished folder adds nothing.
-    """
-    charged: list[Published] = []
-    known: list[Published] = []
-    foreign: list[Published] = []
-    for release in sorted(
-        published, key=lambda release: (release.manifest_digest is None, release.created)
-    ):
-        reservation = tables.identified(connection, release.release_id)
-        if reservation is None and release.ledger_id != ledger.ledger_id:
-            foreign.append(release)
-        elif reservation is None or reservation.state is State.REFUNDED:
-            charged.append(_charge(connection, ledger, reservation, release))
-        else:
-            _close(connection, ledger, reservation, release)
-            known.append(release)
-    return Reconciled(tuple(charged), tuple(known), tuple(foreign))
-
-
-def _charge(
-    connection: Connection,
-    ledger: ReconcilingLedger,
-    reservation: Reservation | None,
-    release: Published,
-) -> Published:
-    if reservation is not None:
-        _require_same(reservation, release)
-    dataset = release.dataset if reservation is None else reservation.dataset
-    release = replace(release, dataset=dataset, rho=rho_of_charge(release.charge, release.rho))
-    _require_terms(connection, ledger, release, dataset)
-    state = _state(release)
-    # Its own name may have been given to another release since.
-    taken = tables.named(connection, dataset, release.name) is not None
-    name = f"{release.name}~{release.release_id[:8]}" if taken else release.name
-    if reservation is None:
-        tables.add_published(connection, release, dataset, name, state)
-    else:
-        values = {"state": state.value, "name": name, "manifest_digest": release.manifest_digest}
-        tables.moved(connection, release.release_id, [reservation.state], values)
-    _log(connection, replace(release, name=name), reservation)
-    return replace(release, name=name)
-
-
-def _close(
-    connection: Connection, ledger: ReconcilingLedger, reservation: Reservation, release: Published
-) -> None:
-    _require_same(reservation, release)
-    # A charged release without a manifest goes on; one with a manifest may be about to say so
-    # itself, unless the ledger was put back and whoever published it is long gone.
-    under_way = reservation.state is State.SPENT and not (
-        ledger.pending and release.manifest_digest
-    )
-    if reservation.state in _OVER or under_way:
-        return
-    values = {"state": _state(release).value, "manifest_digest": release.manifest_digest}
-    tables.moved(connection, release.release_id, [reservation.state], values)
-    _log(
-        connection,
-        replace(release, dataset=reservation.dataset, name=reservation.name),
-        reservation,
-    )
-
-
-def _state(release: Published) -> State:
-    return State.ABANDONED if release.manifest_digest is None else State.COMMITTED
-
-
-def _require_same(reservation: Reservation, release: Published) -> None:
-    if reservation.charge != release.charge:
-        raise IntegrityError(
-            f"{release.output}: states {release.charge}, and its release {release.name!r} was "
-            f"charged {reservation.charge}, so one of them was changed. Nothing was reconciled. "
-            "Bring the synopsis or the ledger back as it was."
-        )
-
-
-def _require_terms(
-    connection: Connection, ledger: ReconcilingLedger, release: Published, dataset: str
-) -> None:
-    terms = dataset_terms(connection, ledger.url, dataset, release.charge)
-    if (terms.neighbors.value, str(terms.unit)) != (release.neighbors, release.unit):
-        raise BudgetError(
-            f"{release.output}: protects neighbors {release.neighbors}, unit {release.unit}, and "
-            f"dataset {dataset!r} was granted for {terms}, so its cost does not add up with the "
-            f"others. Grant another dataset on its terms. {_BY_ITSELF}."
-        )
-    if release.gamma is not None and not terms.random_dp:
-        raise BudgetError(
-            f"{release.output}: is RANDOM DP only (gamma {decimal_text(release.gamma)}), which "
-            f"dataset {dataset!r} does not allow. Grant another dataset with --allow-random-dp. "
-            f"{_BY_ITSELF}."
-        )
-    if terms.accountant == ZCDP and release.rho is None:
-        raise BudgetError(
-            f"{release.output}: states {release.charge} and no rho, and dataset {dataset!r} is "
-            f"accounted in zCDP, so another account paid for it. {_BY_ITSELF}."
-        )
-
-
-def _log(connection: Connection, release: Published, reservation: Reservation | None) -> None:
-    detail = {
-        **tables.amount_columns(release.charge),
-        "rho": None if release.rho is None else str(release.rho),
-        "was": "unknown" if reservation is None else reservation.state.value,
-        "output": release.output,
-    }
-    tables.add_audit(
-        connection, "reconciled", release.dataset, release.name, release.release_id, detail
-    )
+    return Point(metadata.epoch, statements.last_event(connection))

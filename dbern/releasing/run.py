@@ -47,7 +47,7 @@ from dbern.errors import (
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
-from dbern.ledger.secrets import RunRecord
+from dbern.ledger.run_record import RunRecord
 from dbern.ledger.values import PENDING
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes

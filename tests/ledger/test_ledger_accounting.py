@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, Request
-from dbern.ledger.values import PERIODS, Zcdp, granted_amount, period_of
+from dbern.ledger.amounts import PERIODS, Zcdp, granted_amount, period_of
 from dbern.privacy.budget import Budget
 from dbern.privacy.zcdp import _delta_of, rho_for
 
@@ -167,7 +167,7 @@ def test_a_charge_is_never_free(zcdp, rho):
 )
 def test_a_budget_is_whole_again_in_each_period(ledger, monkeypatch, period, within, after):
     clock = ["2026-03-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
     ledger.grant("nightly", Budget.parse("1"), period=period)
     first = ledger.reserve(request("first", "0.7", dataset="nightly"))
     clock[0] = within
@@ -214,7 +214,7 @@ def test_a_year_is_that_of_the_calendar_whatever_its_weeks_and_leap_day(day, lab
 
 def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
     clock = ["2028-01-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
     ledger.grant("yearly", Budget.parse("1"), period="year")
     for i, day in enumerate(("2028-01-01", "2028-02-29", "2028-03-01", "2028-12-31")):
         clock[0] = f"{day}T23:59:59+00:00"
@@ -229,7 +229,7 @@ def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
 
 def test_a_zcdp_budget_is_renewed_by_period(ledger, monkeypatch):
     clock = ["2026-12-28T12:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
     ledger.grant("both", GRANT, accountant="zcdp", period="week")
     ledger.reserve(request("one", "0.2", dataset="both"))
     clock[0] = "2027-01-03T12:00:00+00:00"  # still the last week of 2026

@@ -70,14 +70,14 @@ class Project:
         return BudgetLedger.open(self.url)
 
     def grant(self, epsilon: str = "3.0", **terms: Any) -> None:
-        from dbern.ledger import tables
+        from dbern.ledger import statements
         from dbern.ledger.high_water_mark import HighWaterMark
 
         beside = self.ledger_path.with_name("ledger.db.mark")
         if self.shared or self.ledger_path.exists() or beside.exists():
             self._grant(epsilon, **terms)
             return
-        content, point = _granted(epsilon, tables.now, **terms)
+        content, point = _granted(epsilon, statements.now, **terms)
         self.ledger_path.write_bytes(content)
         self.ledger_path.chmod(0o600)
         file = self.ledger_path.resolve()

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, Self
 
-from dbern.cluster.plain import answer, opened, shown
+from dbern.cluster.plain import decode_answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.planning.cost import Cost
 from dbern.system import Progress, cpu_count, dict_of, memory_limit, silent, version
@@ -59,8 +59,8 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
     try:
         return PlainClient(address, timeout=seconds, security=secured)
     except UNREACHABLE as error:
-        if told := refusal(error, secured):
-            raise EnvironmentRefusedError(told) from None
+        if reason := refusal(error, secured):
+            raise EnvironmentRefusedError(reason) from None
         raise
 
 
@@ -108,8 +108,8 @@ class DaskWorkers:
     def threads(self) -> int:
         """Return the threads of all workers together."""
         with _scheduler_there(self._client):
-            found = self._client.nthreads()
-        return sum(n for n in dict_of(found).values() if type(n) is int)
+            counts = self._client.nthreads()
+        return sum(n for n in dict_of(counts).values() if type(n) is int)
 
     def submit(self, task: Callable[..., Any], *arguments: object) -> Any:
         """Return the future of a task, whose size is the plan's: nothing a user could change."""
@@ -149,15 +149,15 @@ class DaskWorkers:
     def check_memory(self, cost: Cost) -> None:
         """Refuse workers, or a releasing process, that may use less memory than the plan says."""
         _check_own_memory(cost.client_bytes)
-        for worker, told in answers(self._client, _say_offer).items():
-            offered, together = told.get("memory"), told.get("threads")
-            if type(offered) is not int or type(together) is not int:
+        for worker, offer in answers(self._client, _say_offer).items():
+            offered, threads = offer.get("memory"), offer.get("threads")
+            if type(offered) is not int or type(threads) is not int:
                 raise unlike(worker)
-            needed = cost.memory(together)
+            needed = cost.memory(threads)
             if 0 < offered < needed:
                 raise EnvironmentRefusedError(
                     f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
-                    f"{-(-needed // 2**20)} MiB with {together} threads. Start workers with a "
+                    f"{-(-needed // 2**20)} MiB with {threads} threads. Start workers with a "
                     "larger --memory-limit or fewer --nthreads, write a smaller mechanism.k, or "
                     "write the data in fewer and larger files and row groups."
                 )
@@ -173,7 +173,7 @@ def _delayed(task: Callable[[Any], Any], argument: Any) -> Any:
 def _say_offer(dask_worker: Any) -> bytes:
     """Memory limit of a worker in bytes, zero for none, and its threads."""
     memory = int(dask_worker.memory_manager.memory_limit or 0)
-    return said({"memory": memory, "threads": dask_worker.state.nthreads})
+    return encode_answer({"memory": memory, "threads": dask_worker.state.nthreads})
 
 
 def _check_own_memory(needed: int) -> None:
@@ -194,12 +194,12 @@ def environment() -> dict[str, str]:
 
 
 def _say_environment() -> bytes:
-    return said(environment())
+    return encode_answer(environment())
 
 
-def said(facts: dict[str, Any]) -> bytes:
+def encode_answer(content: dict[str, Any]) -> bytes:
     """Return a worker's answer as bytes: where the key is, nothing else is opened."""
-    return json.dumps(facts).encode()
+    return json.dumps(content).encode()
 
 
 def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -> None:
@@ -209,19 +209,19 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
     """
     here = environment()
     _wait_for_workers(client, wait, progress)
-    told = answers(client, _say_environment)
-    if not told:
+    versions = answers(client, _say_environment)
+    if not versions:
         waited = f", and none came in {wait:g} s" if wait else ""
         raise EnvironmentRefusedError(
             f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer "
             "for them with --wait-for-workers SECONDS."
         )
-    for worker, there in told.items():
-        if not all(isinstance(there.get(name), str) and _VERSION.fullmatch(there[name])
+    for worker, theirs in versions.items():
+        if not all(isinstance(theirs.get(name), str) and _VERSION.fullmatch(theirs[name])
                    for name in here):  # fmt: skip
             raise unlike(worker)
-        differing = [f"{name} {there[name]} there, {here[name]} here" for name in here
-                     if there[name] != here[name]]  # fmt: skip
+        differing = [f"{name} {theirs[name]} there, {here[name]} here" for name in here
+                     if theirs[name] != here[name]]  # fmt: skip
         if differing:
             raise EnvironmentRefusedError(
                 f"Worker {shown(worker)} runs other versions ({'; '.join(differing)}). Install the "
@@ -230,11 +230,11 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
 
 
 def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
-    workers, began, told = DaskWorkers(client), time.monotonic(), -1
+    workers, began, reported = DaskWorkers(client), time.monotonic(), -1
     while not workers.threads() and (waited := time.monotonic() - began) < wait:
-        if int(waited) > told:
-            told = int(waited)
-            progress("waiting for workers, seconds", told, math.ceil(wait))
+        if int(waited) > reported:
+            reported = int(waited)
+            progress("waiting for workers, seconds", reported, math.ceil(wait))
         time.sleep(min(_LOOK_SECONDS, wait))
 
 
@@ -251,14 +251,14 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
     end = math.inf
     while True:
         with _scheduler_there(client):
-            found: dict[str, Any] = client.run(question, on_error="return")
-        failures = [one for one in found.values() if isinstance(one, Exception)]
+            results: dict[str, Any] = client.run(question, on_error="return")
+        failures = [result for result in results.values() if isinstance(result, Exception)]
         if not failures:
-            return {worker: answer(opened(one)) for worker, one in found.items()}
+            return {worker: decode_answer(opened(result)) for worker, result in results.items()}
         now = time.monotonic()  # who hangs takes the first question until the scheduler lets go
         end = min(end, now + _ASK_SECONDS)
-        if not all(isinstance(one, OSError) for one in failures) or now >= end:
-            kinds = ", ".join(sorted({type(one).__name__ for one in failures}))
+        if not all(isinstance(failure, OSError) for failure in failures) or now >= end:
+            kinds = ", ".join(sorted({type(failure).__name__ for failure in failures}))
             raise EnvironmentRefusedError(
                 f"A worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "
                 "does not answer. Install there what is here, or use one image for all."
@@ -355,7 +355,7 @@ def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) ->
 def _resolved(argument: Any) -> Any:
     """Result of a future: what a task needs was submitted before, so a thread has it."""
     if type(argument) is list:
-        return [_resolved(one) for one in argument]
+        return [_resolved(element) for element in argument]
     return argument.result() if type(argument) is _Task else argument
 
 
@@ -418,16 +418,16 @@ def cluster(
 
 @contextmanager
 def same_cluster(
-    given: Client, wait: float = WAIT_SECONDS, progress: Progress = silent
+    client: Client, wait: float = WAIT_SECONDS, progress: Progress = silent
 ) -> Iterator[Client]:
     """Connect to the cluster of a caller's client, by a client of ours, which unpickles nothing."""
-    if is_here(given):
-        check_workers(given, wait, progress)
-        yield given
-        return
-    with _reached(given.scheduler.address, given.security) as client:
+    if is_here(client):
         check_workers(client, wait, progress)
         yield client
+        return
+    with _reached(client.scheduler.address, client.security) as connected:
+        check_workers(connected, wait, progress)
+        yield connected
 
 
 def _reached(address: str, security: Security | None = None) -> Client:

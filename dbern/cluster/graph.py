@@ -48,18 +48,18 @@ if TYPE_CHECKING:
 
 
 _FAN_IN = 8
-_MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
-_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
+_MAX_FILE_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
+_TASKS_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
 _POLL_SECONDS, _POLL_LATER = 0.005, 0.05  # at first, and where nothing has come for a while
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = _SILENCE_SECONDS = 60
 _log = logging.getLogger(__name__)
 _NOT_KNOWN = "a failure that is unknown here"
-_PLACES = {
+_PUBLIC_LOCATIONS = {
     *("", _NOT_KNOWN, "target.function", "target.kernel", "target.loss"),
     *(name for name, kind in vars(builtins).items() if type(kind) is type),
 }
-"""Places besides files: keys of a spec whose code a worker runs, and kinds of exceptions."""
+"""Locations besides files: keys of a spec whose code a worker runs, and kinds of exceptions."""
 
 
 @dataclass(frozen=True)
@@ -72,29 +72,29 @@ class Piece:
 
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
-    "unreadable": lambda place: ReleaseError(
-        f"{place} cannot be read as Parquet. Restore that file, or the workers' access to it "
+    "unreadable": lambda location: ReleaseError(
+        f"{location} cannot be read as Parquet. Restore that file, or the workers' access to it "
         "(s3:// needs dbern[s3] and credentials there), and run the same command again."
     ),
-    "changed": lambda place: IntegrityError(
-        f"{place} changed since the reservation. Restore it and run the same command again."
+    "changed": lambda location: IntegrityError(
+        f"{location} changed since the reservation. Restore it and run the same command again."
     ),
-    "stopped": lambda place: ReleaseError(
-        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+    "stopped": lambda location: ReleaseError(
+        f'{location}: failed on these records, and on_failure = "stop": nothing is published and the '
         "charge stands. Abandon it (dbern ledger abandon), mend the function, and choose a new "
         "release.name."
     ),
-    "unlike": lambda place: EnvironmentRefusedError(
-        f"{place}: a worker cannot import it, or has another text of its module than this process. "
+    "unlike": lambda location: EnvironmentRefusedError(
+        f"{location}: a worker cannot import it, or has another text of its module than this process. "
         "Install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
         "the same, and run the same command again."
     ),
-    "partition": lambda _place: ReleaseError(
+    "partition": lambda _location: ReleaseError(
         "data: a partition has other columns or types than the frame says, or cannot be read. "
         "Convert it (frame.astype), and run the same command again."
     ),
-    "internal": lambda place: ReleaseError(
-        f"A task failed ({place}). Run the same command again, and report it if it fails again."
+    "internal": lambda location: ReleaseError(
+        f"A task failed ({location}). Run the same command again, and report it if it fails again."
     ),
     **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
 }
@@ -119,11 +119,11 @@ def _counted(
         with one_thread():
             state = counters.count(reading, salt, index)
     except ExhaustedError as error:
-        return Outcome(None, failure=error.what, place=reading.place)
+        return Outcome(None, failure=error.what, location=reading.place)
     except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
-        return Outcome(None, failure="unreadable", place=reading.place)
+        return Outcome(None, failure="unreadable", location=reading.place)
     except StoppedError as stopped:
-        return Outcome(None, failure=stopped.failure, place=stopped.place)
+        return Outcome(None, failure=stopped.failure, location=stopped.place)
     except SpecError:  # of a partition, for a spec was checked
         return Outcome(None, failure="partition")
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
@@ -169,16 +169,16 @@ def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: b
         return packed(_failed(error))
 
 
-def _failed(error: BaseException, place: str = "") -> Outcome:
+def _failed(error: BaseException, location: str = "") -> Outcome:
     """Code of a failure: too little of something, or one that nobody foresaw."""
-    if said := exhausted(error):
-        return Outcome(None, failure=said.what, place=place)
-    return Outcome(None, failure="internal", place=_kind(error))
+    if shortage := exhausted(error):
+        return Outcome(None, failure=shortage.what, location=location)
+    return Outcome(None, failure="internal", location=_kind(error))
 
 
-def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
+def _kind(error: BaseException, known: Collection[str] = _PUBLIC_LOCATIONS) -> str:
     """Name of one of Python's exceptions: names of others, like texts, may hold values."""
-    return next(one.__name__ for one in type(error).__mro__ if one.__name__ in known)
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in known)
 
 
 # --- the releasing process -------------------------------------------------------------------
@@ -204,7 +204,7 @@ def share_out(
     opened.
     """
     if whole:
-        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MOST_TASKS)
+        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MAX_FILE_TASKS)
         return list(iter(lambda: tuple(islice(portions, together)), ()))
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
@@ -246,8 +246,8 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
     from dask.core import get_dependencies
 
     graph, whose = dict(partitions[0].dask), dict[Any, int]()  # the graph is of all partitions
-    for number, one in enumerate(partitions):
-        waiting = {one.key}
+    for number, partition in enumerate(partitions):
+        waiting = {partition.key}
         while waiting:
             step = waiting.pop()
             if whose.setdefault(step, number) != number:
@@ -274,11 +274,11 @@ def add_up(
     few ahead of the workers, so neither records nor partial sums pile up anywhere.
     """
     workers = workers_of(client)
-    window = _AHEAD * max(1, workers.threads())
+    window = _TASKS_AHEAD * max(1, workers.threads())
     work: list[Callable[[], Future]] = [
         partial(workers.submit, count, counters, task, salt, index)
         for task, index in passes(counters, tasks)
-    ] + [partial(workers.compute, partial(_count_table, counters, salt), one) for one in partitions]
+    ] + [partial(workers.compute, partial(_count_table, counters, salt), partition) for partition in partitions]
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
@@ -322,7 +322,7 @@ def centers(
     worker sent is not what the plan expects.
     """
     workers = workers_of(client)
-    window = _AHEAD * max(1, workers.threads())
+    window = _TASKS_AHEAD * max(1, workers.threads())
     waiting = iter(pieces)
     piece_of: dict[Any, Piece] = {}
     origins: set[str] = set()
@@ -344,7 +344,7 @@ def centers(
                 continue
         outcome = _arrived(result, counters, piece_of[future.key])
         if outcome.state is None:
-            raise _FAILURES[outcome.failure](_place_of(outcome, files))
+            raise _FAILURES[outcome.failure](_known_location(outcome, files))
         origins.add(outcome.origin)
         if len(origins) > 1:
             raise _FAILURES["changed"]("data.source")
@@ -359,15 +359,15 @@ def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
     size = math.prod(layout.slab_shape(piece.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
     if outcome.failure and outcome.failure not in _FAILURES:
-        return Outcome(None, failure="internal", place=_NOT_KNOWN)
+        return Outcome(None, failure="internal", location=_NOT_KNOWN)
     return outcome
 
 
-def _place_of(outcome: Outcome, files: Sequence[FileFacts]) -> str:
-    """Place where a task failed, if this release has it: a worker may write a record."""
-    place = outcome.place
-    ours = place in _PLACES or any(printed(file.path) == place for file in files)
-    return place if ours else "a place that is unknown here"
+def _known_location(outcome: Outcome, files: Sequence[FileFacts]) -> str:
+    """Location where a task failed, if this release has it: a worker may write a record."""
+    location = outcome.location
+    ours = location in _PUBLIC_LOCATIONS or any(printed(file.path) == location for file in files)
+    return location if ours else "a place that is unknown here"
 
 
 def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
@@ -416,7 +416,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
 
 def _given_up(future: Future, status: str) -> ReleaseError:
     # In this process, of a Dask frame, it may be the user's: its type may be made of a record.
-    kind = _kind(future.exception(), _PLACES | CLUSTERS) if status == "error" else status
+    kind = _kind(future.exception(), _PUBLIC_LOCATIONS | CLUSTERS) if status == "error" else status
     return ReleaseError(
         f"A task was given up ({kind}). Bring back workers that are gone, and run the same command "
         "again."

@@ -65,7 +65,7 @@ def test_the_same_request_goes_on_with_the_stored_plan(ledger, held, ask, advanc
     stored = advance(held, state)
     again = ledger.reserve(ask(plan={"k": 99}, output="elsewhere.zarr"))
     assert again == stored
-    assert again.plan == {"k": 20, "h": 2}
+    assert again.content.plan == {"k": 20, "h": 2}
     assert len(ledger.status("trips")[0].releases) == 1
 
 

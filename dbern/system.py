@@ -33,16 +33,16 @@ _QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 """The same of processors: quota and period."""
 
 
-def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
+def memory_limit(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
     """Return bytes that this process may use at most: no more can come, whatever is free just now.
 
-    Where limits are nested, as a container's within a service's, the least counts. `own` lists the
-    process's control groups, as Linux writes it, and they are mounted at `mount`.
+    Where limits are nested, as a container's within a service's, the least counts. `group_file`
+    lists the process's control groups, as Linux writes it, and they are mounted at `mount`.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for controller, group in _groups(own, mount, "memory"):
-        found = (_text(group / name) for name in _LIMITS[controller])
-        limits += [int(text) for text in found if text.isdecimal()]  # "max" means none
+    for controller, group in _groups(group_file, mount, "memory"):
+        texts = (_text(group / name) for name in _LIMITS[controller])
+        limits += [int(text) for text in texts if text.isdecimal()]  # "max" means none
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(kind)
         limits += [soft] if soft != resource.RLIM_INFINITY else []
@@ -54,8 +54,8 @@ def memory_used() -> int:
     try:
         pages = int(_HELD.read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):  # no Linux
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most << 10
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak << 10
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -66,7 +66,7 @@ def address_limit() -> int | None:
 
 
 @lru_cache  # limits of a process stay; a query asks for them each time
-def cpu_count(own: Path = _SELF, mount: Path = _MOUNT) -> int:
+def cpu_count(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
     """Return how many processors this process may use, a part of one counted as one.
 
     Its affinity and the quotas of its control groups count; parameters as of `memory_limit`.
@@ -74,21 +74,21 @@ def cpu_count(own: Path = _SELF, mount: Path = _MOUNT) -> int:
     counts = [os.cpu_count() or 1]
     if hasattr(os, "sched_getaffinity"):  # on Linux
         counts = [len(os.sched_getaffinity(0))]
-    for controller, group in _groups(own, mount, "cpu"):
+    for controller, group in _groups(group_file, mount, "cpu"):
         quota = " ".join(_text(group / name) for name in _QUOTAS[controller]).split()
         if len(quota) == 2 and all(map(str.isdecimal, quota)) and int(quota[1]):
             counts.append(max(1, -(-int(quota[0]) // int(quota[1]))))
     return min(counts)
 
 
-def _groups(own: Path, mount: Path, controller: str) -> Iterator[tuple[str, Path]]:
+def _groups(group_file: Path, mount: Path, controller: str) -> Iterator[tuple[str, Path]]:
     """Yield folders of the process's groups and all above, after the controller; "": version 2."""
-    lines = _text(own).splitlines()
+    lines = _text(group_file).splitlines()
     for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
-        for one in {"", controller} & set(controllers.split(",")):
+        for name in {"", controller} & set(controllers.split(",")):
             # Inside a container the path may be the host's, and what is mounted the group itself.
-            group = mount / one / path.lstrip("/")
-            yield from ((one, at) for at in (group, *group.parents) if at.is_relative_to(mount))
+            group = mount / name / path.lstrip("/")
+            yield from ((name, at) for at in (group, *group.parents) if at.is_relative_to(mount))
 
 
 def _text(file: Path) -> str:
@@ -134,10 +134,10 @@ def resolve_url(url: str, base: Path) -> str:
 
 def is_postgres(url: str) -> bool:
     """Return whether it names a PostgreSQL database, in a form that may be used."""
-    asked = _refuse_password(url)
+    options = _refuse_password(url)
     if not url.startswith(_POSTGRES):
         return False
-    if "options" in asked:
+    if "options" in options:
         raise SpecError(
             "ledger: the URL sets `options`, which the ledger sets itself. Leave them out."
         )
@@ -164,8 +164,8 @@ def _refuse_password(url: str) -> set[str]:
     """Refuse a URL that holds a password; returns the names of its options."""
     try:
         parts = urlsplit(url)
-        asked = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        held = parts.password is not None or any("password" in key for key in asked)
+        options = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        held = parts.password is not None or any("password" in key for key in options)
     except ValueError:
         raise SpecError('ledger: is not a URL. Write one such as "sqlite:///ledger.db".') from None
     if held:
@@ -173,15 +173,15 @@ def _refuse_password(url: str) -> set[str]:
             "ledger: the URL holds a password. Leave it out and give it by a password file "
             "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)."
         )
-    return asked
+    return options
 
 
 # --- What others say, which may be anything
 
 
-def dict_of(found: object) -> dict[Any, Any]:
+def dict_of(value: object) -> dict[Any, Any]:
     """Return a dict, an empty one in place of anything else."""
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 # --- Threads of linear algebra, and versions: looked for once
@@ -218,11 +218,11 @@ def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
 
     Workers tell nothing, not even those that are threads of this process.
     """
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def once(module: str, key: str) -> None:
-        if module not in told:
-            told.add(module)
+        if module not in reported:
+            reported.add(module)
             tell(module, key)
 
     token = _tell.set(once)
@@ -236,7 +236,7 @@ def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
     """Import a function that a spec names; `what`, for an error, says what it is a function of."""
     try:
         module, function = name.split(":")
-        found = getattr(_imported_module(module, key), function)
+        imported = getattr(_imported_module(module, key), function)
     except SpecError:
         raise
     except Exception as error:  # noqa: BLE001 -- a module may fail in any way to import
@@ -246,9 +246,9 @@ def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
             "beside the spec or where Python finds it. Workers elsewhere need it installed, or "
             "PYTHONPATH with its folder"
         ) from None
-    if not callable(found):
+    if not callable(imported):
         raise SpecError(f'{key}: "{name}" is not a function. Write the name of one')
-    return found  # type: ignore[no-any-return]  # a callable, as just seen
+    return imported  # type: ignore[no-any-return]  # a callable, as just seen
 
 
 @contextmanager
@@ -270,13 +270,13 @@ def _imported_module(name: str, key: str) -> ModuleType:
     """Import a module that a spec names, unless Python keeps another of that name."""
     if (tell := _tell.get()) is not None:
         tell(name, key)
-    whole = name.partition(".")[0]
-    kept = getattr(sys.modules.get(whole), "__file__", None)
-    found = PathFinder.find_spec(whole, sys.path)
-    if kept and found and found.origin and Path(kept).resolve() != Path(found.origin).resolve():
+    top_level = name.partition(".")[0]
+    loaded = getattr(sys.modules.get(top_level), "__file__", None)
+    spec = PathFinder.find_spec(top_level, sys.path)
+    if loaded and spec and spec.origin and Path(loaded).resolve() != Path(spec.origin).resolve():
         raise SpecError(
-            f'{key}: module "{whole}" is {found.origin}, and this process imported another of that '
-            f"name, {kept}. Rename one, or plan and release in a new process"
+            f'{key}: module "{top_level}" is {spec.origin}, and this process imported another of '
+            f"that name, {loaded}. Rename one, or plan and release in a new process"
         )
     return importlib.import_module(name)
 
@@ -310,10 +310,10 @@ Value = TypeVar("Value")
 
 
 class LRUCache(Generic[Value]):
-    """The last used values, of a total size of at most `most`. Threads wait for one another."""
+    """The last used values, of a total size of at most `max_size`. Threads wait for one another."""
 
-    def __init__(self, most: float, size: Callable[[Value], float] = lambda _value: 1) -> None:
-        self._most = most
+    def __init__(self, max_size: float, size: Callable[[Value], float] = lambda _value: 1) -> None:
+        self._max_size = max_size
         self._size = size
         self._values: dict[Hashable, Value] = {}  # the last used last
         self._lock = RLock()
@@ -323,7 +323,7 @@ class LRUCache(Generic[Value]):
         with self._lock:
             value = self._values.pop(key) if key in self._values else make()
             self._values[key] = value
-            while sum(map(self._size, self._values.values())) > self._most:
+            while sum(map(self._size, self._values.values())) > self._max_size:
                 del self._values[next(iter(self._values))]
             return value
 
@@ -331,9 +331,9 @@ class LRUCache(Generic[Value]):
 # --- Tables of notebooks
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def counted(count: int, singular: str, plural: str = "") -> str:
     """Return a count of things in words."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def format_number(value: float, digits: int = 4) -> str:

@@ -71,7 +71,8 @@ OWNERS = {  # prefixes of module names
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
     "cryptography": (
-        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures", "dbern.cluster.wire"),
+        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures"),
+        "dbern.cluster.certificates",
     ),
 }
 PUBLIC_FUNCTIONS = {"open", "plan", "published", "release"}

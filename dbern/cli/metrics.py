@@ -182,7 +182,7 @@ def samples(
     private: bool = False,
 ) -> Iterator[Sample]:
     """Measure a ledger, the schedules that it should have kept to, and certificates."""
-    from dbern.cluster.wire import ends
+    from dbern.cluster.certificates import expiry
     from dbern.ledger import BudgetLedger
 
     yield Sample("info", 1, {"version": version("dbern")})
@@ -199,7 +199,7 @@ def samples(
     for schedule in schedules:
         yield from _missing(schedule, found, today)
     for path in certificates:
-        end = ends(path, "--certificate").timestamp()
+        end = expiry(path, "--certificate").timestamp()
         yield Sample("certificate_end_timestamp_seconds", int(end), {"file": path})
 
 

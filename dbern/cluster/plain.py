@@ -86,8 +86,13 @@ class TaskResult:
 def packed(outcome: TaskResult) -> bytes:
     """Return a task's result as bytes; its state of any shape, flat in C order."""
     state = outcome.state
-    head = {"rows": outcome.rows, "failure": outcome.failure, "place": outcome.location[:_MAX_LOCATION_LENGTH],
-            "origin": outcome.origin, "values": -1 if state is None else state.size}  # fmt: skip
+    head = {
+        "rows": outcome.rows,
+        "failure": outcome.failure,
+        "place": outcome.location[:_MAX_LOCATION_LENGTH],
+        "origin": outcome.origin,
+        "values": -1 if state is None else state.size,
+    }
     text = json.dumps(head).encode()
     text += b" " * (-(_START.size + len(text)) % 8)  # so that the integers are aligned
     values = b"" if state is None else np.ascontiguousarray(state, dtype="<i8").ravel().data
@@ -121,7 +126,8 @@ def unpacked(content: bytes | memoryview, size: int, limit: int) -> TaskResult:
 
 def printed(location: str) -> str:
     """Return a location as it comes out of a result."""
-    return "".join(letter if letter.isprintable() else "?" for letter in location[:_MAX_LOCATION_LENGTH])
+    shortened = location[:_MAX_LOCATION_LENGTH]
+    return "".join(letter if letter.isprintable() else "?" for letter in shortened)
 
 
 def _head(text: bytes) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from dbern.data.columns import stored_type, to_stored
 from dbern.data.domain import Column
 from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
-from dbern.errors import DbernError, SpecError, exhausted, needed
+from dbern.errors import DbernError, SpecError, exhausted, optional_import
 from dbern.types import FloatArray
 
 GROUP_ROWS = 1 << 19
@@ -230,7 +230,7 @@ def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
     Raises SpecError or ExhaustedError for a table that cannot be read, which may be due to a
     record, EnvironmentRefusedError for a pyarrow that cannot encrypt.
     """
-    with needed(
+    with optional_import(
         f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "
         "Parquet files and name them in data.source."
     ):

@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dbern.errors import EnvironmentRefusedError, SpecError, needed
+from dbern.errors import EnvironmentRefusedError, SpecError, optional_import
 
 # --- What the environment says of an object store
 
@@ -344,7 +344,9 @@ def _parts(url: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=32)
 def _client(bucket: str, given: Settings) -> Any:
-    with needed("s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"):
+    with optional_import(
+        "s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"
+    ):
         from obstore.store import S3Store
     options: dict[str, Any] = {"endpoint": given.server} if given.server else {}
     certificates = trusted(given)

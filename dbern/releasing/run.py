@@ -33,7 +33,8 @@ from dbern.cluster.connection import (
     same_cluster,
     workers_of,
 )
-from dbern.cluster.graph import Piece, add_up, centers, refuse_shared_steps, share_out
+from dbern.cluster.graph import centers, make_tasks, refuse_shared_steps, tree_reduce
+from dbern.cluster.worker import SlabJob
 from dbern.counting.passes import Counters
 from dbern.data.frames import Frame, write_spool
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
@@ -43,7 +44,7 @@ from dbern.errors import (
     IntegrityError,
     ReleaseError,
     SpecError,
-    needed,
+    optional_import,
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
@@ -92,10 +93,10 @@ class Journal:
         record.add(event="done", stage="planning and reserving", seconds=round(planning, 6))
         self.say("run", state=reservation.state.value)
 
-    def say(self, event: str, **facts: str | int) -> None:
+    def say(self, event: str, **values: str | int) -> None:
         """Log public facts."""
-        shown = " ".join(str(fact) for fact in facts.values())
-        fields = {**self._whose, "event": event, **facts}
+        shown = " ".join(str(fact) for fact in values.values())
+        fields = {**self._whose, "event": event, **values}
         LOGGER.info("%s %s: %s", fields["release_id"], event, shown, extra={"release": fields})
 
     @contextmanager
@@ -125,7 +126,9 @@ def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
     """Span of OpenTelemetry, where it is installed and asked for: a duration is private."""
     if os.environ.get("DBERN_SPANS") != "private":
         return nullcontext()
-    with needed("DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."):
+    with optional_import(
+        "DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."
+    ):
         from opentelemetry import trace
     return trace.get_tracer("dbern").start_as_current_span(  # type: ignore[no-any-return] # untyped
         name, attributes=whose, record_exception=False, set_status_on_exception=False
@@ -216,16 +219,16 @@ def release(
     ReleaseError
         Where work could not finish; run it again.
     """
-    spec, frame = _given(spec, data, client, scheduler)
+    spec, frame = _parse(spec, data, client, scheduler)
     url = resolve_url(spec.budget.ledger, spec.base)
     with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
-        began, place = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
-        connected = cache(lambda: stack.enter_context(place))
+        began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
+        connected = cache(lambda: stack.enter_context(context))
         reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
         with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
-            reservation = _again(ledger, reservation)
+            reservation = _reread(ledger, reservation)
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation, frame)
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
@@ -273,11 +276,11 @@ class _Run:
     journal: Journal
 
 
-def _given(
-    given: ReleaseSpec | str | Path, data: Any, client: Client | None, scheduler: str | None
+def _parse(
+    source: ReleaseSpec | str | Path, data: Any, client: Client | None, scheduler: str | None
 ) -> tuple[ReleaseSpec, Frame | None]:
     """Return the spec, and the table in place of files, which no other process can count."""
-    spec = ReleaseSpec.of(given)
+    spec = ReleaseSpec.of(source)
     frame = frame_for(spec, data)
     here = not scheduler and (client is None or is_here(client))
     if spec.data.source is None and not here and not (frame and frame.partitions):
@@ -293,11 +296,11 @@ def _reserve(
     ledger: BudgetLedger,
     spec: ReleaseSpec,
     frame: Frame | None,
-    look: Callable[[], object] | None = None,
+    check_cluster: Callable[[], object] | None = None,
 ) -> Reservation:
     """Find this release's reservation or make it; after the charge the records are not needed.
 
-    `look` for the cluster, which may refuse, before anything is reserved.
+    `check_cluster` for the cluster, which may refuse, before anything is reserved.
     """
     known = ledger.find(spec.budget.dataset, spec.release.name)
     request = Request(
@@ -329,8 +332,8 @@ def _reserve(
         )
     if known is None or known.state is State.REFUNDED:
         _check_output(ledger, spec)
-        if look:
-            look()
+        if check_cluster:
+            check_cluster()
     return ledger.reserve(request)
 
 
@@ -339,35 +342,35 @@ def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
 
     Not one of this release, begun by another process since.
     """
-    place = place_at(spec.output)
+    output = place_at(spec.output)
     try:
-        check_output(place, None)
+        check_output(output, None)
     except SpecError:
         known = ledger.find(spec.budget.dataset, spec.release.name)
         if known is None or known.state is State.REFUNDED:
             raise
     try:
-        place.try_writing()
+        output.try_writing()
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"release.output: {place} cannot be written ({error.strerror}). Write another output, "
+            f"release.output: {output} cannot be written ({error.strerror}). Write another output, "
             "or make a folder there that this user may write to"
         ) from None
 
 
-def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
+def _reread(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
     """Read the reservation again now that it is locked.
 
     Before the lock was taken it may have been abandoned, and its name reserved anew by another
     spec: then this process must not touch what is there.
     """
-    found = ledger.find(reservation.dataset, reservation.name)
-    if found is None or found.release_id != reservation.release_id:
+    current = ledger.find(reservation.dataset, reservation.name)
+    if current is None or current.release_id != reservation.release_id:
         raise ReleaseError(
             f"release {reservation.name} was abandoned by another process. Run the same command "
             "again if it is still wanted"
         )
-    return found
+    return current
 
 
 def _stored_plan(reservation: Reservation) -> ReleasePlan:
@@ -388,12 +391,12 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
     A ledger that says otherwise was put back to an earlier state, by a backup or a lost disk
     write; going on could draw the same noise for other records.
     """
-    for place in {reservation.output, output}:
-        writer = SynopsisWriter(place_at(place), reservation.release_id)
+    for location in {reservation.output, output}:
+        writer = SynopsisWriter(place_at(location), reservation.release_id)
         if writer.published() is not None or writer.is_begun():
             raise IntegrityError(
-                f"{place} already holds release {reservation.name}, which the ledger says was not "
-                "charged yet: the ledger was rolled back. Abandon the release, remove what is "
+                f"{location} already holds release {reservation.name}, which the ledger says was "
+                "not charged yet: the ledger was rolled back. Abandon the release, remove what is "
                 "there and choose a new release.name"
             )
 
@@ -536,10 +539,10 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
         notes.append(
             f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
         )
-    place = place_at(reservation.output)
-    with failures_told(place, "read"):
-        there = is_published(place)
-    if not there:
+    location = place_at(reservation.output)
+    with failures_told(location, "read"):
+        is_there = is_published(location)
+    if not is_there:
         raise IntegrityError(
             f"{reservation.output}: was published and is gone. Bring it back from a copy: its key "
             "is destroyed, and only a new release.name spends again"
@@ -606,15 +609,15 @@ def _stage(
     staging.clear()
     plan, salt, journal = run.plan, run.reservation.salt, run.journal
     pieces = [
-        (Piece(part, output, slab), one.noise.law)
-        for part, one in enumerate(plan.components)
-        for output in range(one.outputs)
-        for slab in one.strategy.layout.slabs()
+        (SlabJob(part, output, slab), planned.noise.law)
+        for part, planned in enumerate(plan.components)
+        for output in range(planned.outputs)
+        for slab in planned.strategy.layout.slabs()
     ]
     private = plan.protection.private_rows
-    tasks = share_out(files, salt, whole=private)
+    tasks = make_tasks(files, salt, whole=private)
     with journal.stage("reading and counting"):
-        total = add_up(client, counters, tasks, salt, journal.progress, partitions)
+        total = tree_reduce(client, counters, tasks, salt, journal.progress, partitions)
     with journal.stage("staging the lattice"), ThreadPoolExecutor(WRITERS) as pool:
         arriving = centers(client, total, counters, pieces, salt, files)
         writing = deque[Future[None]]()

@@ -30,7 +30,7 @@ import numpy as np
 
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, TimeUnit
-from dbern.errors import needed, printable
+from dbern.errors import optional_import, printable
 from dbern.reporting.pictures import (
     MOST_PANELS,
     REPORTS,
@@ -354,7 +354,7 @@ def _scale(axis: Axis) -> int:
 
 def _document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
     """Document of the library with one or two figures, whose identities do not vary."""
-    with needed(REPORTS):
+    with optional_import(REPORTS):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
     document = Document()

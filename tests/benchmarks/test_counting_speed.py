@@ -24,7 +24,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
-from dbern.cluster.graph import count
+from dbern.cluster.worker import count
 from dbern.counting.passes import Counters, Portion
 from dbern.counting.rows import add_slowly
 from dbern.data.parquet import footer_tag, read_batches, write_records

@@ -411,7 +411,7 @@ def test_a_partition_fills_name_output_and_source(project, run):
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
     "place",
-    ["dbern.releasing.run.plan_files", "dbern.releasing.run.share_out",
+    ["dbern.releasing.run.plan_files", "dbern.releasing.run.make_tasks",
      "dbern.releasing.publish.privatize",
      "dbern.ledger.staging._encoded", "dbern.synopsis.writer._create_component"],
 )  # fmt: skip

@@ -170,5 +170,5 @@ def test_low_is_judged_by_what_the_account_counts_and_by_delta_too(project, run)
     assert run(*status, "--warn-below", "79%").code == 0
     assert run(*status, "--warn-below", "80%").code == 3
     both = Budget.parse("3", "1e-6")
-    assert (both - Budget.parse("1", "9e-7")).share_of(both) == Fraction(1, 10)
-    assert (both - both).share_of(Budget(Fraction(0))) == 0
+    assert (both - Budget.parse("1", "9e-7")).fraction_of(both) == Fraction(1, 10)
+    assert (both - both).fraction_of(Budget(Fraction(0))) == 0

@@ -443,7 +443,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     monkeypatch.setattr("dbern.cli.diagnosis._is_loopback", lambda host: False)
     assert findings()["dashboards"].state == "warn"
     monkeypatch.setattr(
-        "dbern.cluster.connection.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
+        "dbern.cluster.workers.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
     )
     workers = findings()["workers"]
     assert workers.state == "mend"

@@ -16,8 +16,8 @@ STAGES = (
     f"{SECRETS}.staging",
     "dbern.ledger.key_files:KeyFiles.create",
     *(f"{RELEASING}:{name}" for name in ("footers", "plan_files")),
-    "dbern.cluster.connection:DaskWorkers.check_memory",
-    *(f"{RELEASING}:{name}" for name in ("share_out", "add_up", "centers", "publish")),
+    "dbern.cluster.workers:DaskWorkers.check_memory",
+    *(f"{RELEASING}:{name}" for name in ("make_tasks", "tree_reduce", "centers", "publish")),
     *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
     "dbern.ledger.durable:write_new",
     *(f"{LEDGER}.{name}" for name in ("spend", "require_lock", "commit")),
@@ -33,7 +33,7 @@ STAGES = (
 SPOOLING = (
     f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
     "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
-    f"{LEDGER}.begin_reading", f"{RELEASING}:add_up", f"{LEDGER}.spend", f"{LEDGER}.commit",
+    f"{LEDGER}.begin_reading", f"{RELEASING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
     "dbern.ledger.key_files:KeyFiles.destroy", "dbern.ledger.release_secrets:destroy_staging",
     "dbern.ledger.staging:destroy_staging", "shutil:rmtree",
 )  # fmt: skip

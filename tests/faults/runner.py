@@ -224,7 +224,7 @@ def worker(
     if leak:
         LEAKS[leak]()
     replace("dbern.strategies.base:SLAB_COEFFICIENTS", SLAB)
-    engine: Any = importlib.import_module("dbern.cluster.graph")
+    engine: Any = importlib.import_module("dbern.cluster.worker")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
     importlib.import_module("distributed.cli.dask_worker").main(arguments)
@@ -353,14 +353,14 @@ def keeps_the_key() -> None:
 
 
 def sends_the_key_to_workers() -> None:
-    add_up: Any = importlib.import_module("dbern.releasing.run").add_up
+    tree_reduce: Any = importlib.import_module("dbern.releasing.run").tree_reduce
     kept = []
 
     def sending(client: Any, *rest: Any) -> Any:
         kept.append(client.submit(len, KEY))
-        return add_up(client, *rest)
+        return tree_reduce(client, *rest)
 
-    replace("dbern.releasing.run:add_up", sending)
+    replace("dbern.releasing.run:tree_reduce", sending)
 
 
 def says_the_key() -> None:

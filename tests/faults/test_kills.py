@@ -20,7 +20,7 @@ STATES = [
     (f"{LEDGER}.reserve", 1, "after", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "before", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "after", "reading"),
-    (f"{points.RELEASING}:add_up", 1, "after", "reading"),
+    (f"{points.RELEASING}:tree_reduce", 1, "after", "reading"),
     (f"{points.STAGING}.clear", 1, "after", "reading"),
     (f"{points.STAGING}.put", 1, "before", "reading"),
     (f"{points.STAGING}.put", 4, "after", "reading"),
@@ -54,7 +54,7 @@ def test_the_ledger_knows_how_far_a_killed_client_came(local, place, call, when,
 
 @pytest.mark.parametrize(
     ("place", "when"),
-    [(f"{points.RELEASING}:add_up", "after"), (f"{points.STAGING}.put", "after"),
+    [(f"{points.RELEASING}:tree_reduce", "after"), (f"{points.STAGING}.put", "after"),
      (f"{points.STAGING}.seal", "after"), (f"{LEDGER}.spend", "before"),
      (f"{LEDGER}.spend", "after"), (f"{WRITER}.write", "before")],
 )  # fmt: skip

@@ -54,7 +54,7 @@ BACK = {  # of the modules of one folder: what one may import although it is imp
 }
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.cluster", "dbern.synopsis"),
-    "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.run"),
+    "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.journal"),
     "pyarrow": (  # of which a synopsis's arrays use the zstd decoder alone
         *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points", "dbern.synopsis.store"),
         "dbern.sklearn",

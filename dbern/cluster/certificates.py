@@ -21,14 +21,10 @@ from dbern.errors import EnvironmentRefusedError
 _AUTHORITY, _CERTIFICATE, _KEY = (
     f"distributed.comm.tls.{name}" for name in ("ca-file", "client.cert", "client.key")
 )
-
-
 _MAKE = "`python deploy/certificates.py issue` makes one"
-
 
 _UNTRUSTED = {18, 19, 20, 21}
 """OpenSSL's codes of a certificate whose authority is not trusted."""
-
 
 _EXPIRED = 10
 

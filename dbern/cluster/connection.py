@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
 """What connecting raises: nobody there, plain TCP where encryption is required, no port."""
 
-
 _SCHEDULER = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[^\s/\[\]]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
@@ -60,7 +59,6 @@ def is_here(client: Client) -> bool:
 
 WAIT_SECONDS = 60.0
 """How long a cluster without workers is waited for, unless the caller says."""
-
 
 _CONNECT_SECONDS = 10
 

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 NOT_KNOWN = "a failure that is unknown here"
 
-
 PUBLIC_LOCATIONS = {
     *("", NOT_KNOWN, "target.function", "target.kernel", "target.loss"),
     *(name for name, kind in vars(builtins).items() if type(kind) is type),
 }
 """Locations besides files: keys of a spec whose code a worker runs, and kinds of exceptions."""
-
 
 FAILURES: dict[str, Callable[[str], DbernError]] = {
     "unreadable": lambda location: ReleaseError(

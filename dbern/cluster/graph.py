@@ -41,23 +41,11 @@ if TYPE_CHECKING:
 
 
 _FAN_IN = 8
-
-
 _MAX_FILE_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
-
-
 _TASKS_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
-
-
 _POLL_SECONDS, _POLL_LATER = 0.005, 0.05  # at first, and where nothing has come for a while
-
-
 _LOOK_SECONDS = 2.0
-
-
 _PATIENCE_SECONDS = _SILENCE_SECONDS = 60
-
-
 _log = logging.getLogger(__name__)
 
 

@@ -44,8 +44,6 @@ from dbern.errors import IntegrityError
 from dbern.system import dict_of
 
 _LENGTH = struct.Struct("Q")
-
-
 _PREFIX = "plain+"
 
 
@@ -179,8 +177,6 @@ def configured(address: str) -> Any:
 
 
 registry.backends[f"{_PREFIX}tcp"] = _TCPBackend()
-
-
 registry.backends[f"{_PREFIX}tls"] = _TLSBackend()
 
 

@@ -23,17 +23,9 @@ if TYPE_CHECKING:
 
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
-
-
 _ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
-
-
 _LOOK_SECONDS = 0.2
-
-
 _LARGE = "distributed.admin.large-graph-warning-threshold"
-
-
 _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 

@@ -12,14 +12,10 @@ from dbern.privacy.budget import Budget, decimal_text, exact
 from dbern.privacy.zcdp import epsilon_of, pure_rho, rho_for
 
 BASIC: Final = "basic"
-
-
 ZCDP: Final = "zcdp"
-
 
 ACCOUNTANTS: Final = (BASIC, ZCDP)
 """How a dataset's charges compose: "basic" adds epsilons and deltas, "zcdp" adds rhos."""
-
 
 PERIODS: Final = ("day", "week", "month", "year")
 """When a dataset's budget is renewed: calendar days, weeks from Monday, months or years, in UTC."""
@@ -119,8 +115,6 @@ def period_of(created: str, period: str | None) -> str | None:
 
 
 _MAX_EPSILON = 10**12
-
-
 _MAX_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
 
 

@@ -17,11 +17,7 @@ from dbern.ledger.values import (
 from dbern.privacy.budget import Budget, decimal_text
 
 _ABSENT = object()
-
-
 _MAX_TEXT_LENGTH = 200
-
-
 _MAX_LISTED_CHANGES = 8
 
 

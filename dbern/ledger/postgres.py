@@ -44,14 +44,8 @@ _SESSION = {
     "client_connection_check_interval": "10s",
     "synchronous_commit": "on",  # a server told otherwise forgets charges when the power goes
 }
-
-
 _CLIENT = {"keepalives": 1, "keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 6}
-
-
 _INSTALLING = 0x646265726E  # "dbern": of clients that make a ledger at once, one does
-
-
 _ADVICE = {
     "55P03": "another process holds it. Run the same command again once that is done.",
     "40P01": "another process holds it. Run the same command again once that is done.",
@@ -59,8 +53,6 @@ _ADVICE = {
     "42501": "permission is denied. Grant this role the rights that docs/ledger.md lists.",
     "53100": "the disk is full. Free space and run the same command again.",
 }
-
-
 _UNREACHABLE = (
     "check that the server runs, and its address, user and password (PGPASSFILE, PGPASSWORD or "
     "?service=NAME). Then run the same command again."

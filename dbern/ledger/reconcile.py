@@ -15,8 +15,6 @@ from dbern.ledger.values import Published, Reconciled, Reservation, State
 from dbern.privacy.budget import decimal_text
 
 _OVER = (State.COMMITTED, State.ABANDONED)
-
-
 _BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
 
 

@@ -32,17 +32,9 @@ from dbern.privacy.keystream import subkey
 from dbern.types import Int64Array
 
 _NONCE_BYTES = 12
-
-
 _MAX_NAME_BYTES = 100
-
-
 _SEAL_FORMAT = b"dbern seal 1"
-
-
 _BLOCK_FILE = re.compile(r"((?:[0-9a-f]{2}){1,100})-(0\d{19})\.block", re.ASCII)
-
-
 _RELEASE = re.compile(r"([0-9a-f]{32})(\.dead-[0-9a-f]+|\.spool)?")
 
 

@@ -35,11 +35,7 @@ from dbern.ledger.values import (
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 _SALT_BYTES = 32
-
-
 _CONTENT = ("identity", "inputs", "plan")  # columns of JSON
-
-
 _MAX_TEXT_LENGTH = 1000
 
 

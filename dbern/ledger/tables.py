@@ -28,10 +28,8 @@ from dbern.ledger.values import (
 
 VERSION = "4"
 
-
 _MIGRATIONS: dict[str, tuple[str, ...]] = {}
 """Statements that take a ledger of a version to the next one; no earlier one was ever published."""
-
 
 metadata = MetaData()
 
@@ -42,7 +40,6 @@ def _texts(*names: str) -> list[Column[str]]:
 
 meta = Table("meta", metadata, Column("key", String, primary_key=True), *_texts("value"))
 """Metadata of the ledger as a whole, see `LedgerMetadata`; `schema` is its version."""
-
 
 datasets = Table(
     "datasets",
@@ -55,8 +52,6 @@ datasets = Table(
     Column("period", String),
     Column("random_dp", String),  # "allowed", or NULL
 )
-
-
 grants = Table(
     "grants",
     metadata,
@@ -64,8 +59,6 @@ grants = Table(
     Column("dataset", ForeignKey("datasets.name"), nullable=False),
     *_texts("epsilon", "delta", "created"),
 )
-
-
 releases = Table(
     "releases",
     metadata,
@@ -87,8 +80,6 @@ releases = Table(
 
 # One release a name; only a refund frees the name, and the refunded row stays as history.
 _one_name = Index("one_release_a_name", releases.c.dataset, releases.c.name, unique=True)
-
-
 audit = Table(
     "audit",
     metadata,
@@ -99,10 +90,8 @@ audit = Table(
     Column("detail", Text, nullable=False),
 )
 
-
 APPEND_ONLY = (datasets, grants, audit)
 """Tables whose rows are never changed or deleted; the backend makes the database refuse it."""
-
 
 PERMANENT = (releases,)
 """Tables whose rows change but are never deleted."""

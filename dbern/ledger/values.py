@@ -36,7 +36,6 @@ class State(enum.StrEnum):
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
 
-
 LIVE = (*PENDING, State.SPENT)
 """The states whose release still needs its key and its staged center."""
 

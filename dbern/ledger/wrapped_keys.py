@@ -26,16 +26,9 @@ from dbern.errors import (
 from dbern.privacy.keystream import new_key
 
 SECRET = "DBERN_LEDGER_SECRET"  # noqa: S105 -- the variable's name, not a secret
-
-
 SECRET_FILE = "DBERN_LEDGER_SECRET_FILE"  # noqa: S105 -- the variable's name
-
-
 SECRET_BYTES = 32
-
-
 _NONCE_BYTES = 12
-
 
 wrapped = Table(
     "keys",

@@ -72,7 +72,7 @@ def chosen(
     (component,), (planned,) = bound.measurements, plan.components
     candidates, law = component.candidates, planned.noise.law
     maps = cast("tuple[AxisBins, ...]", planned.maps)
-    splines = tuple(AxisSplines(one.cells, one.degree) for one in maps)
+    splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in maps)
     measures = [
         Measure(np.ldexp(released(planned, name).astype(np.float64), law.granularity_exponent),
                 splines, law, planned.released_error)
@@ -86,7 +86,7 @@ def chosen(
     ):  # more than the plan has promised
         best, best_planned = candidates[0], planned
     certificate = whole_certificate(spec.combination, (best_planned,))
-    lengths = [lengths_of(one.kernels, spec.domain) for one in candidates]
+    lengths = [lengths_of(candidate.kernels, spec.domain) for candidate in candidates]
     choice = {"bandwidth": lengths_of(best.kernels, spec.domain), "chosen_of": lengths}
     return replace(plan, components=(best_planned,), certificate=certificate), choice
 

@@ -1,10 +1,5 @@
 """Run a release: plan, reserve, count, stage, charge, add noise, publish, commit.
 
-Log lines carry the release's id and follow from the spec and the files' row groups alone, so they
-are the same for every dataset of that shape: progress is logged by the share of the work that is
-done, never by the clock, and no line holds a duration or a time. Durations are in the private run
-record, and in OpenTelemetry's spans where ``DBERN_SPANS=private`` asks for them.
-
 Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
 release key, the sealed center, the law and the position, and the center is staged before the
 charge: a crash anywhere gives the same bytes for one charge when the call is made again.
@@ -12,14 +7,11 @@ charge: a crash anywhere gives the same bytes for one charge when the call is ma
 
 from __future__ import annotations
 
-import logging
-import os
-import platform
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -44,11 +36,9 @@ from dbern.errors import (
     IntegrityError,
     ReleaseError,
     SpecError,
-    optional_import,
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
-from dbern.ledger.run_record import RunRecord
 from dbern.ledger.values import PENDING
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
@@ -57,6 +47,7 @@ from dbern.planning.rows import public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.releasing.journal import Journal
 from dbern.releasing.publish import publish
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
@@ -65,90 +56,6 @@ from dbern.system import Progress, is_url, silent, version
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client
 
-
-# --- What a run of a release says of itself
-
-
-LOGGER = logging.getLogger("dbern.release")
-
-
-class Journal:
-    """Log of one run of a release: durations go to its record, public facts to log lines.
-
-    `planning` is the seconds that it took to plan and reserve.
-    """
-
-    def __init__(
-        self, record: RunRecord, reservation: Reservation, progress: Progress, planning: float
-    ) -> None:
-        self._record = record
-        self._whose = {
-            "release_id": reservation.release_id,
-            "release": reservation.name,
-            "dataset": reservation.dataset,
-        }
-        self._tell = progress
-        self._shares: dict[str, int] = {}
-        record.add(event="run", dbern=version("dbern"), host=platform.node(), process=os.getpid())
-        record.add(event="done", stage="planning and reserving", seconds=round(planning, 6))
-        self.say("run", state=reservation.state.value)
-
-    def say(self, event: str, **values: str | int) -> None:
-        """Log public facts."""
-        shown = " ".join(str(fact) for fact in values.values())
-        fields = {**self._whose, "event": event, **values}
-        LOGGER.info("%s %s: %s", fields["release_id"], event, shown, extra={"release": fields})
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Log that a stage begins and is done; how long it took is for the run record alone."""
-        self.say("begin", stage=name)
-        started, ended = time.monotonic(), "stopped"
-        try:
-            with _span(name, self._whose):
-                yield
-            ended = "done"
-        finally:
-            seconds = round(time.monotonic() - started, 6)
-            self._record.add(event=ended, stage=name, seconds=seconds)
-        self.say("done", stage=name)
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """Pass progress on, and log each new percent of it."""
-        self._tell(stage, done, total)
-        share = 100 * done // max(total, 1)
-        if share > self._shares.get(stage, -1):
-            self._shares[stage] = share
-            self.say("progress", stage=stage, done=done, total=total)
-
-
-def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
-    """Span of OpenTelemetry, where it is installed and asked for: a duration is private."""
-    if os.environ.get("DBERN_SPANS") != "private":
-        return nullcontext()
-    with optional_import(
-        "DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."
-    ):
-        from opentelemetry import trace
-    return trace.get_tracer("dbern").start_as_current_span(  # type: ignore[no-any-return] # untyped
-        name, attributes=whose, record_exception=False, set_status_on_exception=False
-    )
-
-
-def logged_by(handler: logging.Handler, *, here: bool) -> None:
-    """Let this handler alone log the release's events, and its cluster's client's if not `here`."""
-    if not here:
-        import distributed  # noqa: F401 -- it gives its loggers handlers of their own when imported
-
-    for name, logger in list(logging.root.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger) and name.split(".")[0] in ("distributed", "tornado"):
-            logger.handlers.clear()
-            logger.propagate = True
-    logging.root.addHandler(handler)
-    LOGGER.setLevel(logging.INFO)
-
-
-# --- The release
 
 _WAITING = "waiting for another process with this release"
 

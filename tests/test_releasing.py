@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection, graph
+from dbern.cluster import connection, graph, worker
 from dbern.counting import passes
 from dbern.data import storage
 from dbern.data.parquet import UnreadableFileError
@@ -734,7 +734,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 ):
     caplog.set_level("DEBUG")
     if place == "merge":
-        monkeypatch.setattr(graph, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(worker, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
         monkeypatch.setattr(f"dbern.counting.passes.{place}", raising)

@@ -34,7 +34,7 @@ from dbern.components.strict import (
 )
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
 from dbern.privacy.contract import Sensitivity
-from dbern.privacy.covariance import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import STRATEGY_KINDS, map_of, noise_names
@@ -110,7 +110,7 @@ class ScaledNoise(StrictModel):
         return kind if kind in STRATEGY_KINDS else ""
 
     @property
-    def covariance(self) -> Covariance:
+    def covariance(self) -> NoiseCovariance:
         """The covariance of released values, in data units."""
         return family_of(self.law).covariance(self.law.values).scaled(self.scale)
 

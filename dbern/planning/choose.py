@@ -47,7 +47,7 @@ from dbern.planning.predicted import (
     typical_error,
     worst_error,
 )
-from dbern.privacy.covariance import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss
@@ -323,7 +323,7 @@ class Problem:
         """Multiples that rows are rounded to, by axis."""
         return tuple(axis.multiples for axis in self.measurement.domain.axes)
 
-    def _noise_of(self, strategy: Strategy) -> Covariance:
+    def _noise_of(self, strategy: Strategy) -> NoiseCovariance:
         return self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
 
     def _scale(self, strategy: Strategy) -> float:

@@ -11,13 +11,13 @@ from dbern.types import FloatArray
 
 
 @dataclass(frozen=True)
-class Covariance:
+class NoiseCovariance:
     """``deviation^2 ((1 - c) I + c 1 1')``, c the correlation of any two values of a component."""
 
     deviation: float
     correlation: float = 0.0
 
-    def scaled(self, factor: float) -> Covariance:
+    def scaled(self, factor: float) -> NoiseCovariance:
         """The covariance of `factor` times the values."""
         return replace(self, deviation=self.deviation * factor)
 
@@ -27,7 +27,7 @@ class Covariance:
         return np.asarray(self.deviation**2 * quadratic_form)
 
 
-def k_norm_covariance(values: float) -> Covariance:
+def k_norm_covariance(values: float) -> NoiseCovariance:
     """Covariance ``v ((1 + 1/M) I - 1 1'/M)``, ``v = M (2 M + 1)/((M + 1) (M + 2))``, at scale one.
 
     It is that of the continuous law: that of the integers differs by a share of about M over the
@@ -39,4 +39,4 @@ def k_norm_covariance(values: float) -> Covariance:
     is the variance of each value, and of their sum.
     """
     variance = values * (2 * values + 1) / ((values + 1) * (values + 2))
-    return Covariance(math.sqrt(variance), -1 / values)
+    return NoiseCovariance(math.sqrt(variance), -1 / values)

@@ -18,7 +18,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.contract import Contract, law_of
-from dbern.privacy.covariance import Covariance, k_norm_covariance
+from dbern.privacy.covariance import NoiseCovariance, k_norm_covariance
 from dbern.privacy.curves import squared_for
 from dbern.privacy.draws import independent_draws, k_norm_draws
 from dbern.privacy.keystream import KeyStream
@@ -87,10 +87,10 @@ class NoiseFamily(ABC):
     ) -> FloatArray:
         """`node_tail` for many weights, at once and without a search."""
 
-    def covariance(self, values: float) -> Covariance:
+    def covariance(self, values: float) -> NoiseCovariance:
         """Covariance of a component's noise at scale one, of one joint draw of so many values."""
         del values
-        return Covariance(1.0)
+        return NoiseCovariance(1.0)
 
     def draw(self, law: Any, size: int, draws: int, stream: KeyStream) -> FloatArray:
         """Independent draws of so many values of one output, in granules (size, draws)."""
@@ -132,9 +132,9 @@ class _LaplaceFamily(NoiseFamily):
     def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         return 1 / float(budget.epsilon)
 
-    def covariance(self, values: float) -> Covariance:
+    def covariance(self, values: float) -> NoiseCovariance:
         del values
-        return Covariance(math.sqrt(2))
+        return NoiseCovariance(math.sqrt(2))
 
     def scale(self, law: LaplaceNoise) -> int:
         return law.scale
@@ -172,7 +172,7 @@ class _KNormFamily(_LaplaceFamily):
     max_values = MOST_VALUES
     balanced = True
 
-    def covariance(self, values: float) -> Covariance:
+    def covariance(self, values: float) -> NoiseCovariance:
         return k_norm_covariance(values)
 
     def draw(self, law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
@@ -231,7 +231,7 @@ def family_of(law: Noise) -> NoiseFamily:
     return next(family for family in FAMILIES if family.law is type(law))
 
 
-def covariance_of(law: Noise) -> Covariance:
+def covariance_of(law: Noise) -> NoiseCovariance:
     """Return the covariance of a component's noise, in granules."""
     family = family_of(law)
     return family.covariance(law.values).scaled(family.scale(law))

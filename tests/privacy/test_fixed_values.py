@@ -21,7 +21,7 @@ from dbern.privacy.calibration import (
     floor_log2,
 )
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
-from dbern.privacy.covariance import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.curves import _delta_at, squared_for
 from dbern.privacy.draws import k_norm_draws
 from dbern.privacy.gaussian import _inverse_root_e, _thresholds, discrete_gaussian
@@ -130,7 +130,7 @@ def test_a_float_above_is_the_next_one_only_where_rounding_went_down():
 
 
 def test_a_covariance_scales_by_its_deviation():
-    assert Covariance(2.0, -0.25).scaled(0.5) == Covariance(1.0, -0.25)
+    assert NoiseCovariance(2.0, -0.25).scaled(0.5) == NoiseCovariance(1.0, -0.25)
 
 
 def test_k_norm_draws_are_vectors_in_columns():

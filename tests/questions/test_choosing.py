@@ -10,7 +10,7 @@ from questioned import asked, counted
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
-from dbern.privacy.covariance import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import family_of
 from dbern.privacy.public_numbers import public_stream
 from dbern.synopsis.questions import bandwidths
@@ -49,7 +49,7 @@ def test_what_noise_adds_to_the_estimate_of_a_bandwidth_is_taken_off(law):
 def test_noise_that_keeps_the_total_taken_for_independent_is_caught(monkeypatch):
     """Bins of the K-norm law are correlated: the traces alone are not what it adds."""
     told = Measure.covariance.fget
-    alone = property(lambda measure: Covariance(told(measure).deviation))
+    alone = property(lambda measure: NoiseCovariance(told(measure).deviation))
     monkeypatch.setattr(Measure, "covariance", alone)
     assert abs(surplus(LAWS["k-norm"])) > 8
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.privacy.covariance import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.public_numbers import public_stream, uniform
@@ -104,7 +104,7 @@ class Measure:
         return None if self.spread is None else self.spread / self.deviation**2
 
     @property
-    def covariance(self) -> Covariance:
+    def covariance(self) -> NoiseCovariance:
         """Covariance of the bins' noise, which one law may draw jointly."""
         return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
 

@@ -43,8 +43,8 @@ import dbern
 from dbern.bernstein.basis import coefficient_basis
 from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.bins import BinnedStrategy
 from dbern.synopsis.arrays import quieted, silenced
 from dbern.types import FloatArray
@@ -372,7 +372,7 @@ class Cell:
         known = family_of(law).covariance(law.values).scaled(component.noise.scale)
 
         def noisy(seed: int) -> FloatArray:
-            drawn = family_of(law).drawn(law, exact.size, 1, public_stream("panel", seed))
+            drawn = family_of(law).draw(law, exact.size, 1, public_stream("panel", seed))
             return exact + granule * drawn.reshape(exact.shape)
 
         def answered(seed: int) -> FloatArray:

@@ -10,10 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_NOT_LOADED = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+_OUT_OF_MEMORY_TEXTS = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """What the loader of shared libraries says where memory is short."""
 
-_OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, halves of a letter, line ends
+_CONTROL_CATEGORIES = (
+    "Cc",
+    "Cf",
+    "Cs",
+    "Zl",
+    "Zp",
+)  # controls, directions, halves of a letter, line ends
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -22,7 +28,7 @@ def printable(text: str, keep: str = "") -> str:
         return text
     return "".join(
         letter.encode("unicode_escape").decode()
-        if letter not in keep and unicodedata.category(letter) in _OBEYED
+        if letter not in keep and unicodedata.category(letter) in _CONTROL_CATEGORIES
         else letter
         for letter in text
     )
@@ -75,34 +81,34 @@ class ExhaustedError(EnvironmentRefusedError):
     `what` is "memory", "files" or "threads", `place` the file that was being read, if any.
     """
 
-    def __init__(self, what: str, place: str = "") -> None:
-        mend = {
+    def __init__(self, what: str, location: str = "") -> None:
+        remedy = {
             "memory": "there is too little memory. Raise the limit (of a container, a worker or "
             "ulimit -v), or write shorter texts or lists, or fewer and larger row groups,",
             "files": "too many files are open. Raise the limit (ulimit -n 1024)",
             "threads": "no more threads can be started. Raise the limits of memory and threads (of "
             "a container, ulimit -v, ulimit -u)",
         }[what]
-        super().__init__(f"{place and place + ': '}{mend} and run the same command again.")
+        super().__init__(f"{location and location + ': '}{remedy} and run the same command again.")
         self.what = what
 
 
-def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
+def exhausted(error: BaseException, location: str = "") -> ExhaustedError | None:
     """The shortage that an exception reports, if it reports one."""
-    for one in _chain(error):
-        match one:
+    for cause in _causes(error):
+        match cause:
             case MemoryError() | OSError(errno=errno.ENOMEM):
-                return ExhaustedError("memory", place)
-            case ImportError() if any(text in str(one) for text in _NOT_LOADED):
-                return ExhaustedError("memory", place)
+                return ExhaustedError("memory", location)
+            case ImportError() if any(text in str(cause) for text in _OUT_OF_MEMORY_TEXTS):
+                return ExhaustedError("memory", location)
             case OSError(errno=errno.EMFILE | errno.ENFILE):
-                return ExhaustedError("files", place)
-            case RuntimeError() if str(one) == "can't start new thread":
-                return ExhaustedError("threads", place)
+                return ExhaustedError("files", location)
+            case RuntimeError() if str(cause) == "can't start new thread":
+                return ExhaustedError("threads", location)
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an exception and those that it was raised from, as a cluster's that cannot start is."""
     seen: list[BaseException] = []
     following: BaseException | None = error
@@ -113,12 +119,12 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 @contextmanager
-def needed(told: str) -> Iterator[None]:
+def optional_import(hint: str) -> Iterator[None]:
     """Refuse, saying what to install, where an import within fails."""
     try:
         yield
     except ImportError:
-        raise EnvironmentRefusedError(told) from None
+        raise EnvironmentRefusedError(hint) from None
 
 
 class InternalError(DbernError):

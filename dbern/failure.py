@@ -63,15 +63,15 @@ class Account:
         Raises SpecError where less is left.
         """
         self.count += 1
-        share = self.questions or self.count * (self.count + 1)
-        part = self.beta / share if wanted is None else wanted
-        if part > self.beta - self.spent:
+        divisor = self.questions or self.count * (self.count + 1)
+        beta_i = self.beta / divisor if wanted is None else wanted
+        if beta_i > self.beta - self.spent:
             raise SpecError(
                 f"confidence: {self}. Ask fewer questions, or write more of them in "
                 "confidence(.., questions=..)"
             )
-        self.spent += part
-        return part
+        self.spent += beta_i
+        return beta_i
 
 
 SIMULATION = FailureBudget({"quantile": 96, "draws": 4})

@@ -18,9 +18,9 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import grid_polynomials
 from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
 from dbern.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.approximation import CUT, Hats, Series, bent, released_series
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
@@ -143,7 +143,7 @@ def _of_vectors(
     rank = quantile_rank(draws, float(beta))
     if rank is None:
         return beta, math.inf
-    drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
+    drawn = family_of(law).draw(law, draws * count, 1, public_stream("certificate", 0))
     reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
     return beta * SIMULATION["quantile"], reached
 
@@ -189,9 +189,9 @@ def _simulated_quantile(
     rank = quantile_rank(draws, at_nodes)
     if most < _FEWEST_DRAWS or rank is None:
         return None
-    added, draw = np.zeros(draws), partial(family_of(law).drawn, law)
+    added, draw = np.zeros(draws), partial(family_of(law).draw, law)
     if beside is not None:
-        drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
+        drawn = family_of(beside[0]).draw(beside[0], 1, draws, public_stream("promise", 0))[0]
         step = beside[0].granularity_exponent - law.granularity_exponent
         added = math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
     if whole or not series:

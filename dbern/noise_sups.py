@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.approximation import Series
 from dbern.types import FloatArray, Int64Array
 

@@ -309,6 +309,8 @@ def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
     law = planned.noise.law
     family = next(one for one in FAMILIES if planned.noise.kind in noise_names(one).values())
     if family.norm < math.inf:
-        return family.norm, family.moved(law)
+        return family.norm, family.sensitivity_in_steps(law)
     # The move of any one value, whose number is part of the law.
-    return math.inf, family.moved(law) / (planned.outputs * planned.strategy.layout.size)
+    return math.inf, family.sensitivity_in_steps(law) / (
+        planned.outputs * planned.strategy.layout.size
+    )

@@ -54,7 +54,7 @@ BACK = {  # of the modules of one folder: what one may import although it is imp
 }
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.cluster", "dbern.synopsis"),
-    "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.run"),
+    "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.journal"),
     "pyarrow": (  # of which a synopsis's arrays use the zstd decoder alone
         *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points", "dbern.synopsis.store"),
         "dbern.sklearn",
@@ -71,7 +71,8 @@ OWNERS = {  # prefixes of module names
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
     "cryptography": (
-        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures", "dbern.cluster.wire"),
+        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures"),
+        "dbern.cluster.certificates",
     ),
 }
 PUBLIC_FUNCTIONS = {"open", "plan", "published", "release"}
@@ -262,7 +263,7 @@ PLANTED = [
     ("targets/base.py", "def f():\n    from dbern.targets.density import e", "a circle"),
     ("targets/base.py", "if TYPE_CHECKING:\n    from dbern.targets.density import E", "a circle"),
     ("helpers.py", "from dbern.errors import DbernError", "belongs to no layer"),
-    ("cluster/graph.py", "from dbern.ledger.secrets import KeyFiles", "cluster reaches ledger"),
+    ("cluster/graph.py", "from dbern.ledger.key_files import KeyFiles", "cluster reaches ledger"),
     ("planning/planner.py", "import dbern.ledger", "cluster reaches ledger"),
     ("synopsis/reader.py", "from dbern.targets import base", "synopsis reaches targets"),
     ("synopsis/reader.py", "import dbern.counting.kernel_sums", "synopsis reaches counting"),
@@ -315,7 +316,7 @@ def tree(tmp_path):
         "certificate.py": "from dbern.bernstein import basis",
         "data/parquet.py": "import pyarrow as pa",
         "planning/spec.py": "from dbern.counting import moments\nfrom dbern.targets import base",
-        "ledger/secrets.py": "import sqlalchemy",
+        "ledger/key_files.py": "import sqlalchemy",
         "synopsis/reader.py": "import zarr\nfrom dbern.system import silent",
         "planning/planner.py": "from dbern.data.parquet import r\nfrom dbern.planning import spec",
         "cluster/graph.py": "import dask\nfrom dbern.planning.planner import p",

@@ -15,7 +15,7 @@ from dbern.planning import asked
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.strategies.bins import AxisBins
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.envelopes.step import steps
@@ -56,13 +56,13 @@ def bins(*cells):
 def test_widths_are_those_of_edges_and_of_noise():
     """Two cells of a step's gap, two boxes' ends, and the noise of the bins that count."""
     of = asked.Questions.of(["mass", "cdf", "quantile", "density"])
-    still = of.widths(bins(10), Covariance(0.0), 0.5)
+    still = of.widths(bins(10), NoiseCovariance(0.0), 0.5)
     assert still == pytest.approx({"mass": 0.332, "cdf": 0.166, "quantile": 0.166, "density": 0.5})
-    loud = of.widths(bins(10), Covariance(0.01), 0.5)
+    loud = of.widths(bins(10), NoiseCovariance(0.01), 0.5)
     assert loud["cdf"] - still["cdf"] == pytest.approx(2 * 1.96 * 0.01 * np.sqrt(6))
-    kept = of.widths(bins(10), Covariance(0.01, -1 / 12), 0.5)  # noise that keeps the total
+    kept = of.widths(bins(10), NoiseCovariance(0.01, -1 / 12), 0.5)  # noise that keeps the total
     assert still["cdf"] < kept["cdf"] < loud["cdf"]
-    plane = of.widths(bins(10, 40), Covariance(0.0), 0.5)
+    plane = of.widths(bins(10, 40), NoiseCovariance(0.0), 0.5)
     assert plane["cdf"] == still["cdf"]
     assert plane["mass"] == pytest.approx(1.66 * (0.1 + 0.025))
     assert asked.mean_width(still) == pytest.approx((0.332 * 0.166 * 0.5) ** (1 / 3))

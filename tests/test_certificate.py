@@ -24,10 +24,11 @@ from dbern.noise_sups import COARSE, FINER
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
-from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.public_numbers import public_stream
+from dbern.privacy.tails import tail
 from dbern.strategies.approximation import bent, released_series, translate_error
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bias import KernelMixture
@@ -319,7 +320,7 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
     monkeypatch.setattr(laplace, "_samples", counted)
     monkeypatch.setattr(KeyStream, "words", read)
     monkeypatch.setattr(np, "tensordot", multiplied)
-    noise_sups.noise_sups(bases, partial(family_of(law).drawn, law), draws)
+    noise_sups.noise_sups(bases, partial(family_of(law).draw, law), draws)
     taken = noise_quantile._DRAWING * sum(numbers) + sum(products)
     accounted = draws * noise_quantile._work(strategy, bases, law)
     spare = noise_quantile._DRAWING * 2 * 8400  # of the last batch, and of chance
@@ -373,7 +374,7 @@ def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
 def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkeypatch):
     """Whatever is not looked at again; those at nodes alone are less."""
     plan, draws = density_plan((width,) * len(k), k, h=8, noise="binned-laplace"), 120
-    draw = partial(family_of(plan.noise.law).drawn, plan.noise.law)
+    draw = partial(family_of(plan.noise.law).draw, plan.noise.law)
     axes = zip(k, plan.h, plan.strategy.axis_maps, strict=True)
     series = [released_series(*axis) for axis in axes]
     angles = np.linspace(0, np.pi, count)
@@ -414,8 +415,8 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_sups.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
-    beside = family_of(law).drawn(law, 1, draws, public_stream("test", 1))[0]
+    sups = noise_sups.noise_sups(bases, partial(family_of(law).draw, law), draws, "test")
+    beside = family_of(law).draw(law, 1, draws, public_stream("test", 1))[0]
     found = math.ldexp(1, law.granularity_exponent) * (sups + factor * np.maximum(0, beside))
     allowed = 0.1 + 3 * math.sqrt(0.09 / draws)
     assert (found > bound).mean() <= allowed
@@ -436,8 +437,8 @@ def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(a
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_sups.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
-    numbers = family_of(law).drawn(law, among, draws, public_stream("test", 1))
+    sups = noise_sups.noise_sups(bases, partial(family_of(law).draw, law), draws, "test")
+    numbers = family_of(law).draw(law, among, draws, public_stream("test", 1))
     below = factor * np.maximum(0, -numbers.min(axis=0))
     granule, allowed = math.ldexp(1, law.granularity_exponent), 0.1 + 3 * math.sqrt(0.09 / draws)
     exceeded = (granule * sups > alone) | (granule * (sups + below) > both)

@@ -54,7 +54,7 @@ def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client,
         raise ReleaseError("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dbern.releasing.run.add_up", gone)
+        patch.setattr("dbern.releasing.run.tree_reduce", gone)
         with pytest.raises(ReleaseError, match="gone"):
             dbern.release(project.spec(), client=client)
     with pytest.raises(EnvironmentRefusedError, match="No scheduler answers"):

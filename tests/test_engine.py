@@ -27,18 +27,11 @@ from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
-from dbern.cluster.connection import DaskWorkers, Threads, _say_environment, check_workers
-from dbern.cluster.graph import (
-    Outcome,
-    Piece,
-    _arriving,
-    add_up,
-    center,
-    centers,
-    count,
-    merge,
-    share_out,
-)
+from dbern.cluster.graph import _arriving, centers, make_tasks, tree_reduce
+from dbern.cluster.plain import TaskResult
+from dbern.cluster.threads import Threads
+from dbern.cluster.worker import SlabJob, center, count, merge
+from dbern.cluster.workers import DaskWorkers, _say_environment, check_workers
 from dbern.counting.accumulator import StoppedError
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion, Reading
@@ -101,7 +94,7 @@ def case(table):
         plan=plan_of_file,
         counters=plan_of_file.counters(spec),
         law=plan_of_file.noise.law,
-        piece=Piece(0, 0, whole(plan_of_file)),
+        piece=SlabJob(0, 0, whole(plan_of_file)),
     )
 
 
@@ -112,7 +105,7 @@ def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
     counters, law = planned_release.counters(spec), planned_release.noise.law
     total = merge([merge([count(counters, task, SALT)]) for task in tasks(path)])
     slabs = [whole(planned_release)]
-    parts = [center(total, counters, Piece(0, 0, slab), law, SALT) for slab in slabs]
+    parts = [center(total, counters, SlabJob(0, 0, slab), law, SALT) for slab in slabs]
     assert total.rows == ROWS
     low, high = np.array(BOUNDS).T
     kept = records[np.isfinite(records).all(axis=1)]
@@ -136,7 +129,7 @@ def test_slabs_put_together_are_the_whole(case):
     assert entire.shape == (7, 10)
     for start in range(7):
         part = center(
-            total, case.counters, Piece(0, 0, type(slab)(0, start, start + 1)), case.law, SALT
+            total, case.counters, SlabJob(0, 0, type(slab)(0, start, start + 1)), case.law, SALT
         ).state
         assert np.abs(part - entire[start : start + 1]).max() <= 1  # floats: another block shape
 
@@ -160,10 +153,10 @@ def test_a_portion_counted_twice_shows_in_the_rows(case):
 def test_changed_and_unreadable_files_are_told_apart(case):
     path, portions = case.path, tasks(case.path)
     stale = (Portion(str(path), "0" * 64, (0,), 130),)
-    assert count(case.counters, stale, SALT) == Outcome(None, 0, "changed", str(path))
+    assert count(case.counters, stale, SALT) == TaskResult(None, 0, "changed", str(path))
     assert count(case.counters, portions[0], b"other salt").failure == "changed"
     absent = (Portion(str(path) + "x", "0" * 64, (0,), 130),)
-    assert count(case.counters, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
+    assert count(case.counters, absent, SALT) == TaskResult(None, 0, "unreadable", str(path) + "x")
     whole, times = path.read_bytes(), path.stat()
     path.write_bytes(whole[:-30])
     assert count(case.counters, portions[0], SALT).failure == "changed"
@@ -178,7 +171,7 @@ def test_failures_carry_no_text(case, monkeypatch):
 
     monkeypatch.setattr(type(case.counters), "count", fail)
     monkeypatch.setattr(type(case.counters), "to_values", fail)
-    assert count(case.counters, tasks(case.path)[0], SALT) == Outcome(
+    assert count(case.counters, tasks(case.path)[0], SALT) == TaskResult(
         None, 0, "internal", "KeyError"
     )
 
@@ -187,17 +180,20 @@ def test_failures_carry_no_text(case, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(type(case.counters), "count", panic)
-        told = Outcome(None, 0, "internal", "BaseException")
+        told = TaskResult(None, 0, "internal", "BaseException")
         assert count(case.counters, tasks(case.path)[0], SALT) == told
-    total = Outcome(case.counters.empty(), 0)
-    assert center(total, case.counters, case.piece, case.law, SALT) == Outcome(
+    total = TaskResult(case.counters.empty(), 0)
+    assert center(total, case.counters, case.piece, case.law, SALT) == TaskResult(
         None, 0, "internal", "KeyError"
     )
 
 
 def test_the_first_failure_wins_and_stays(case):
     good = count(case.counters, tasks(case.path)[0], SALT)
-    bad, worse = Outcome(None, failure="changed", place="f"), Outcome(None, failure="unreadable")
+    bad, worse = (
+        TaskResult(None, failure="changed", location="f"),
+        TaskResult(None, failure="unreadable"),
+    )
     failed = merge([good, bad, worse, good])
     assert failed is bad
     assert center(failed, case.counters, case.piece, case.law, SALT) is bad
@@ -205,7 +201,7 @@ def test_the_first_failure_wins_and_stays(case):
 
 def test_centers_stay_inside_the_samplers_range(case):
     state = case.counters.count([{"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)}], b"")
-    granules = center(Outcome(state, ROWS), case.counters, case.piece, case.law, SALT).state
+    granules = center(TaskResult(state, ROWS), case.counters, case.piece, case.law, SALT).state
     assert granules.dtype == np.int64
     assert np.abs(granules).max() < MAX_CENTER
 
@@ -217,7 +213,7 @@ def test_tasks_share_out_the_work_completely_and_in_bounds(tmp_path):
                        row_group_size=10)  # fmt: skip
         files.append(tmp_path / f"{i}.parquet")
     facts = read_footers(files, [Column("x", "data.bounds.x")])
-    shared = share_out(facts, SALT)
+    shared = make_tasks(facts, SALT)
     for fact in facts:
         groups = [g for task in shared for p in task if p.path == fact.path for g in p.row_groups]
         assert groups == list(range(len(fact.row_groups)))
@@ -226,7 +222,7 @@ def test_tasks_share_out_the_work_completely_and_in_bounds(tmp_path):
     assert max(sum(p.rows for p in task) for task in shared) <= 2 * 36
     (tmp_path / "0.parquet").unlink()
     with pytest.raises(UnreadableFileError):
-        share_out(facts, SALT)
+        make_tasks(facts, SALT)
 
 
 def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
@@ -271,13 +267,13 @@ def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
         many = [FileFacts(f"{i}", 1, (rows,)) for i in range(100_000)]
         for files in (many, [FileFacts("all", 1, (rows,) * 100_000)]):
             by_path = {file.path: file for file in files}
-            shared = share_out(files, SALT)
+            shared = make_tasks(files, SALT)
             assert 16 <= len(shared) <= 5_000
             assert sum(p.rows for task in shared for p in task) == rows * 100_000
             sizes = [sum(p.rows for p in task) for task in shared[:-1]]
             assert max(sizes) <= 2 * min(sizes)
     by_path = {file.path: file for file in many}
-    hidden = share_out(many, SALT, whole=True)  # whatever the rows: files decide
+    hidden = make_tasks(many, SALT, whole=True)  # whatever the rows: files decide
     assert [p.path for task in hidden for p in task] == [file.path for file in many]
     assert {len(task) for task in hidden} == {10}
 
@@ -294,9 +290,11 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatc
         return future
 
     monkeypatch.setattr(client, "submit", counted)
-    monkeypatch.setattr("dbern.cluster.graph.count", lambda *_: Outcome(np.ones(4, np.int64), 1))
+    monkeypatch.setattr(
+        "dbern.cluster.worker.count", lambda *_: TaskResult(np.ones(4, np.int64), 1)
+    )
     begin = time.process_time()
-    total = add_up(client, case.counters, [()] * 2000, SALT, silent).result()
+    total = tree_reduce(client, case.counters, [()] * 2000, SALT, silent).result()
     spent = time.process_time() - begin
     assert total.state.tolist() == [2000] * 4
     assert len(set(keys)) < 2000 * 8 / 7 + 8
@@ -375,7 +373,7 @@ def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
 
 
 def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, case, monkeypatch):
-    total = add_up(client, case.counters, tasks(case.path), SALT, silent)
+    total = tree_reduce(client, case.counters, tasks(case.path), SALT, silent)
     result, waits = Future.result, []
 
     def late(future, timeout):
@@ -393,7 +391,7 @@ def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, c
 @pytest.mark.parametrize("error", [CommClosedError, CancelledError])
 @pytest.mark.parametrize("asked", ["nthreads", "result"])
 def test_a_scheduler_that_is_gone_is_said(client, case, monkeypatch, error, asked):
-    total = add_up(client, case.counters, tasks(case.path), SALT, silent)
+    total = tree_reduce(client, case.counters, tasks(case.path), SALT, silent)
 
     def gone(*_, **__):
         raise error("with a text that nobody should see")
@@ -571,7 +569,7 @@ def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch
     with pytest.raises(EnvironmentRefusedError, match="ModuleNotFoundError") as caught:
         check_workers(client)
     assert "a text" not in str(caught.value)
-    monkeypatch.setattr("dbern.cluster.connection._ASK_SECONDS", 0.0)
+    monkeypatch.setattr("dbern.cluster.workers._ASK_SECONDS", 0.0)
     answers[:] = [CommClosedError(), _say_environment()]
     with pytest.raises(EnvironmentRefusedError, match="does not answer"):
         check_workers(client)

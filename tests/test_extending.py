@@ -110,12 +110,16 @@ def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
     change(families, "PAPER, ADVANCED)", "PAPER, ADVANCED, CAUTIOUS)")
     change(
         families,
-        "FAMILIES: Final = (",
-        """CAUTIOUS = replace(
-    LAPLACE, law=cautious.CautiousNoise, kinds={"": "cautious"}, automatic=False,
-    calibrated=cautious.calibrated,
-)
-FAMILIES: Final = (""",
+        "FAMILIES: Final[tuple[NoiseFamily, ...]] = (",
+        """class CautiousFamily(_LaplaceFamily):
+    law = cautious.CautiousNoise
+
+    def calibrate(self, contract, charge):
+        return law_of(contract, charge, cautious.calibrated)
+
+
+CAUTIOUS = CautiousFamily({"": "cautious"}, in_auto=False)
+FAMILIES: Final[tuple[NoiseFamily, ...]] = (""",
     )
     assert touched(copy) == {"privacy/cautious.py", "privacy/families.py"}
     said = run(

@@ -404,7 +404,7 @@ def raising(*_arguments: Any, **_more: Any) -> Any:
 @pytest.mark.parametrize(
     "place",
     ["dbern.releasing.run.plan_files", "dbern.releasing.run.write_spool",
-     "dbern.data.frames.records_of", "dbern.releasing.run.add_up",
+     "dbern.data.frames.records_of", "dbern.releasing.run.tree_reduce",
      "dbern.releasing.publish.privatize"],
 )  # fmt: skip
 def test_no_error_that_leaves_a_release_holds_anothers_text(tmp_path, monkeypatch, place):

@@ -16,7 +16,8 @@ import pytest
 from projects import KEY, SALT, Project
 
 import dbern
-from dbern.cluster.graph import count, refuse_shared_steps, share_out
+from dbern.cluster.graph import make_tasks, refuse_shared_steps
+from dbern.cluster.worker import count
 from dbern.data import footers, frames, spool
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers
@@ -28,7 +29,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.ledger import secrets
+from dbern.ledger import spool as ledger_spool
 from dbern.releasing import run as releasing
 from dbern.releasing.run import abandon
 
@@ -133,7 +134,7 @@ SPECS = {
 def states(spec, files):
     """Exact sums of all passes under a fixed salt."""
     counters = releasing.plan_files(spec, files).counters(spec)
-    portions = tuple(part for task in share_out(files, SALT) for part in task)
+    portions = tuple(part for task in make_tasks(files, SALT) for part in task)
     for index in range(max(1, counters.passes)):
         outcome = count(counters, portions, SALT, index)
         assert not outcome.failure, outcome
@@ -171,7 +172,7 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
 # --- interrupted, resumed, given up
 
 
-def interrupt(spec, table, place="dbern.releasing.run.add_up"):
+def interrupt(spec, table, place="dbern.releasing.run.tree_reduce"):
     """Stop a release of a table there, as ctrl-c would."""
 
     def stop(*_arguments, **_more):
@@ -269,7 +270,7 @@ def test_a_damaged_or_lost_spool_is_told_and_the_frame_can_be_given_again(projec
 def test_a_full_disk_leaves_no_spool_and_the_same_call_goes_on(project, monkeypatch):
     spec, table = project.spec(data=NO_FILES), table_of(project)
     with monkeypatch.context() as patch:
-        patch.setattr(secrets.os, "fsync", lambda _file: os.write(-1, b""))
+        patch.setattr(ledger_spool.os, "fsync", lambda _file: os.write(-1, b""))
         with pytest.raises((ReleaseError, EnvironmentRefusedError)):
             dbern.release(spec, data=table)
     dbern.release(spec, data=table)
@@ -406,7 +407,7 @@ def test_more_rows_than_a_private_number_allows_are_refused(project, monkeypatch
         dbern.release(spec, data=table.to_reader())
     monkeypatch.setattr("dbern.planning.rows.most_rows", lambda _normalizer: 240)
     dbern.release(spec, data=table.to_reader())
-    assert twin.reservation().inputs == {}
+    assert twin.reservation().content.inputs == {}
 
 
 # --- Dask frames, counted where their partitions are

@@ -19,7 +19,7 @@ import pytest
 
 import dbern
 from dbern.bernstein.basis import iterate
-from dbern.cluster import connection as workers
+from dbern.cluster import threads, workers
 from dbern.data import footers
 from dbern.data.footers import FileFacts
 from dbern.data.parquet import BATCH_ROWS, reading_bytes
@@ -224,7 +224,7 @@ def test_a_filter_is_read_too_and_planned_for(project):
 def test_workers_with_too_little_memory_are_refused_before_any_read(project, client, monkeypatch):
     spec = project.spec()
     needed = dbern.plan(spec).cost.memory(2)
-    offer = workers.said({"memory": 100 << 20, "threads": 2})
+    offer = workers._encode_answer({"memory": 100 << 20, "threads": 2})
     with monkeypatch.context() as patch:
         said = lambda ask: offer if ask is workers._say_offer else ask()  # noqa: E731
         patch.setattr(client, "run", lambda function, **_: {"w": said(function)})
@@ -249,10 +249,10 @@ def test_threads_of_the_releasing_process_need_what_workers_do(monkeypatch):
     cost = Cost(1, 1, 1, worker_bytes=50 << 20, thread_bytes=10 << 20, client_bytes=60 << 20)
     for count, needed in ((1, 60), (2, 60), (4, 80)):
         monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: needed << 20)
-        workers.Threads(count).check_memory(cost)
+        threads.Threads(count).check_memory(cost)
         monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: (needed << 20) - 1)
         with pytest.raises(EnvironmentRefusedError, match=f"up to {needed} MiB there"):
-            workers.Threads(count).check_memory(cost)
+            threads.Threads(count).check_memory(cost)
 
 
 @pytest.mark.slow
@@ -293,7 +293,7 @@ def test_the_least_limit_of_nested_control_groups_counts(tmp_path, own, files, l
     for name, content in files.items():
         (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "mount" / name).write_text(f"{content}\n")
-    machine = memory_limit(own=tmp_path / "none")
+    machine = memory_limit(group_file=tmp_path / "none")
     expected = machine if limit is None else limit
     assert memory_limit(tmp_path / "self", tmp_path / "mount") == expected
     assert machine > 1 << 28

@@ -17,11 +17,12 @@ from distributed.protocol.serialize import ToPickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.cluster.graph import _arrived, _place_of
+from dbern.cluster.failures import known_location
+from dbern.cluster.graph import _unpacked_result
 from dbern.cluster.plain import (
     Closed,
-    Outcome,
-    answer,
+    TaskResult,
+    decode_answer,
     exception_of,
     opened,
     packed,
@@ -35,7 +36,7 @@ from dbern.privacy.laplace import MAX_CENTER
 
 STATE = np.array([[1, -2], [2**61, 0]])
 TAG = "0f" * 32
-GOOD = packed(Outcome(STATE, 7, origin=TAG))
+GOOD = packed(TaskResult(STATE, 7, origin=TAG))
 RAN = []
 
 
@@ -64,10 +65,10 @@ def with_head(content, **changes):
 def test_a_result_is_the_same_on_the_other_side(view):
     found = unpacked(view(GOOD), 4, MAX_CENTER)
     np.testing.assert_array_equal(found.state, STATE.ravel())
-    assert replace(found, state=None) == Outcome(None, 7, origin=TAG)
+    assert replace(found, state=None) == TaskResult(None, 7, origin=TAG)
     assert found.state.flags.aligned
-    failed = packed(Outcome(None, 0, "unreadable", "a/\n\x1b[31mé.parquet"))
-    assert unpacked(view(failed), 4, MAX_CENTER) == Outcome(
+    failed = packed(TaskResult(None, 0, "unreadable", "a/\n\x1b[31mé.parquet"))
+    assert unpacked(view(failed), 4, MAX_CENTER) == TaskResult(
         None, 0, "unreadable", "a/??[31mé.parquet"
     )
 
@@ -93,8 +94,8 @@ BAD = {
     "fewer values": with_head(GOOD, values=3),
     "no values and no failure": with_head(GOOD, values=-1),
     "a long place": with_head(GOOD, place="x" * 5000),
-    "a value that the noise excludes": packed(Outcome(STATE + 2**61, 7, origin=TAG)),
-    "the least integer": packed(Outcome(np.full(4, -(2**63)), 7, origin=TAG)),
+    "a value that the noise excludes": packed(TaskResult(STATE + 2**61, 7, origin=TAG)),
+    "the least integer": packed(TaskResult(np.full(4, -(2**63)), 7, origin=TAG)),
 }
 
 
@@ -124,10 +125,13 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
 
     Parts.parts = (Layout,)
     piece = type("P", (), {"part": 0, "slab": None})
-    assert _arrived(packed(Outcome(None, 0, "new-one", "x")), Parts, piece).failure == "internal"
-    assert _arrived(packed(Outcome(None, 0, "changed", "x")), Parts, piece) == Outcome(
-        None, 0, "changed", "x"
+    assert (
+        _unpacked_result(packed(TaskResult(None, 0, "new-one", "x")), Parts, piece).failure
+        == "internal"
     )
+    assert _unpacked_result(
+        packed(TaskResult(None, 0, "changed", "x")), Parts, piece
+    ) == TaskResult(None, 0, "changed", "x")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
 def test_a_failure_names_places_of_this_release_alone(place, shown):
     """A worker knows the records, and could have the releasing process print one."""
     files = [FileFacts("/data/b.parquet", 1, (1,)), FileFacts("/data/a\nb.parquet", 1, (1,))]
-    assert _place_of(Outcome(None, failure="unreadable", place=place), files) == shown
+    assert known_location(TaskResult(None, failure="unreadable", location=place), files) == shown
 
 
 @pytest.mark.parametrize("sent", [
@@ -215,10 +219,10 @@ def test_an_exception_is_known_by_its_name(name):
 
 
 def test_answers_are_small_objects():
-    assert answer(b'{"a": 1}') == {"a": 1}
+    assert decode_answer(b'{"a": 1}') == {"a": 1}
     for bad in (b"[1]", b"1", b"{", b"\xff", b'{"a": "' + b"x" * (1 << 16) + b'"}'):
         with pytest.raises(IntegrityError, match="What a worker returned"):
-            answer(bad)
+            decode_answer(bad)
 
 
 def test_an_address_is_shown_where_it_is_one():

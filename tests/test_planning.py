@@ -455,7 +455,7 @@ def _draws_of(plan):
     axes = zip((iterated_basis(y, *axis) for axis in zip(plan.k, plan.h, strict=True)), maps,
                strict=True)  # fmt: skip
     bases = [rows if axis is None else rows @ axis.synthesis for rows, axis in axes]
-    draws = noise_sups(bases, partial(family_of(law).drawn, law), 60, "test", strategy.whole)
+    draws = noise_sups(bases, partial(family_of(law).draw, law), 60, "test", strategy.whole)
     return draws * math.ldexp(1.0, law.granularity_exponent)
 
 

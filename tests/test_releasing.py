@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection, graph
+from dbern.cluster import connection, graph, worker
 from dbern.counting import reading
 from dbern.data import storage
 from dbern.data.footers import UnreadableFileError
@@ -489,7 +489,7 @@ def cut(project):
     ("owner", "step", "change"),
     [
         (BudgetLedger, "begin_reading", replaced),
-        (releasing, "add_up", replaced),  # before the workers read
+        (releasing, "tree_reduce", replaced),  # before the workers read
         (BudgetLedger, "begin_reading", cut),  # without the reserved row groups
     ],
 )
@@ -696,12 +696,12 @@ def test_the_seal_meets_the_center_before_any_noise(project, client, monkeypatch
     from dbern.synopsis.writer import SynopsisWriter
 
     for owner, name in [(BudgetLedger, "reserve"), (BudgetLedger, "begin_reading"),
-                        (releasing, "share_out"), (Staging, "put"), (BudgetLedger, "spend"),
+                        (releasing, "make_tasks"), (Staging, "put"), (BudgetLedger, "spend"),
                         (publish, "privatize"), (SynopsisWriter, "finish"),
                         (BudgetLedger, "commit")]:  # fmt: skip
         spy(owner, name)
     dbern.release(project.spec(), client=client)
-    assert story == ["reserve", "begin_reading", "share_out", "put", "spend", "privatize",
+    assert story == ["reserve", "begin_reading", "make_tasks", "put", "spend", "privatize",
                      "finish", "commit"]  # fmt: skip
 
 
@@ -715,7 +715,7 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.graph.to_grid",
+@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.worker.to_grid",
                                    "dbern.counting.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
@@ -734,7 +734,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 ):
     caplog.set_level("DEBUG")
     if place == "merge":
-        monkeypatch.setattr(graph, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(worker, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
         monkeypatch.setattr(f"dbern.counting.passes.{place}", raising)

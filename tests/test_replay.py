@@ -306,8 +306,8 @@ def planted_in_the_plan(monkeypatch):
 
 def planted_durations(monkeypatch):
     """How long a stage took, in the log instead of the run record."""
-    from dbern.ledger.secrets import RunRecord
-    from dbern.releasing.run import Journal
+    from dbern.ledger.run_record import RunRecord
+    from dbern.releasing.journal import Journal
 
     original = Journal.__init__
 

@@ -77,7 +77,7 @@ def test_a_cache_forgets_what_was_not_used():
         made.append(n)
         return n * n
 
-    squares = LRUCache[int](most=2)
+    squares = LRUCache[int](max_size=2)
     assert [squares(n, lambda n=n: square(n)) for n in (1, 2, 1, 3, 2)] == [1, 4, 1, 9, 4]
     assert made == [1, 2, 3, 2]
 

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster.graph import _FAILURES, count
+from dbern.cluster.failures import FAILURES
+from dbern.cluster.worker import count
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion
 from dbern.data.domain import Column
@@ -97,8 +98,8 @@ def test_one_text_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
         assert failure.value.__suppress_context__
         with short(monkeypatch, 1, error):
             outcome = count(counters, [portion], SALT)
-        assert (outcome.failure, outcome.place) == ("memory", str(path))
-    said = _FAILURES[outcome.failure](outcome.place)
+        assert (outcome.failure, outcome.location) == ("memory", str(path))
+    said = FAILURES[outcome.failure](outcome.location)
     assert isinstance(said, EnvironmentRefusedError)
     assert str(said).startswith(f"{path}: there is too little memory. Raise the limit")
     assert "Parquet" not in str(said)
@@ -284,8 +285,8 @@ def test_a_page_that_is_not_what_its_checksum_says_is_not_read(tmp_path, version
     portion = Portion(str(path), footer_tag(str(path), SALT), (0,), 1000)
     counters = Counters((OfX(),), None)
     outcome = count(counters, [portion], SALT)
-    assert (outcome.failure, outcome.place) == ("unreadable", str(path))
-    said = _FAILURES[outcome.failure](outcome.place)
+    assert (outcome.failure, outcome.location) == ("unreadable", str(path))
+    said = FAILURES[outcome.failure](outcome.location)
     assert isinstance(said, ReleaseError)
     assert f"{path} cannot be read as Parquet" in str(said)
     pq.write_table(table, path, **options)  # without checksums nobody can tell

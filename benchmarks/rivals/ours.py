@@ -17,7 +17,9 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
+from dbern.cluster.graph import make_tasks
+from dbern.cluster.plain import TaskResult
+from dbern.cluster.worker import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.source_files import discover
@@ -98,15 +100,15 @@ def planned(task: Task, epsilon: float, delta: str = "0") -> tuple[ReleasePlan, 
             raise
         counters = plan.counters(spec)
         files = read_footers(discover(spec.source), spec.columns)
-        total = merge([count(counters, portions, _SALT) for portions in share_out(files, _SALT)])
-        pieces = [Piece(0, 0, slab) for slab in plan.strategy.layout.slabs()]
+        total = merge([count(counters, portions, _SALT) for portions in make_tasks(files, _SALT)])
+        pieces = [SlabJob(0, 0, slab) for slab in plan.strategy.layout.slabs()]
         parts = [center(total, counters, piece, plan.noise.law, _SALT) for piece in pieces]
     return plan, np.concatenate([_granules(part) for part in parts])
 
 
-def _granules(part: Outcome) -> Int64Array:
+def _granules(part: TaskResult) -> Int64Array:
     if part.state is None:
-        raise RuntimeError(f"a task failed: {part.failure} {part.place}")
+        raise RuntimeError(f"a task failed: {part.failure} {part.location}")
     return part.state.ravel()
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import iterated_basis
-from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
+from dbern.cluster.graph import make_tasks, passes
+from dbern.cluster.worker import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.source_files import discover
@@ -83,13 +84,13 @@ def planned(
         spec = spec_for_rows(spec, plan.n)
         counters = plan.counters(spec).with_key(key)
         files = read_footers(discover(spec.source), spec.columns)
-        tasks = passes(counters, share_out(files, _SALT))
+        tasks = passes(counters, make_tasks(files, _SALT))
         total = merge([count(counters, portions, _SALT, index) for portions, index in tasks])
         staged = []
         for part, one in enumerate(plan.components):
             for output in range(one.outputs):
                 slabs = [
-                    center(total, counters, Piece(part, output, slab), one.noise.law, _SALT)
+                    center(total, counters, SlabJob(part, output, slab), one.noise.law, _SALT)
                     for slab in one.strategy.layout.slabs()
                 ]
                 if any(slab.state is None for slab in slabs):

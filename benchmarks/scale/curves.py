@@ -11,7 +11,7 @@ from typing import Any
 
 from timing import with_blocks
 
-from dbern.cluster.graph import add_up, share_out
+from dbern.cluster.graph import make_tasks, tree_reduce
 from dbern.planning.cost import TASK_ROWS
 from dbern.planning.planner import footers, plan
 from dbern.planning.spec import ReleaseSpec
@@ -110,9 +110,9 @@ def task_seconds(source: Path) -> float:
     spec = _spec(source)
     counters = plan(spec).counters(spec)
     with cluster(1) as client:
-        add_up(client, counters, [()], SALT, silent).result()
+        tree_reduce(client, counters, [()], SALT, silent).result()
         begin = time.process_time()
-        add_up(client, counters, [()] * TASKS, SALT, silent).result()
+        tree_reduce(client, counters, [()] * TASKS, SALT, silent).result()
         return (time.process_time() - begin) / TASKS
 
 
@@ -120,7 +120,7 @@ def file_seconds(source: Path) -> float:
     """Of the releasing process for the footer of one file."""
     files = footers(_spec(source))[:1] * FILES
     begin = time.process_time()
-    share_out(files, SALT)
+    make_tasks(files, SALT)
     return (time.process_time() - begin) / FILES
 
 

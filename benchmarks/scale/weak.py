@@ -57,7 +57,7 @@ class Stage:
 
 
 def task_count(costs: Costs, rows: int) -> int:
-    """Whole files a task, as `share_out` bundles them, and sixteen tasks at least."""
+    """Whole files a task, as `make_tasks` bundles them, and sixteen tasks at least."""
     files = -(-rows // FILE_ROWS)
     return max(16, -(-files // max(1, costs.task_rows // FILE_ROWS)))
 

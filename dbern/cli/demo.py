@@ -76,8 +76,8 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     from dbern.ledger import BudgetLedger
     from dbern.planning.planner import plan
     from dbern.planning.spec import ReleaseSpec
-    from dbern.privacy.accuracy import public_stream, uniform
     from dbern.privacy.budget import Budget
+    from dbern.privacy.public_numbers import public_stream, uniform
     from dbern.releasing.run import release
     from dbern.reporting.pictures import draw_beside
 
@@ -150,7 +150,7 @@ def _trips(file: int, count: int) -> dict[str, FloatArray]:
     """Draw trip origins from the hubs, reproducible: the stream's key is public."""
     import numpy as np
 
-    from dbern.privacy.accuracy import public_stream, uniform
+    from dbern.privacy.public_numbers import public_stream, uniform
 
     stream = public_stream("demo trips", file)
     shares = np.cumsum([hub[0] for hub in _HUBS])

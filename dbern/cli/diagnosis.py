@@ -25,23 +25,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from dbern.cluster.connection import (
-    UNREACHABLE,
-    answers,
-    check_workers,
-    connect,
-    require_address,
-    unlike,
-)
-from dbern.cluster.plain import answer, opened, shown
+from dbern.cluster.connection import UNREACHABLE, connect, require_address
+from dbern.cluster.plain import decode_answer, opened, shown
+from dbern.cluster.workers import answers, check_workers, unlike
 from dbern.data.object_settings import current_settings
 from dbern.data.objects import Objects, check_url
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
-from dbern.ledger.ledger import backend_of
-from dbern.ledger.postgres import SECRET, SECRET_FILE, STAGING, secret_of
+from dbern.ledger.amounts import period_of
+from dbern.ledger.opening import backend_of
+from dbern.ledger.postgres import STAGING
 from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.values import period_of
+from dbern.ledger.wrapped_keys import SECRET, SECRET_FILE, secret_of
 from dbern.system import counted, is_url, memory_limit
 
 if TYPE_CHECKING:
@@ -481,7 +476,7 @@ def _cluster(client: Client) -> list[Finding]:
     """Check what the scheduler and its workers say of themselves."""
     of_scheduler, of_worker = _questions()
     try:
-        scheduler = answer(opened(client.run_on_scheduler(of_scheduler)))
+        scheduler = decode_answer(opened(client.run_on_scheduler(of_scheduler)))
         check_workers(client)
         workers = answers(client, of_worker)
         for worker, report in workers.items():

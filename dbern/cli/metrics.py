@@ -164,7 +164,7 @@ def samples(
     private: bool = False,
 ) -> Iterator[Sample]:
     """Measure a ledger, the schedules that it should have kept to, and certificates."""
-    from dbern.cluster.wire import ends
+    from dbern.cluster.certificates import expiry
     from dbern.ledger import BudgetLedger
 
     yield Sample("info", 1, {"version": version("dbern")})
@@ -183,7 +183,7 @@ def samples(
     for schedule in schedules:
         yield from _missing(schedule, statuses, today)
     for path in certificates:
-        end = ends(path, "--certificate").timestamp()
+        end = expiry(path, "--certificate").timestamp()
         yield Sample("certificate_end_timestamp_seconds", int(end), {"file": path})
 
 

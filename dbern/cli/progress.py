@@ -44,7 +44,7 @@ class JsonLines(logging.Handler):
 
     def install(self, *, here: bool) -> None:
         """Log here until `remove`, a cluster's client too if the release is not `here`."""
-        from dbern.releasing.run import logged_by
+        from dbern.releasing.journal import logged_by
 
         logged_by(self, here=here)
         JsonLines._installed = self

@@ -7,41 +7,33 @@ this process: what needs a key is counted by threads of this process.
 
 from __future__ import annotations
 
-import builtins
-import hashlib
-import hmac
 import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dbern.cluster.connection import DaskWorkers, Threads, workers_of
-from dbern.cluster.plain import CLUSTERS, Outcome, opened, packed, printed, unpacked
-from dbern.counting.accumulator import StoppedError
+from dbern.cluster import worker
+from dbern.cluster.connection import workers_of
+from dbern.cluster.failures import FAILURES, NOT_KNOWN, PUBLIC_LOCATIONS, kind_of, known_location
+from dbern.cluster.plain import CLUSTERS, TaskResult, opened, unpacked
+from dbern.cluster.threads import Threads
+from dbern.cluster.worker import SlabJob
+from dbern.cluster.workers import DaskWorkers
 from dbern.counting.passes import Counters
-from dbern.counting.reading import Portion, Reading, TableReading
-from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, footer_tag, read_together
+from dbern.counting.reading import Portion
+from dbern.data.footers import FileFacts, file_facts, footer_tag, read_together
 from dbern.errors import (
-    DbernError,
-    EnvironmentRefusedError,
-    ExhaustedError,
-    IntegrityError,
     ReleaseError,
     SpecError,
-    exhausted,
 )
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.privacy.mechanism import Noise, to_grid
-from dbern.strategies.base import Slab
-from dbern.system import Progress, one_thread
+from dbern.privacy.mechanism import Noise
+from dbern.system import Progress
 from dbern.types import Int64Array
 
 if TYPE_CHECKING:
@@ -50,140 +42,12 @@ if TYPE_CHECKING:
 
 
 _FAN_IN = 8
-_MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
-_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
+_MAX_FILE_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
+_TASKS_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
 _POLL_SECONDS, _POLL_LATER = 0.005, 0.05  # at first, and where nothing has come for a while
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = _SILENCE_SECONDS = 60
 _log = logging.getLogger(__name__)
-_NOT_KNOWN = "a failure that is unknown here"
-_PLACES = {
-    *("", _NOT_KNOWN, "target.function", "target.kernel", "target.loss"),
-    *(name for name, kind in vars(builtins).items() if type(kind) is type),
-}
-"""Places besides files: keys of a spec whose code a worker runs, and kinds of exceptions."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One slab of one output of one component: what a task rounds to the grid."""
-
-    part: int
-    output: int
-    slab: Slab
-
-
-_FAILURES: dict[str, Callable[[str], DbernError]] = {
-    "unreadable": lambda place: ReleaseError(
-        f"{place} cannot be read as Parquet. Restore that file, or the workers' access to it "
-        "(s3:// needs dbern[s3] and credentials there), and run the same command again."
-    ),
-    "changed": lambda place: IntegrityError(
-        f"{place} changed since the reservation. Restore it and run the same command again."
-    ),
-    "stopped": lambda place: ReleaseError(
-        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
-        "charge stands. Abandon it (dbern ledger abandon), mend the function, and choose a new "
-        "release.name."
-    ),
-    "unlike": lambda place: EnvironmentRefusedError(
-        f"{place}: a worker cannot import it, or has another text of its module than this process. "
-        "Install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
-        "the same, and run the same command again."
-    ),
-    "partition": lambda _place: ReleaseError(
-        "data: a partition has other columns or types than the frame says, or cannot be read. "
-        "Convert it (frame.astype), and run the same command again."
-    ),
-    "internal": lambda place: ReleaseError(
-        f"A task failed ({place}). Run the same command again, and report it if it fails again."
-    ),
-    **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
-}
-
-
-# --- tasks: run on workers, importable, never raise ------------------------------------------
-
-
-def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
-    """Add up the records of some portions, or one pass over all; rows count in the first."""
-    return _counted(Reading(portions, counters, salt), counters, salt, index)
-
-
-def _count_table(counters: Counters, salt: bytes, table: Any) -> Outcome:
-    return _counted(TableReading(table, counters), counters, salt)
-
-
-def _counted(
-    reading: Reading | TableReading, counters: Counters, salt: bytes, index: int = 0
-) -> Outcome:
-    try:
-        with one_thread():
-            state = counters.count(reading, salt, index)
-    except ExhaustedError as error:
-        return Outcome(None, failure=error.what, place=reading.location)
-    except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
-        return Outcome(None, failure="unreadable", place=reading.location)
-    except StoppedError as stopped:
-        return Outcome(None, failure=stopped.failure, place=stopped.location)
-    except SpecError:  # of a partition, for a spec was checked
-        return Outcome(None, failure="partition")
-    except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return _failed(error, reading.location)
-    return Outcome(state, reading.rows if index == 0 else 0)
-
-
-def merge(outcomes: Sequence[Outcome]) -> Outcome:
-    """Add up partial sums; the first failure wins."""
-    total: Int64Array | None = None
-    try:
-        for outcome in outcomes:
-            if outcome.state is None:
-                return outcome
-            total = outcome.state.copy() if total is None else np.add(total, outcome.state, total)
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return _failed(error)
-    return Outcome(total, sum(outcome.rows for outcome in outcomes))
-
-
-def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> Outcome:
-    """Return the values of one slab, rounded to the noise's grid, as integers."""
-    if total.state is None:
-        return total
-    try:
-        with one_thread():
-            granules = to_grid(
-                counters.to_values(total.state, piece.part, piece.output, piece.slab), noise
-            )
-            # A private, keyed fingerprint of the sums, for the releasing process to compare.
-            sums = np.ascontiguousarray(total.state).tobytes()
-            origin = hmac.new(salt, sums, hashlib.sha256).hexdigest()
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return _failed(error)
-    return Outcome(granules, total.rows, origin=origin)
-
-
-def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> bytes:
-    """Return `center` as bytes, the only result that leaves the cluster; nobody unpickles it."""
-    try:
-        return packed(center(total, counters, piece, noise, salt))
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return packed(_failed(error))
-
-
-def _failed(error: BaseException, place: str = "") -> Outcome:
-    """Code of a failure: too little of something, or one that nobody foresaw."""
-    if said := exhausted(error):
-        return Outcome(None, failure=said.what, place=place)
-    return Outcome(None, failure="internal", place=_kind(error))
-
-
-def _kind(error: BaseException, known: Collection[str] = _PLACES) -> str:
-    """Name of one of Python's exceptions: names of others, like texts, may hold values."""
-    return next(one.__name__ for one in type(error).__mro__ if one.__name__ in known)
-
-
-# --- the releasing process -------------------------------------------------------------------
 
 
 def passes(
@@ -196,7 +60,7 @@ def passes(
     return [(whole, index) for index in range(counters.passes)]
 
 
-def share_out(
+def make_tasks(
     files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
 ) -> list[tuple[Portion, ...]]:
     """Return tasks of a sensible size: large files in parts, small ones together.
@@ -206,7 +70,7 @@ def share_out(
     opened.
     """
     if whole:
-        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MOST_TASKS)
+        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MAX_FILE_TASKS)
         return list(iter(lambda: tuple(islice(portions, together)), ()))
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
@@ -235,7 +99,7 @@ def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Po
 def _tagged(file: FileFacts, salt: bytes) -> str:
     tag = footer_tag(file.path, salt)  # first: what changes afterwards, readers of it find out
     if file_facts(file.path) != file:
-        raise _FAILURES["changed"](file.path)
+        raise FAILURES["changed"](file.path)
     return tag
 
 
@@ -248,20 +112,20 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
     from dask.core import get_dependencies
 
     graph, whose = dict(partitions[0].dask), dict[Any, int]()  # the graph is of all partitions
-    for number, one in enumerate(partitions):
-        waiting = {one.key}
+    for number, partition in enumerate(partitions):
+        waiting = {partition.key}
         while waiting:
             step = waiting.pop()
             if whose.setdefault(step, number) != number:
                 raise SpecError(
                     "data: partitions of this Dask frame share steps, as after a shuffle, a sort "
-                    "or a merge, which may give other rows each time that they run. Give "
+                    "or a worker.merge, which may give other rows each time that they run. Give "
                     "data.persist(), or write Parquet files and name them in data.source."
                 )
             waiting |= {x for x in get_dependencies(graph, step) if whose.get(x) != number}
 
 
-def add_up(
+def tree_reduce(
     client: Client,
     counters: Counters,
     tasks: Sequence[tuple[Portion, ...]],
@@ -276,11 +140,14 @@ def add_up(
     few ahead of the workers, so neither records nor partial sums pile up anywhere.
     """
     workers = workers_of(client)
-    window = _AHEAD * max(1, workers.threads())
+    window = _TASKS_AHEAD * max(1, workers.threads())
     work: list[Callable[[], Future]] = [
-        partial(workers.submit, count, counters, task, salt, index)
+        partial(workers.submit, worker.count, counters, task, salt, index)
         for task, index in passes(counters, tasks)
-    ] + [partial(workers.compute, partial(_count_table, counters, salt), one) for one in partitions]
+    ] + [
+        partial(workers.compute, partial(worker.count_table, counters, salt), partition)
+        for partition in partitions
+    ]
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
@@ -303,19 +170,19 @@ def add_up(
             for start in islice(waiting, 1):
                 submit(0, start)
         if len(peers) == _FAN_IN:
-            submit(depth + 1, partial(workers.submit, merge, finished.pop(depth)))
+            submit(depth + 1, partial(workers.submit, worker.merge, finished.pop(depth)))
     rest = [future for peers in finished.values() for future in peers]
-    return workers.submit(merge, rest)
+    return workers.submit(worker.merge, rest)
 
 
 def centers(
     client: Client,
     total: Future,
     counters: Counters,
-    pieces: Sequence[tuple[Piece, Noise]],
+    jobs: Sequence[tuple[SlabJob, Noise]],
     salt: bytes,
     files: Sequence[FileFacts] = (),
-) -> Iterator[tuple[Piece, Int64Array, int]]:
+) -> Iterator[tuple[SlabJob, Int64Array, int]]:
     """Yield each piece's integers and the number of rows read, as workers finish them.
 
     A failure may name one of `files`. Raises ReleaseError for the first failure of any task behind
@@ -324,19 +191,19 @@ def centers(
     worker sent is not what the plan expects.
     """
     workers = workers_of(client)
-    window = _AHEAD * max(1, workers.threads())
-    waiting = iter(pieces)
-    piece_of: dict[Any, Piece] = {}
+    window = _TASKS_AHEAD * max(1, workers.threads())
+    waiting = iter(jobs)
+    job_of: dict[Any, SlabJob] = {}
     origins: set[str] = set()
     active = workers.arriving()
 
-    def submit(piece: Piece, noise: Noise) -> None:
-        future = workers.submit(sent, total, counters, piece, noise, salt)
-        piece_of[future.key] = piece
+    def submit(job: SlabJob, noise: Noise) -> None:
+        future = workers.submit(worker.sent, total, counters, job, noise, salt)
+        job_of[future.key] = job
         active.add(future)
 
-    for piece, noise in islice(waiting, window):
-        submit(piece, noise)
+    for job, noise in islice(waiting, window):
+        submit(job, noise)
     for future in _arriving(workers, active):
         with workers.there():
             try:
@@ -344,32 +211,25 @@ def centers(
             except TimeoutError:  # lost with its worker since
                 active.add(future)
                 continue
-        outcome = _arrived(result, counters, piece_of[future.key])
+        outcome = _unpacked_result(result, counters, job_of[future.key])
         if outcome.state is None:
-            raise _FAILURES[outcome.failure](_place_of(outcome, files))
+            raise FAILURES[outcome.failure](known_location(outcome, files))
         origins.add(outcome.origin)
         if len(origins) > 1:
-            raise _FAILURES["changed"]("data.source")
-        yield piece_of.pop(future.key), outcome.state, outcome.rows
-        for piece, noise in islice(waiting, 1):
-            submit(piece, noise)
+            raise FAILURES["changed"]("data.source")
+        yield job_of.pop(future.key), outcome.state, outcome.rows
+        for job, noise in islice(waiting, 1):
+            submit(job, noise)
 
 
-def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
+def _unpacked_result(result: object, counters: Counters, job: SlabJob) -> TaskResult:
     """Unpack what `sent` packed, of the plan's size, or a failure that is known here."""
-    layout = counters.parts[piece.part].strategy.layout
-    size = math.prod(layout.slab_shape(piece.slab))
+    layout = counters.parts[job.part].strategy.layout
+    size = math.prod(layout.slab_shape(job.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
-    if outcome.failure and outcome.failure not in _FAILURES:
-        return Outcome(None, failure="internal", place=_NOT_KNOWN)
+    if outcome.failure and outcome.failure not in FAILURES:
+        return TaskResult(None, failure="internal", location=NOT_KNOWN)
     return outcome
-
-
-def _place_of(outcome: Outcome, files: Sequence[FileFacts]) -> str:
-    """Place where a task failed, if this release has it: a worker may write a record."""
-    place = outcome.place
-    ours = place in _PLACES or any(printed(file.path) == place for file in files)
-    return place if ours else "a place that is unknown here"
 
 
 def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
@@ -418,7 +278,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
 
 def _given_up(future: Future, status: str) -> ReleaseError:
     # In this process, of a Dask frame, it may be the user's: its type may be made of a record.
-    kind = _kind(future.exception(), _PLACES | CLUSTERS) if status == "error" else status
+    kind = kind_of(future.exception(), PUBLIC_LOCATIONS | CLUSTERS) if status == "error" else status
     return ReleaseError(
         f"A task was given up ({kind}). Bring back workers that are gone, and run the same command "
         "again."

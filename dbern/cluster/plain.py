@@ -21,15 +21,15 @@ from dbern.types import Int64Array
 
 _MAGIC = b"dbern\x00r1"
 _START = struct.Struct("<8sI")
-_MOST_HEAD_BYTES = 1 << 16
-_MOST_PLACE = 4096
-_MOST_ANSWER_BYTES = 1 << 16
+_MAX_HEAD_BYTES = 1 << 16
+_MAX_LOCATION_LENGTH = 4096
+_MAX_ANSWER_BYTES = 1 << 16
 _FIELDS = {"rows": int, "failure": str, "place": str, "origin": str, "values": int}
 _FAILURE = re.compile(r"[a-z-]{0,32}")
 _ORIGIN = re.compile(r"([0-9a-f]{64})?")
 _ADDRESS = re.compile(r"[\w.:/\[\]%+-]{1,256}", re.ASCII)
 
-_OURS: dict[str, type[Exception]] = {one.__name__: one for one in (
+_OURS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (
     ModuleNotFoundError, ImportError, MemoryError, TimeoutError, ConnectionRefusedError,
     ConnectionResetError, BrokenPipeError, OSError,
 )}  # fmt: skip
@@ -60,11 +60,11 @@ def opened(result: object) -> bytes | memoryview:
 def exception_of(sent: object) -> Exception:
     """Return an exception of the kind that pickled bytes name; they are searched, never loaded."""
     content = _content(sent)
-    searched = bytes(content[:_MOST_HEAD_BYTES]) if content is not None else b""
-    found = {searched.find(name.encode()): kind for name, kind in _KNOWN.items()}
-    found.pop(-1, None)
+    searched = bytes(content[:_MAX_HEAD_BYTES]) if content is not None else b""
+    positions = {searched.find(name.encode()): kind for name, kind in _KNOWN.items()}
+    positions.pop(-1, None)
     # Of several the one that is named first: causes come after what they caused.
-    return found[min(found)]() if found else _UNKNOWN()
+    return positions[min(positions)]() if positions else _UNKNOWN()
 
 
 def _content(sent: object) -> bytes | memoryview | None:
@@ -72,29 +72,34 @@ def _content(sent: object) -> bytes | memoryview | None:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A task's result, or the code and the public place of its failure."""
+class TaskResult:
+    """A task's result, or the code and the public location of its failure."""
 
     state: Int64Array | None = field(repr=False)
     rows: int = 0
     failure: str = ""
-    place: str = ""
+    location: str = ""
     origin: str = field(default="", repr=False)
     """Keyed fingerprint of the sums that lattice values come from."""
 
 
-def packed(outcome: Outcome) -> bytes:
+def packed(outcome: TaskResult) -> bytes:
     """Return a task's result as bytes; its state of any shape, flat in C order."""
     state = outcome.state
-    head = {"rows": outcome.rows, "failure": outcome.failure, "place": outcome.place[:_MOST_PLACE],
-            "origin": outcome.origin, "values": -1 if state is None else state.size}  # fmt: skip
+    head = {
+        "rows": outcome.rows,
+        "failure": outcome.failure,
+        "place": outcome.location[:_MAX_LOCATION_LENGTH],
+        "origin": outcome.origin,
+        "values": -1 if state is None else state.size,
+    }
     text = json.dumps(head).encode()
     text += b" " * (-(_START.size + len(text)) % 8)  # so that the integers are aligned
     values = b"" if state is None else np.ascontiguousarray(state, dtype="<i8").ravel().data
     return b"".join([_START.pack(_MAGIC, len(text)), text, values])
 
 
-def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
+def unpacked(content: bytes | memoryview, size: int, limit: int) -> TaskResult:
     """Read the result that `packed` wrote, its state flat.
 
     The plan expects `size` integers, whose magnitude stays below `limit`.
@@ -104,24 +109,25 @@ def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
         raise _refused("is too short")
     magic, length = _START.unpack_from(view)
     values = _START.size + length
-    if magic != _MAGIC or length > _MOST_HEAD_BYTES or values > len(view):
+    if magic != _MAGIC or length > _MAX_HEAD_BYTES or values > len(view):
         raise _refused("is not of this version's format")
     head = _head(bytes(view[_START.size : values]))
     fields = head["rows"], head["failure"], printed(head["place"]), head["origin"]
     if head["values"] == -1 and head["failure"] and values == len(view):
-        return Outcome(None, *fields)
+        return TaskResult(None, *fields)
     if head["failure"] or head["values"] != size or len(view) - values != 8 * size:
         raise _refused("is not of the size that the plan expects")
     state = np.frombuffer(view[values:], dtype="<i8").astype(np.int64, copy=False)
     # Magnitudes are compared apart: that of -2**63 is not an int64.
     if size and not -limit < state.min() <= state.max() < limit:
         raise _refused("holds integers that the plan excludes")
-    return Outcome(state, *fields)
+    return TaskResult(state, *fields)
 
 
-def printed(place: str) -> str:
-    """Return a place as it comes out of a result."""
-    return "".join(letter if letter.isprintable() else "?" for letter in place[:_MOST_PLACE])
+def printed(location: str) -> str:
+    """Return a location as it comes out of a result."""
+    shortened = location[:_MAX_LOCATION_LENGTH]
+    return "".join(letter if letter.isprintable() else "?" for letter in shortened)
 
 
 def _head(text: bytes) -> dict[str, Any]:
@@ -132,15 +138,15 @@ def _head(text: bytes) -> dict[str, Any]:
         not 0 <= head["rows"] < 2**63
         or not _FAILURE.fullmatch(head["failure"])
         or not _ORIGIN.fullmatch(head["origin"])
-        or len(head["place"]) > _MOST_PLACE
+        or len(head["place"]) > _MAX_LOCATION_LENGTH
     ):
         raise _refused("has fields out of bounds")
     return head
 
 
-def answer(content: bytes | memoryview) -> dict[str, Any]:
+def decode_answer(content: bytes | memoryview) -> dict[str, Any]:
     """Parse a worker's answer to a question: a small JSON object."""
-    if len(content) > _MOST_ANSWER_BYTES:
+    if len(content) > _MAX_ANSWER_BYTES:
         raise _refused("is too long")
     return _object(bytes(content))
 
@@ -153,12 +159,12 @@ def shown(address: object) -> str:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise _refused("is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise _refused("is not an object")
-    return found
+    return value
 
 
 def _refused(what: str) -> IntegrityError:

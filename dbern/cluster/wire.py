@@ -17,15 +17,10 @@ import logging
 import ssl
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import msgpack
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 from distributed import Client, Security
 from distributed.client import CommClosedError, dumps
 from distributed.comm import registry
@@ -45,7 +40,7 @@ from distributed.protocol.utils import msgpack_opts, unpack_frames
 from tornado.iostream import StreamClosedError
 
 from dbern.cluster.plain import Closed, exception_of
-from dbern.errors import EnvironmentRefusedError, IntegrityError
+from dbern.errors import IntegrityError
 from dbern.system import dict_of
 
 _LENGTH = struct.Struct("Q")
@@ -88,21 +83,28 @@ def _plain(value: Any) -> Any:
 def _closed(frames: list[Any], offset: int) -> Closed:
     """Wrap what its sender serialized; bytes are known by their head, which names the type."""
     head = msgpack.loads(frames[offset], use_list=False, **msgpack_opts)
-    own = frames[offset + 1 : offset + 1 + head["num-sub-frames"]]
+    content = frames[offset + 1 : offset + 1 + head["num-sub-frames"]]
     if head.get("serializer") != "dask" or head.get("type") != "bytes":
         return Closed()
     if any(head.get("compression", ())):
-        own = decompress(head, own)
-    return Closed(own[0] if len(own) == 1 else b"".join(own))
+        content = decompress(head, content)
+    return Closed(content[0] if len(content) == 1 else b"".join(content))
+
+
+class _Connection(Protocol):
+    """The part of distributed's connections that reading needs."""
+
+    stream: Any
+    _closed: bool
+
+    def abort(self) -> None:
+        """Close at once."""
 
 
 class _Reading:
     """Reading of distributed's connections, but for the decoding, as bytes of whole frames."""
 
-    stream: Any
-    abort: Callable[[], None]
-
-    async def read(self, deserializers: object = None) -> Any:
+    async def read(self: _Connection, deserializers: object = None) -> Any:
         """Read one message; a connection whose message cannot be decoded is closed."""
         del deserializers
         stream = self.stream
@@ -205,8 +207,8 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
 
     async def _start(self, **arguments: Any) -> None:
         try:
-            scheme, place = parse_address(self._start_arg)
-            self._start_arg = f"{_PREFIX}{scheme}://{place}"  # ValueError where there is no such
+            scheme, host = parse_address(self._start_arg)
+            self._start_arg = f"{_PREFIX}{scheme}://{host}"  # ValueError where there is no such
             handlers = {op: _heard(handler) for op, handler in self._stream_handlers.items()}
             # What no scheduler of this version says is ignored.
             self._stream_handlers = defaultdict(lambda: lambda **_: None, handlers)
@@ -250,13 +252,13 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         return reply
 
     async def _run(self, function: Any, *arguments: Any, on_error: str, **_: Any) -> dict[str, Any]:
-        asked = {"op": "run", "function": dumps(function), "args": dumps(arguments),
+        message = {"op": "run", "function": dumps(function), "args": dumps(arguments),
                  "kwargs": dumps({}), "wait": True}  # fmt: skip
-        replies = await self.scheduler.broadcast(msg=asked, on_error="return_pickle")
+        replies = await self.scheduler.broadcast(msg=message, on_error="return_pickle")
         if not isinstance(replies, dict):
             raise _unlike()
         answers = {worker: _answered(reply) for worker, reply in replies.items()}
-        failed = [one for one in answers.values() if isinstance(one, Exception)]
+        failed = [answer for answer in answers.values() if isinstance(answer, Exception)]
         if failed and on_error == "raise":
             raise failed[0]
         return answers
@@ -295,148 +297,3 @@ def _answered(reply: Any) -> Any:
     return (
         reply.get("result") if reply.get("status") == "OK" else exception_of(reply.get("exception"))
     )
-
-
-# --- What is wrong with the certificates of a connection: the file, and what mends it
-#
-# distributed names no file where one is missing, is another's or has expired, and asks for a
-# passphrase on the terminal. Each file is checked before anything connects.
-
-_AUTHORITY, _CERTIFICATE, _KEY = (
-    f"distributed.comm.tls.{name}" for name in ("ca-file", "client.cert", "client.key")
-)
-_MAKE = "`python deploy/certificates.py issue` makes one"
-_UNTRUSTED = {18, 19, 20, 21}
-"""OpenSSL's codes of a certificate whose authority is not trusted."""
-_EXPIRED = 10
-
-
-def check_files(security: Any) -> None:
-    """Refuse files of distributed's `Security` with which no connection can succeed."""
-    authorities = list(_certificates(_AUTHORITY, security.tls_ca_file))
-    own, *chain = _certificates(_CERTIFICATE, security.tls_client_cert)
-    # Without a key of its own, the certificate's file has both.
-    key_setting = _KEY if security.tls_client_key else _CERTIFICATE
-    key = security.tls_client_key or security.tls_client_cert
-    where, what = _told(_CERTIFICATE, security.tls_client_cert), _told(key_setting, key)
-    if _public(own) != _public(_private_key(key_setting, key)):
-        raise EnvironmentRefusedError(
-            f"{what}: this key is not that of the certificate {security.tls_client_cert}. Write "
-            "the paths of a pair that was issued together."
-        )
-    now = datetime.now(UTC)
-    if not own.not_valid_before_utc <= now <= own.not_valid_after_utc:
-        raise EnvironmentRefusedError(
-            f"{where}: this certificate is valid from {own.not_valid_before_utc:%Y-%m-%d} to "
-            f"{own.not_valid_after_utc:%Y-%m-%d}. Issue a new one ({_MAKE})."
-        )
-    if not any(_signed(own, issuer) for issuer in [*authorities, *chain]):
-        raise EnvironmentRefusedError(
-            f"{where}: this certificate is not of the authority in {security.tls_ca_file}. Issue "
-            f"one under it ({_MAKE}), or write the path of its own authority in {_AUTHORITY}."
-        )
-    if all(one.not_valid_after_utc < now for one in authorities):
-        raise EnvironmentRefusedError(
-            f"{_told(_AUTHORITY, security.tls_ca_file)}: this authority has expired. Make a new "
-            "one and issue all certificates anew, as the runbook says."
-        )
-
-
-def ends(path: str, setting: str) -> datetime:
-    """Return when the first of a file's certificates ends; `setting` named the file."""
-    return min(one.not_valid_after_utc for one in _certificates(setting, path))
-
-
-def refusal(error: BaseException, security: Any) -> str | None:
-    """Return the reason of a failed connection, if either side refused a certificate."""
-    for one in _causes(error):
-        if isinstance(one, ssl.SSLCertVerificationError):
-            authority = _told(_AUTHORITY, security.tls_ca_file)
-            if one.verify_code in _UNTRUSTED:
-                return (
-                    f"{authority}: the scheduler's certificate is not of this authority. Write the "
-                    "path of the one that issued it."
-                )
-            if one.verify_code == _EXPIRED:
-                return "The scheduler's certificate has expired. Issue it a new one and restart it."
-            return (
-                "The scheduler's certificate is not one for servers, or is refused otherwise. "
-                f"Issue it a new one under {authority} ({_MAKE})."
-            )
-        wrong_bytes = isinstance(one, ssl.SSLError) and one.reason == "WRONG_VERSION_NUMBER"
-        # Tornado's words where bytes came before the handshake.
-        if wrong_bytes or "cannot convert to SSL" in str(one):
-            return "The scheduler does not speak TLS. Start it with --protocol tls."
-    if type(error).__name__.endswith("CommClosedError"):  # it answered, and then went away
-        return (
-            f"{_told(_CERTIFICATE, security.tls_client_cert)}: the scheduler ended the handshake, "
-            "as it does where it does not trust this certificate. Issue one under the authority "
-            "that it trusts, or mend the ca-file that it reads."
-        )
-    return None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _told(setting: str, value: str) -> str:
-    return f"{setting} = {value}" if "\n" not in value else setting
-
-
-def _content(setting: str, value: str | None) -> bytes:
-    if not value:
-        raise EnvironmentRefusedError(
-            f"{setting} is not set. Write the file's path there, in the configuration of Dask "
-            "(deploy/dask.yaml), or write a tcp:// address on a closed network."
-        )
-    if "\n" in value:
-        return value.encode()
-    try:
-        return Path(value).read_bytes()
-    except OSError as error:
-        raise EnvironmentRefusedError(
-            f"{_told(setting, value)}: cannot be read ({error.strerror}). Write the path of a PEM "
-            f"file that this user may read ({_MAKE})."
-        ) from None
-
-
-def _certificates(setting: str, value: str | None) -> Sequence[x509.Certificate]:
-    content = _content(setting, value)
-    try:
-        return x509.load_pem_x509_certificates(content)
-    except ValueError:
-        raise EnvironmentRefusedError(
-            f"{_told(setting, str(value))}: holds no certificate in PEM, which begins with "
-            f"-----BEGIN CERTIFICATE-----. Write the path of one that does ({_MAKE})."
-        ) from None
-
-
-def _private_key(setting: str, value: str) -> Any:
-    content = _content(setting, value)
-    try:
-        return serialization.load_pem_private_key(content, None)
-    except TypeError:
-        wrong = "is encrypted, and nobody is asked for its passphrase. Write it unencrypted, 0600."
-    except (ValueError, UnsupportedAlgorithm):
-        wrong = (
-            "holds no private key in PEM, as -----BEGIN PRIVATE KEY-----. Write the path of the "
-            "certificate's key."
-        )
-    raise EnvironmentRefusedError(f"{_told(setting, value)}: {wrong}")
-
-
-def _public(owner: Any) -> bytes:
-    public = owner.public_key()
-    kinds = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    return bytes(public.public_bytes(*kinds))
-
-
-def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True

@@ -33,8 +33,8 @@ from dbern.components.strict import (
     require,
 )
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
-from dbern.privacy.accuracy import Covariance
 from dbern.privacy.contract import Sensitivity
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import STRATEGY_KINDS, map_of, noise_names
@@ -110,7 +110,7 @@ class ScaledNoise(StrictModel):
         return kind if kind in STRATEGY_KINDS else ""
 
     @property
-    def covariance(self) -> Covariance:
+    def covariance(self) -> NoiseCovariance:
         """The covariance of released values, in data units."""
         return family_of(self.law).covariance(self.law.values).scaled(self.scale)
 
@@ -129,7 +129,7 @@ class ScaledSensitivity(StrictModel):
     @classmethod
     def of(cls, exact: Sensitivity, law: Noise, unit: float) -> Self:
         """Return that of values in some unit, with what rounding adds."""
-        total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
+        total = math.ldexp(family_of(law).sensitivity_in_steps(law), law.granularity_exponent)
         share = total / float(exact.bound) - 1
         return cls.ready()(
             function=float(exact.function) * unit,

@@ -478,7 +478,7 @@ class KernelSumAccumulator(RecordAccumulator):
         return values
 
 
-_TABLES = LRUCache[FloatArray](most=16 << 20, size=lambda table: table.nbytes)
+_TABLES = LRUCache[FloatArray](max_size=16 << 20, size=lambda table: table.nbytes)
 """Tables that one slab after another is contracted with: each task has counters of its own."""
 
 SumAccumulator: TypeAlias = BinnedSumAccumulator | KernelSumAccumulator

@@ -26,7 +26,7 @@ from dbern.data.object_settings import (
     read_credentials,
     trusted,
 )
-from dbern.errors import SpecError, needed
+from dbern.errors import SpecError, optional_import
 
 _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]*/.+")
 _MAGIC = re.compile(r"[*\[]")
@@ -267,7 +267,9 @@ def _parts(url: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=32)
 def _client(bucket: str, settings: ObjectStoreSettings) -> Any:
-    with needed("s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"):
+    with optional_import(
+        "s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"
+    ):
         from obstore.store import S3Store
     options: dict[str, Any] = {"endpoint": settings.server} if settings.server else {}
     certificates = trusted(settings)

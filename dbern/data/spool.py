@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import stored_type, to_stored
 from dbern.data.frames import GROUP_ROWS, Frame, frame_batches
-from dbern.errors import needed
+from dbern.errors import optional_import
 
 _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
 
@@ -25,7 +25,7 @@ def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
     Raises SpecError or ExhaustedError for a table that cannot be read, which may be due to a
     record, EnvironmentRefusedError for a pyarrow that cannot encrypt.
     """
-    with needed(
+    with optional_import(
         f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "
         "Parquet files and name them in data.source."
     ):

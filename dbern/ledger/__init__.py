@@ -1,7 +1,7 @@
 """Budgets, reservations and keys: the only package that speaks SQL or holds a release key."""
 
 from dbern.ledger.ledger import BudgetLedger
-from dbern.ledger.secrets import Staging
+from dbern.ledger.staging import Staging
 from dbern.ledger.values import (
     Abandoned,
     AuditLine,

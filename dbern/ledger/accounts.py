@@ -1,69 +1,56 @@
-"""A dataset's account: terms, remaining budget, and comparison of requests with reservations."""
+"""A dataset's account: terms and remaining budget."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
-from dbern.ledger import tables as rows
-from dbern.ledger.values import (
+from dbern.ledger import statements
+from dbern.ledger.amounts import (
     ACCOUNTANTS,
-    PENDING,
     PERIODS,
     ZCDP,
     Amount,
-    DatasetStatus,
-    ReleaseRow,
-    Request,
-    Reservation,
-    State,
-    Terms,
     Zcdp,
     charged_amount,
     granted_amount,
     period_of,
     rho_of_charge,
 )
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
+from dbern.ledger.values import (
+    PENDING,
+    DatasetStatus,
+    ReleaseRow,
+    Request,
+    Reservation,
+    State,
+    StatedTerms,
+    Terms,
+)
+from dbern.privacy.budget import Budget, decimal_text
 
-_MOST_NAMES = 10
+_MAX_LISTED_NAMES = 10
 
 
-def granted_terms(
-    connection: Connection,
-    dataset: str,
-    neighbors: Neighbors | None,
-    unit: PrivacyUnit | None,
-    accountant: str | None,
-    period: str | None,
-    random_dp: bool | None,
-) -> Terms:
+def granted_terms(connection: Connection, dataset: str, stated: StatedTerms) -> Terms:
     """Return the terms of a grant; the first one fixes them, later ones may leave them out."""
-    _require_known("accountant", accountant, ACCOUNTANTS)
-    _require_known("period", period, PERIODS)
-    fixed = rows.terms_of(connection, dataset)
-    default = fixed or Terms()
-    asked = Terms(
-        neighbors or default.neighbors,
-        unit or default.unit,
-        accountant or default.accountant,
-        period or default.period,
-        default.random_dp if random_dp is None else random_dp,
-    )
+    _require_known("accountant", stated.accountant, ACCOUNTANTS)
+    _require_known("period", stated.period, PERIODS)
+    fixed = statements.terms_of(connection, dataset)
+    terms = stated.completed(fixed or Terms())
     if fixed is None:
-        rows.add_dataset(connection, dataset, asked)
-    elif fixed != asked:
-        _refuse_terms(dataset, fixed, asked)
-    return asked
+        statements.add_dataset(connection, dataset, terms)
+    elif fixed != terms:
+        _refuse_terms(dataset, fixed, terms)
+    return terms
 
 
 def dataset_terms(
@@ -78,18 +65,18 @@ def dataset_terms(
     It names the ledger's other datasets first: a grant to a misspelt name is a second budget for
     the same people.
     """
-    terms = rows.terms_of(connection, dataset)
+    terms = statements.terms_of(connection, dataset)
     if terms is not None:
         return terms
     what = f"dataset {dataset!r}: has no budget in this ledger"
     command = _grant_command(url, dataset, charge, wanted)
-    others = rows.dataset_names(connection)
-    if not others:
+    names = statements.dataset_names(connection)
+    if not names:
         raise BudgetError(f"{what}. Grant one: {command}")
-    more = " and more" if len(others) > _MOST_NAMES else ""
+    more = " and more" if len(names) > _MAX_LISTED_NAMES else ""
     raise BudgetError(
-        f"{what}, which has budgets of {', '.join(others[:_MOST_NAMES])}{more}. Write the name of "
-        f"the dataset that has the same people, or grant one: {command}"
+        f"{what}, which has budgets of {', '.join(names[:_MAX_LISTED_NAMES])}{more}. Write the "
+        f"name of the dataset that has the same people, or grant one: {command}"
     )
 
 
@@ -100,28 +87,28 @@ def account(
     wanted = None if request is None else Terms(request.neighbors, request.unit)
     charge = None if request is None else request.charge
     terms = dataset_terms(connection, url, dataset, charge, wanted)
-    budget = rows.granted(connection, dataset)
+    budget = statements.granted(connection, dataset)
     granted = granted_amount(terms.accountant, budget)
-    history = rows.history(connection, dataset)
+    history = statements.history(connection, dataset)
 
     def total(counted: Iterable[ReleaseRow]) -> Amount:
-        amounts = (charged_amount(granted, one.charge, one.rho) for one in counted)
+        amounts = (charged_amount(granted, release.charge, release.rho) for release in counted)
         return sum(amounts, start=granted - granted)
 
     period = period_of(at, terms.period)
     current: list[ReleaseRow] = []
     earlier: list[ReleaseRow] = []
-    for one in history:
-        if one.state is not State.REFUNDED:
-            now = period_of(one.created, terms.period) == period
-            (current if now else earlier).append(one)
+    for release in history:
+        if release.state is not State.REFUNDED:
+            now = period_of(release.created, terms.period) == period
+            (current if now else earlier).append(release)
     return DatasetStatus(
         dataset=dataset,
         terms=terms,
         budget=budget,
         granted=granted,
-        reserved=total(one for one in current if one.state in PENDING),
-        spent=total(one for one in current if one.state not in PENDING),
+        reserved=total(release for release in current if release.state in PENDING),
+        spent=total(release for release in current if release.state not in PENDING),
         earlier=total(earlier),
         period=period,
         releases=tuple(history),
@@ -137,9 +124,9 @@ def require_terms(status: DatasetStatus, request: Request) -> None:
             "database (sensitivity = 0.01), or choose a dataset that was first granted with "
             "--allow-random-dp."
         )
-    asked = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
-    if asked != status.terms:
-        _refuse_terms(status.dataset, status.terms, asked)
+    requested = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
+    if requested != status.terms:
+        _refuse_terms(status.dataset, status.terms, requested)
 
 
 def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
@@ -151,11 +138,11 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
             f'({request.charge}) has an epsilon and a delta only: noise = "laplace-advanced" has '
             'no rho. Write noise = "auto".'
         )
-    asked = charged_amount(status.granted, request.charge, rho)
-    if status.remaining.covers(asked):
+    cost = charged_amount(status.granted, request.charge, rho)
+    if status.remaining.covers(cost):
         return
     charge = request.charge
-    requested = str(charge) if asked == charge else f"{charge}, {asked}"
+    requested = str(charge) if cost == charge else f"{charge}, {cost}"
     granted = str(status.budget)
     if status.granted != status.budget:
         granted += f", {status.granted}"
@@ -164,7 +151,7 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
         f"remaining {status.remaining} of {granted} granted"
     )
     when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
-    mend = _grant_command(url, status.dataset, _missing(status, charge, asked))
+    mend = _grant_command(url, status.dataset, _missing(status, charge, cost))
     fractions = re.compile(r"-?\d+/\d+")
     amounts = fractions.sub(lambda m: f"{m[0]} (about {float(Fraction(m[0])):.6g})", amounts)
     raise BudgetError(
@@ -173,9 +160,9 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
     )
 
 
-def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
+def _missing(status: DatasetStatus, charge: Budget, cost: Amount) -> Budget:
     """The grant that must be added for the charge to fit; in zCDP the epsilon, to a millionth."""
-    match status.used, asked:
+    match status.used, cost:
         case Zcdp() as used, Zcdp() as more:
             epsilon = (used + more).epsilon - status.budget.epsilon
             return Budget(Fraction(math.floor(epsilon * 10**6) + 1, 10**6))
@@ -189,36 +176,36 @@ def recorded(
     connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
 ) -> Reservation:
     """Return the release after a compare-and-set, with its audit line."""
-    found = rows.identified(connection, reservation.release_id)
-    if found is None or not changed:
-        raise moved_on(found, wanted)
-    rows.add_audit(connection, event, found.dataset, found.name, found.release_id)
-    return found
+    current = statements.identified(connection, reservation.release_id)
+    if current is None or not changed:
+        raise moved_on(current, wanted)
+    statements.add_audit(connection, event, current.dataset, current.name, current.release_id)
+    return current
 
 
-def moved_on(found: Reservation | None, wanted: str) -> IntegrityError:
+def moved_on(current: Reservation | None, wanted: str) -> IntegrityError:
     """Return the error of a release that is not in the state that the caller held it in."""
-    if found is None:
+    if current is None:
         return IntegrityError(
             "This ledger does not hold the release any more. A backup may have replaced it. Bring "
             "the ledger back and run the same command again."
         )
     return IntegrityError(
-        f"{found.title}: is {found.state.value}, not {wanted}, because another process went on "
+        f"{current.title}: is {current.state.value}, not {wanted}, because another process went on "
         "with it. Run the same command again to see where it stands."
     )
 
 
 def _require_known(key: str, value: str | None, known: Sequence[str]) -> None:
     if value is not None and value not in known:
-        choices = " or ".join(f"--{key} {one}" for one in known)
+        choices = " or ".join(f"--{key} {choice}" for choice in known)
         raise SpecError(f"{key}: {value!r} is not available in this version. Write {choices}.")
 
 
-def _refuse_terms(dataset: str, fixed: Terms, asked: Terms) -> NoReturn:
+def _refuse_terms(dataset: str, fixed: Terms, requested: Terms) -> NoReturn:
     raise BudgetError(
-        f"dataset {dataset!r}: was granted for {fixed}, and this asks for {asked}. The first grant "
-        "fixes the terms. Ask for the same, or choose another dataset name for other terms."
+        f"dataset {dataset!r}: was granted for {fixed}, and this asks for {requested}. The first "
+        "grant fixes the terms. Ask for the same, or choose another dataset name for other terms."
     )
 
 
@@ -236,124 +223,3 @@ def _grant_command(
     if terms.unit != usual.unit:
         words += ["--unit", terms.unit.text]
     return shlex.join(words)
-
-
-# --- Whether a request is the release that was reserved
-
-_ABSENT = object()
-_LONGEST_TEXT = 200
-_MOST_CHANGES = 8
-
-
-def require_same(reservation: Reservation, request: Request, url: str) -> None:
-    """Require that a request is the release that holds its name, and may go on.
-
-    The charge is part of the identity even where the spec's part of it left epsilon out.
-    """
-    title = reservation.title
-    if reservation.state is State.ABANDONED:
-        raise SpecError(
-            f"{title}: was abandoned, and its charge stands. Choose a new release name."
-        )
-    changed = changes(reservation.identity, request.identity)
-    changed = changed or changes(_charge(reservation.charge), _charge(request.charge))
-    if changed and not reservation.identity:
-        raise SpecError(
-            f"{title}: was published at {reservation.output} before the ledger was "
-            "restored, and its spec is lost, so none can be compared with it. Use what is "
-            "published, or choose a new release name, which spends again."
-        )
-    if changed:
-        shown = _first([f"{key} {change}" for key, change in changed.items()])
-        raise SpecError(
-            f"{title}: is another release ({shown}). Undo the change, or choose a new release "
-            "name, which spends again."
-        )
-    if reservation.state in PENDING:
-        _require_same_inputs(reservation, request, url)
-
-
-def _require_same_inputs(reservation: Reservation, request: Request, url: str) -> None:
-    changed = changes(reservation.inputs, request.inputs)
-    if not changed:
-        return
-    what = f"{reservation.title}: its input changed"
-    keys = _first(list(changed))  # alone: a file's compressed size depends on its records
-    abandon = reservation.abandon_command(url)
-    if reservation.state is State.RESERVED:
-        raise SpecError(
-            f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
-            f"refund the charge ({abandon}) and run the same command again."
-        )
-    raise IntegrityError(
-        f"{what} after reading began ({keys}). Restore the input, or give the release up "
-        f"(its charge stands): {abandon}"
-    )
-
-
-def changes(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, str]:
-    """Return what differs between two JSON objects by its dotted key, order of keys included."""
-    before, after = json.loads(rows.json_text(was)), json.loads(rows.json_text(now))
-    return dict(_differences(before, after, ""))
-
-
-def _first(parts: Sequence[str]) -> str:
-    rest = len(parts) - _MOST_CHANGES
-    text = "; ".join(parts[:_MOST_CHANGES])
-    return text if rest <= 0 else f"{text}; and {rest} more"
-
-
-def _charge(budget: Budget) -> dict[str, object]:
-    parts = {"epsilon": decimal_text(budget.epsilon), "delta": decimal_text(budget.delta)}
-    return {"budget": parts}
-
-
-def _differences(was: Any, now: Any, key: str) -> Iterator[tuple[str, str]]:
-    before, after = _children(was), _children(now)
-    if before is None or after is None or type(was) is not type(now):
-        if not _same(was, now):
-            yield key, f"was {_text(was)}, is {_text(now)}"
-        return
-    differing: list[tuple[str, str]] = []
-    for name in {**before, **after}:
-        inner = f"{key}.{name}" if key else name
-        differing += _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner)
-    yield from differing
-    if not differing and list(before) != list(after):
-        yield key or "it", f"was {_order(before)}, is {_order(after)}"
-
-
-def _children(value: Any) -> dict[str, Any] | None:
-    """Return a mapping's entries; of a list of files each by its path."""
-    match value:
-        case dict():
-            return value
-        case [_, *_]:
-            named = [file for file in value if isinstance(file, dict)]
-            files = {file["path"]: file for file in named if isinstance(file.get("path"), str)}
-            return files if len(files) == len(value) else None
-    return None
-
-
-def _same(was: Any, now: Any) -> bool:
-    # 10 and 10.0 are the same bound, True and 1 are not the same setting.
-    match was, now:
-        case list(), list():
-            return len(was) == len(now) and all(map(_same, was, now))
-        case (bool(), _) | (_, bool()):
-            return was is now
-    return bool(was == now)
-
-
-def _text(value: Any) -> str:
-    if value is _ABSENT:
-        return "absent"
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _order(named: dict[str, Any]) -> str:
-    return _cut(f"in the order {', '.join(named)}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

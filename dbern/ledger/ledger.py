@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import NoReturn, Self
-
-from sqlalchemy import Connection
+from typing import Self
 
 from dbern.errors import (
     BudgetError,
-    EnvironmentRefusedError,
     IntegrityError,
-    ReleaseError,
     SpecError,
 )
-from dbern.ledger import accounts, restore, tables
-from dbern.ledger.postgres import STAGING, PostgresBackend
-from dbern.ledger.restore import Backend, writing
-from dbern.ledger.secrets import (
-    Point,
-    RunRecord,
-    Spool,
-    Staging,
-    dead_staging,
-    destroy_staging,
-    sweep_staging,
-)
-from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.tables import ledger_id_of, version_of
+from dbern.ledger import accounts, comparison, restore, statements
+from dbern.ledger.amounts import BASIC, require_positive
+from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.high_water_mark import Point
+from dbern.ledger.opening import backend_of, check_installed
+from dbern.ledger.reconcile import ReconcilingLedger, reconcile
+from dbern.ledger.release_secrets import ReleaseSecrets
+from dbern.ledger.restore import writing
+from dbern.ledger.tables import ledger_id_of
 from dbern.ledger.values import (
-    BASIC,
     LIVE,
     PENDING,
     Abandoned,
@@ -44,173 +32,9 @@ from dbern.ledger.values import (
     Request,
     Reservation,
     State,
-    require_positive,
+    StatedTerms,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
-from dbern.privacy.keystream import subkey
-from dbern.system import is_postgres, sqlite_path
-
-# --- What a release keeps outside its row while it is under way: key, staging and run record
-
-
-class ReleaseSecrets:
-    """Keys and staging of one ledger's releases; both are destroyed when their release is over."""
-
-    def __init__(self, backend: Backend, ledger_id: str) -> None:
-        self._backend = backend
-        self._ledger_id = ledger_id
-
-    def begin(self, connection: Connection, release_id: str) -> None:
-        """Make the key of a release that is about to be reserved.
-
-        It is there before its row, or with it: a crash leaves an orphan key at most, never a
-        charge without one. The write lock held here keeps `sweep` from taking it for an orphan.
-
-        Raises EnvironmentRefusedError where key or staging cannot be kept; then nothing is charged.
-        """
-        self._staging_root()
-        self._backend.keys(connection).create(release_id)
-
-    def key(self, reservation: Reservation) -> bytes:
-        """Return the release key, which never leaves the releasing process.
-
-        Raises IntegrityError for a key that is missing or damaged: the release can only be
-        abandoned.
-        """
-        with self._backend.read() as connection:
-            key = self._backend.keys(connection).read(reservation.release_id)
-            if key is None:
-                self._refuse_keyless(connection, reservation)
-        return key
-
-    def staging(self, reservation: Reservation) -> Staging:
-        """Return the staging of the exact center.
-
-        Raises IntegrityError for a missing key, ReleaseError for a directory that cannot be made,
-        and EnvironmentRefusedError where no place for it is known.
-        """
-        return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
-
-    def spool(self, reservation: Reservation) -> Spool:
-        """Return where the rows of a data frame are kept, encrypted; refuses as `staging` does."""
-        directory = self._staging_root() / f"{reservation.release_id}.spool"
-        return Spool(directory, subkey(self.key(reservation), "spool"))
-
-    def run_record(self, release_id: str) -> RunRecord:
-        """Return the private record of a release's runs, which outlives it."""
-        runs = self._backend.runs(self._ledger_id)
-        return RunRecord(None if runs is None else runs / f"{release_id}.jsonl")
-
-    def sweep(self) -> None:
-        """Remove keys, staging and locks of releases that are over.
-
-        Reservation makes its key under the same write lock, so no new key can be swept.
-        """
-        with writing(self._backend) as connection:
-            live = tables.live_ids(connection)
-            try:
-                self._backend.keys(connection).sweep(live)
-                staging = self._backend.staging(self._ledger_id)
-                if staging is not None:
-                    sweep_staging(staging, live)
-                self._backend.sweep_locks(live)
-            except OSError as error:
-                raise EnvironmentRefusedError(
-                    f"ledger: what a finished release left beside {self._backend.url} cannot be "
-                    f"removed: {error.strerror}. Make {error.filename} writable."
-                ) from error
-
-    def left_over(self) -> int:
-        """Count staging folders that belong to no release under way; the next sweep removes them.
-
-        Raises EnvironmentRefusedError for a folder that cannot be read.
-        """
-        root = self._backend.staging(self._ledger_id)
-        with self._backend.read() as connection:
-            live = tables.live_ids(connection)
-        try:
-            return 0 if root is None else len(dead_staging(root, live))
-        except OSError as error:
-            raise EnvironmentRefusedError(
-                f"ledger: its staging {root} cannot be read ({error.strerror}). Make it readable "
-                "for this user."
-            ) from error
-
-    def destroy(self, reservation: Reservation) -> None:
-        """Remove key and staging of a release that is over.
-
-        Under the write lock, so that no other process's sweep is at the same files.
-        """
-        with writing(self._backend) as connection:
-            try:
-                self._backend.keys(connection).destroy(reservation.release_id)
-                staging = self._backend.staging(self._ledger_id)
-                if staging is not None:
-                    destroy_staging(staging / reservation.release_id)
-                    destroy_staging(staging / f"{reservation.release_id}.spool")
-            except OSError as error:
-                raise ReleaseError(
-                    f"{reservation.title}: is {reservation.state.value}, but its key or staged "
-                    f"center cannot be removed: {error.strerror} ({error.filename}). Make it "
-                    "removable. The next command that opens the ledger removes it."
-                ) from error
-
-    def _refuse_keyless(self, connection: Connection, reservation: Reservation) -> NoReturn:
-        found = tables.identified(connection, reservation.release_id)
-        if found is None or found.state not in LIVE:
-            raise accounts.moved_on(found, reservation.state.value)
-        fate = "is refunded" if found.state is State.RESERVED else "stands"
-        raise IntegrityError(
-            f"{found.title}: its key is missing from {self._backend.keys(connection).where}, so it "
-            f"can never be finished. Give it up (its charge {fate}): "
-            f"{found.abandon_command(self._backend.url)}"
-        )
-
-    def _staging_root(self) -> Path:
-        root = self._backend.staging(self._ledger_id)
-        if root is None or not root.parent.is_dir():
-            what = "is not set" if root is None else f"names {root.parent}, which is no directory"
-            raise EnvironmentRefusedError(
-                f"{STAGING}: {what}. Under a PostgreSQL ledger a release keeps its encrypted "
-                "center there until it is published. Set it to a directory on a disk that every "
-                "process which may go on with the release shares, never where synopses are "
-                "published."
-            )
-        return root
-
-
-# --- The database that a ledger's URL names, and a ledger in it
-
-
-def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> Backend:
-    """Return the backend that a ledger URL names; nothing is opened yet.
-
-    Raises SpecError for a URL that holds a password, or names a database that this version cannot
-    use.
-    """
-    if is_postgres(url):
-        return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
-    path = Path(sqlite_path(url)).resolve()
-    return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
-
-
-def _check_installed(backend: Backend, busy_timeout: float) -> str:
-    """Require a ledger, bring one of an older version to this one, and return its public name."""
-    version = None
-    if backend.exists():
-        with backend.read() as connection:
-            version = version_of(connection)
-    if version is None:
-        command = shlex.join(["dbern", "ledger", "init", "--ledger", backend.url])
-        raise EnvironmentRefusedError(f"ledger: no ledger is at {backend.url}. Make one: {command}")
-    if version != tables.VERSION:  # looking, too, needs the columns of this version
-        with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
-            tables.migrate(connection)
-    with backend.read() as connection:
-        return ledger_id_of(connection)
-
-
-# --- The ledger itself
 
 
 class BudgetLedger:
@@ -237,7 +61,7 @@ class BudgetLedger:
     committed epsilon 0.7
     """
 
-    def __init__(self, backend: Backend, ledger_id: str) -> None:
+    def __init__(self, backend: LedgerBackend, ledger_id: str) -> None:
         self._backend = backend
         self._secrets = secrets = ReleaseSecrets(backend, ledger_id)
         self.key, self.staging, self.spool = secrets.key, secrets.staging, secrets.spool
@@ -291,7 +115,7 @@ class BudgetLedger:
         """
         backend = backend_of(url, read_only=read_only, busy_timeout=busy_timeout)
         try:
-            ledger = cls(backend, _check_installed(backend, busy_timeout))
+            ledger = cls(backend, check_installed(backend, busy_timeout))
             if not read_only:
                 ledger.sweep()
         except BaseException:
@@ -335,13 +159,12 @@ class BudgetLedger:
             When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
+        stated = StatedTerms(neighbors, unit, accountant, period, random_dp)
         logged = self._refusals_logged(dataset, None, budget)
         with logged, writing(self._backend) as connection:
-            accounts.granted_terms(
-                connection, dataset, neighbors, unit, accountant, period, random_dp
-            )
-            tables.add_grant(connection, dataset, budget)
-            return accounts.account(connection, self.url, dataset, tables.now())
+            accounts.granted_terms(connection, dataset, stated)
+            statements.add_grant(connection, dataset, budget)
+            return accounts.account(connection, self.url, dataset, statements.now())
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
         """Return the account of one dataset, or of all.
@@ -352,8 +175,8 @@ class BudgetLedger:
             When `dataset` was never granted a budget.
         """
         with self._backend.read() as connection:
-            names = tables.dataset_names(connection) if dataset is None else [dataset]
-            at = tables.now()
+            names = statements.dataset_names(connection) if dataset is None else [dataset]
+            at = statements.now()
             return [accounts.account(connection, self.url, name, at) for name in names]
 
     def require_account(self, request: Request) -> None:
@@ -370,7 +193,7 @@ class BudgetLedger:
         seen = restore.last_seen(self._backend, self.id)
         with logged, self._backend.read() as connection:
             restore.require_reconciled(connection, self._backend, seen)
-            at = tables.now()
+            at = statements.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if status.accountant == BASIC or not request.charge.delta:
@@ -392,20 +215,22 @@ class BudgetLedger:
         require_positive(request.charge, request.rho)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
-            found = tables.named(connection, request.dataset, request.name)
-            if found is not None:
-                accounts.require_same(found, request, self.url)
-            if found is None or found.state in PENDING:
+            existing = statements.named(connection, request.dataset, request.name)
+            if existing is not None:
+                comparison.require_same(existing, request, self.url)
+            if existing is None or existing.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
-            at = tables.now()  # one time decides in which period it is paid and in which it counts
+            at = (
+                statements.now()
+            )  # one time decides in which period it is paid and in which it counts
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
-            if found is not None:
-                return found
+            if existing is not None:
+                return existing
             accounts.require_cover(self.url, status, request)
-            release_id = tables.new_id()
+            release_id = statements.new_id()
             self._secrets.begin(connection, release_id)
-            return tables.add_release(connection, request, release_id, at)
+            return statements.add_release(connection, request, release_id, at)
 
     def charge(self, request: Request, note: str) -> Reservation:
         """Charge, for good and in one transaction, what another tool released of a dataset.
@@ -426,26 +251,26 @@ class BudgetLedger:
         request = replace(request, identity={"note": note, "rho": rho})
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
-            found = tables.named(connection, request.dataset, request.name)
-            if found is not None:
-                accounts.require_same(found, request, self.url)
-                return found
+            existing = statements.named(connection, request.dataset, request.name)
+            if existing is not None:
+                comparison.require_same(existing, request, self.url)
+                return existing
             restore.require_reconciled(connection, self._backend)
-            at = tables.now()
+            at = statements.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             accounts.require_cover(self.url, status, request)
-            held = tables.add_release(connection, request, tables.new_id(), at)
+            charged = statements.add_release(connection, request, statements.new_id(), at)
             over = {"state": State.COMMITTED.value}
-            tables.moved(connection, held.release_id, [State.RESERVED], over)
-            whose = (request.dataset, request.name, held.release_id)
-            tables.add_audit(connection, over["state"], *whose, {"note": note})
-            return replace(held, state=State.COMMITTED)
+            statements.moved(connection, charged.release_id, [State.RESERVED], over)
+            whose = (request.dataset, request.name, charged.release_id)
+            statements.add_audit(connection, over["state"], *whose, {"note": note})
+            return replace(charged, state=State.COMMITTED)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """Return the audit log of one dataset or of all, the oldest line first; it only grows."""
         with self._backend.read() as connection:
-            return tables.log(connection, dataset)
+            return statements.log(connection, dataset)
 
     def is_pending(self) -> bool:
         """Return whether spending is stopped until published releases are reconciled."""
@@ -477,8 +302,8 @@ class BudgetLedger:
         """
         with writing(self._backend) as connection:
             pending = restore.is_pending(connection, self._backend)
-            known = restore.Known(self.url, self.id, pending)
-            done = restore.reconcile(connection, known, published)
+            known = ReconcilingLedger(self.url, self.id, pending)
+            done = reconcile(connection, known, published)
             if not more:
                 restore.reconciled(connection)
         self.sweep()
@@ -487,7 +312,7 @@ class BudgetLedger:
     def find(self, dataset: str, name: str) -> Reservation | None:
         """Return the release that holds a name; None when it is free (a refund frees it)."""
         with self._backend.read() as connection:
-            return tables.named(connection, dataset, name)
+            return statements.named(connection, dataset, name)
 
     def begin_reading(self, reservation: Reservation) -> Reservation:
         """Record durably that the first record is about to be read: no refund from here on.
@@ -534,7 +359,7 @@ class BudgetLedger:
             When it is over.
         """
         with writing(self._backend) as connection:
-            changed = tables.moved(connection, reservation.release_id, LIVE, {"output": output})
+            changed = statements.moved(connection, reservation.release_id, LIVE, {"output": output})
             return accounts.recorded(connection, reservation, changed, "open", "set-output")
 
     def abandon(self, dataset: str, name: str, release_id: str | None = None) -> Abandoned:
@@ -548,23 +373,27 @@ class BudgetLedger:
             When it is abandoned and the key could not be removed; the next opening tries again.
         """
         with writing(self._backend) as connection:
-            found = tables.named(connection, dataset, name)
-            meant = found is not None and release_id in (None, found.release_id)
-            if found is None or not meant:
+            reservation = statements.named(connection, dataset, name)
+            meant = reservation is not None and release_id in (None, reservation.release_id)
+            if reservation is None or not meant:
                 raise SpecError(
                     f"dataset {dataset!r}: has no release {name!r} to abandon. List the names: "
                     "dbern ledger status"
                 )
-            if found.state not in LIVE:
+            if reservation.state not in LIVE:
                 raise SpecError(
-                    f"{found.title}: is {found.state.value} and its charge stands. Leave it: "
-                    "nothing can be abandoned."
+                    f"{reservation.title}: is {reservation.state.value} and its charge stands. "
+                    "Leave it: nothing can be abandoned."
                 )
-            refunded = found.state is State.RESERVED
+            refunded = reservation.state is State.RESERVED
             after = State.REFUNDED if refunded else State.ABANDONED
             values = {"state": after.value}
-            changed = tables.moved(connection, found.release_id, [found.state], values)
-            given_up = accounts.recorded(connection, found, changed, found.state.value, after.value)
+            changed = statements.moved(
+                connection, reservation.release_id, [reservation.state], values
+            )
+            given_up = accounts.recorded(
+                connection, reservation, changed, reservation.state.value, after.value
+            )
         self._secrets.destroy(given_up)
         return Abandoned(given_up, refunded)
 
@@ -602,9 +431,9 @@ class BudgetLedger:
         except (BudgetError, SpecError, IntegrityError) as refusal:
             with writing(self._backend) as connection:
                 detail = {
-                    **tables.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
+                    **statements.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
                 }  # fmt: skip
-                tables.add_audit(connection, "refused", dataset, name, detail=detail)
+                statements.add_audit(connection, "refused", dataset, name, detail=detail)
             raise
 
     def _step(
@@ -614,5 +443,5 @@ class BudgetLedger:
             if after is not State.COMMITTED:
                 restore.require_reconciled(connection, self._backend)
             change = {"state": after.value, **values}
-            changed = tables.moved(connection, reservation.release_id, [before], change)
+            changed = statements.moved(connection, reservation.release_id, [before], change)
             return accounts.recorded(connection, reservation, changed, before.value, after.value)

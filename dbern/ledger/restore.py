@@ -1,4 +1,4 @@
-"""Notice a restored or copied ledger, and reconcile published releases with it.
+"""Notice a restored or copied ledger, and stop spending until it is reconciled.
 
 A database that was restored to an earlier state has forgotten charges. Each time that is noticed
 or declared a restore epoch begins, in which nothing is spent until the published releases are
@@ -14,35 +14,20 @@ reconciled. A database counts as restored
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from dbern.errors import BudgetError, IntegrityError
-from dbern.ledger import tables
-from dbern.ledger.accounts import dataset_terms
-from dbern.ledger.postgres import PostgresBackend
-from dbern.ledger.secrets import Point
-from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.tables import facts_of, set_facts
-from dbern.ledger.values import ZCDP, Published, Reconciled, Reservation, State, rho_of_charge
-from dbern.privacy.budget import decimal_text
-
-Backend: TypeAlias = SqliteBackend | PostgresBackend
-"""One database with its keys, its staging and its locks.
-
-Every failure of the database leaves its methods as a `DbernError` that says what to do.
-"""
-
-
-# --- Whether the database is what it was
+from dbern.errors import BudgetError
+from dbern.ledger import statements
+from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.high_water_mark import Point
+from dbern.ledger.tables import LedgerMetadata, metadata_of, set_metadata
 
 
 @contextmanager
-def writing(backend: Backend) -> Iterator[Connection]:
+def writing(backend: LedgerBackend) -> Iterator[Connection]:
     """Begin a write transaction that notices a restored database, and raise the mark at its end.
 
     What the transaction refuses is rolled back together with what was noticed: then the database
@@ -53,23 +38,25 @@ def writing(backend: Backend) -> Iterator[Connection]:
         if why:
             begin(connection, backend, why)
         yield connection
-        facts = facts_of(connection)
-        point = _point(connection, facts)
-        mark = backend.high_water_mark(facts["ledger_id"])
+        metadata = metadata_of(connection)
+        point = _point(connection, metadata)
+        mark = backend.high_water_mark(metadata.ledger_id)
         if mark is not None:  # a grant that is told as refused would be given again
             mark.require_writable(point)
     if mark is not None:
         mark.advance(point)
 
 
-def _put_back(connection: Connection, backend: Backend, seen: Point | None = None) -> str | None:
+def _put_back(
+    connection: Connection, backend: LedgerBackend, seen: Point | None = None
+) -> str | None:
     """Reason why the database must have been restored to an earlier state, or None.
 
     A transaction that only reads may see less than has been committed and noted since it began:
     it tells what the mark had `seen` before that.
     """
-    facts = facts_of(connection)
-    point, mark = _point(connection, facts), backend.high_water_mark(facts["ledger_id"])
+    metadata = metadata_of(connection)
+    point, mark = _point(connection, metadata), backend.high_water_mark(metadata.ledger_id)
     if mark is not None:
         latest = mark.latest()
         if latest is None and mark.always_there and point.event:
@@ -82,42 +69,46 @@ def _put_back(connection: Connection, backend: Backend, seen: Point | None = Non
             )
         if point.event and mark.of_another_file():
             return f"{mark.path} was noted for another file, so this database is a copy"
-    if backend.home(connection) != facts["home"]:
+    if backend.home(connection) != metadata.home:
         return "the database was restored, moved or failed over"
     return None
 
 
-def begin(connection: Connection, backend: Backend, why: str) -> None:
+def begin(connection: Connection, backend: LedgerBackend, why: str) -> None:
     """Begin a restore epoch: nothing is spent until it is reconciled."""
-    facts = facts_of(connection)
-    mark = backend.high_water_mark(facts["ledger_id"])
+    metadata = metadata_of(connection)
+    mark = backend.high_water_mark(metadata.ledger_id)
     seen = None if mark is None else mark.latest()
-    epoch = max(int(facts["epoch"]), seen.epoch if seen else 0) + 1
-    set_facts(connection, epoch=str(epoch), home=backend.home(connection))
-    tables.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
+    epoch = max(metadata.epoch, seen.epoch if seen else 0) + 1
+    set_metadata(connection, epoch=epoch, home=backend.home(connection))
+    statements.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
 
 
 def reconciled(connection: Connection) -> None:
     """Record that the restore epoch is reconciled: spending goes on."""
-    set_facts(connection, reconciled=facts_of(connection)["epoch"])
+    set_metadata(connection, reconciled=metadata_of(connection).epoch)
 
 
-def last_seen(backend: Backend, ledger_id: str) -> Point | None:
+def last_seen(backend: LedgerBackend, ledger_id: str) -> Point | None:
     """Return the latest point of the mark, to be read before a transaction that only reads."""
     mark = backend.high_water_mark(ledger_id)
     return None if mark is None else mark.latest()
 
 
-def is_pending(connection: Connection, backend: Backend, seen: Point | None = None) -> bool:
+def is_pending(connection: Connection, backend: LedgerBackend, seen: Point | None = None) -> bool:
     """Return whether published releases must be reconciled before anything is spent.
 
     A transaction that only reads gives what the mark had `seen` before it began.
     """
-    facts = facts_of(connection)
-    return facts["epoch"] != facts["reconciled"] or _put_back(connection, backend, seen) is not None
+    metadata = metadata_of(connection)
+    if metadata.epoch != metadata.reconciled:
+        return True
+    return _put_back(connection, backend, seen) is not None
 
 
-def require_reconciled(connection: Connection, backend: Backend, seen: Point | None = None) -> None:
+def require_reconciled(
+    connection: Connection, backend: LedgerBackend, seen: Point | None = None
+) -> None:
     """Refuse to spend in a restore epoch that is not reconciled; `seen` as of `is_pending`."""
     if is_pending(connection, backend, seen):
         command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
@@ -127,120 +118,5 @@ def require_reconciled(connection: Connection, backend: Backend, seen: Point | N
         )
 
 
-def _point(connection: Connection, facts: dict[str, str]) -> Point:
-    return Point(int(facts["epoch"]), tables.last_event(connection))
-
-
-# --- Published releases against the ledger
-
-_OVER = (State.COMMITTED, State.ABANDONED)
-_BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
-
-
-@dataclass(frozen=True)
-class Known:
-    """The ledger that reconciles; `pending` if it was put back, so nothing is under way."""
-
-    url: str
-    ledger_id: str
-    pending: bool
-
-
-def reconcile(connection: Connection, ledger: Known, published: Sequence[Published]) -> Reconciled:
-    """Charge or close every published release; a refusal leaves everything as it was.
-
-    A release that the ledger does not know is charged to the dataset that it names, even beyond
-    what was granted: the loss is real. One that it knows in an earlier state is closed, so that
-    its charge can never be refunded and its key goes; one that it refunded is charged again.
-    Whole synopses come first, for of a release that has one an unfinished folder adds nothing.
-    """
-    charged: list[Published] = []
-    known: list[Published] = []
-    foreign: list[Published] = []
-    for one in sorted(published, key=lambda one: (one.manifest_digest is None, one.created)):
-        found = tables.identified(connection, one.release_id)
-        if found is None and one.ledger_id != ledger.ledger_id:
-            foreign.append(one)
-        elif found is None or found.state is State.REFUNDED:
-            charged.append(_charge(connection, ledger, found, one))
-        else:
-            _close(connection, ledger, found, one)
-            known.append(one)
-    return Reconciled(tuple(charged), tuple(known), tuple(foreign))
-
-
-def _charge(
-    connection: Connection, ledger: Known, found: Reservation | None, one: Published
-) -> Published:
-    if found is not None:
-        _require_same(found, one)
-    dataset = one.dataset if found is None else found.dataset
-    one = replace(one, dataset=dataset, rho=rho_of_charge(one.charge, one.rho))
-    _require_terms(connection, ledger, one, dataset)
-    state = _state(one)
-    # Its own name may have been given to another release since.
-    taken = tables.named(connection, dataset, one.name) is not None
-    name = f"{one.name}~{one.release_id[:8]}" if taken else one.name
-    if found is None:
-        tables.add_published(connection, one, dataset, name, state)
-    else:
-        values = {"state": state.value, "name": name, "manifest_digest": one.manifest_digest}
-        tables.moved(connection, one.release_id, [found.state], values)
-    _log(connection, replace(one, name=name), found)
-    return replace(one, name=name)
-
-
-def _close(connection: Connection, ledger: Known, found: Reservation, one: Published) -> None:
-    _require_same(found, one)
-    # A charged release without a manifest goes on; one with a manifest may be about to say so
-    # itself, unless the ledger was put back and whoever published it is long gone.
-    under_way = found.state is State.SPENT and not (ledger.pending and one.manifest_digest)
-    if found.state in _OVER or under_way:
-        return
-    values = {"state": _state(one).value, "manifest_digest": one.manifest_digest}
-    tables.moved(connection, one.release_id, [found.state], values)
-    _log(connection, replace(one, dataset=found.dataset, name=found.name), found)
-
-
-def _state(one: Published) -> State:
-    return State.ABANDONED if one.manifest_digest is None else State.COMMITTED
-
-
-def _require_same(found: Reservation, one: Published) -> None:
-    if found.charge != one.charge:
-        raise IntegrityError(
-            f"{one.output}: states {one.charge}, and its release {one.name!r} was charged "
-            f"{found.charge}, so one of them was changed. Nothing was reconciled. Bring the "
-            "synopsis or the ledger back as it was."
-        )
-
-
-def _require_terms(connection: Connection, ledger: Known, one: Published, dataset: str) -> None:
-    terms = dataset_terms(connection, ledger.url, dataset, one.charge)
-    if (terms.neighbors.value, str(terms.unit)) != (one.neighbors, one.unit):
-        raise BudgetError(
-            f"{one.output}: protects neighbors {one.neighbors}, unit {one.unit}, and dataset "
-            f"{dataset!r} was granted for {terms}, so its cost does not add up with the others. "
-            f"Grant another dataset on its terms. {_BY_ITSELF}."
-        )
-    if one.gamma is not None and not terms.random_dp:
-        raise BudgetError(
-            f"{one.output}: is RANDOM DP only (gamma {decimal_text(one.gamma)}), which dataset "
-            f"{dataset!r} does not allow. Grant another dataset with --allow-random-dp. "
-            f"{_BY_ITSELF}."
-        )
-    if terms.accountant == ZCDP and one.rho is None:
-        raise BudgetError(
-            f"{one.output}: states {one.charge} and no rho, and dataset {dataset!r} is accounted "
-            f"in zCDP, so another account paid for it. {_BY_ITSELF}."
-        )
-
-
-def _log(connection: Connection, one: Published, found: Reservation | None) -> None:
-    detail = {
-        **tables.amount_columns(one.charge),
-        "rho": None if one.rho is None else str(one.rho),
-        "was": "unknown" if found is None else found.state.value,
-        "output": one.output,
-    }
-    tables.add_audit(connection, "reconciled", one.dataset, one.name, one.release_id, detail)
+def _point(connection: Connection, metadata: LedgerMetadata) -> Point:
+    return Point(metadata.epoch, statements.last_event(connection))

@@ -15,7 +15,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
-from dbern.ledger.secrets import HighWaterMark, KeyFiles, private_directory, sync_directory
+from dbern.ledger.durable import private_directory, sync_directory
+from dbern.ledger.high_water_mark import HighWaterMark
+from dbern.ledger.key_files import KeyFiles
 from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, version_of
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.

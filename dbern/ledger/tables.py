@@ -1,15 +1,9 @@
-"""The ledger's tables and the statements on them."""
+"""The ledger's tables, their version, and its metadata."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import secrets
 import uuid
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
-from fractions import Fraction
-from typing import Any
+from dataclasses import dataclass
 
 from sqlalchemy import (
     CheckConstraint,
@@ -20,33 +14,17 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
-    RowMapping,
-    Select,
     String,
     Table,
     Text,
-    func,
     inspect,
     select,
 )
 
 from dbern.errors import EnvironmentRefusedError
 from dbern.ledger.values import (
-    LIVE,
-    AuditLine,
-    Published,
-    ReleaseRow,
-    Request,
-    Reservation,
     State,
-    Terms,
-    rho_of_charge,
-    stored_amount,
 )
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
-
-# --- The ledger's tables
-
 
 VERSION = "4"
 
@@ -61,12 +39,7 @@ def _texts(*names: str) -> list[Column[str]]:
 
 
 meta = Table("meta", metadata, Column("key", String, primary_key=True), *_texts("value"))
-"""Facts of the ledger as a whole.
-
-`schema`: its version; `ledger_id`: a random, public name; `epoch`: the restore epoch,
-from 1; `reconciled`: the restore epoch up to which published releases are accounted for;
-`home`: where the database said it lives.
-"""
+"""Metadata of the ledger as a whole, see `LedgerMetadata`; `schema` is its version."""
 
 datasets = Table(
     "datasets",
@@ -79,7 +52,6 @@ datasets = Table(
     Column("period", String),
     Column("random_dp", String),  # "allowed", or NULL
 )
-
 grants = Table(
     "grants",
     metadata,
@@ -87,7 +59,6 @@ grants = Table(
     Column("dataset", ForeignKey("datasets.name"), nullable=False),
     *_texts("epsilon", "delta", "created"),
 )
-
 releases = Table(
     "releases",
     metadata,
@@ -106,9 +77,9 @@ releases = Table(
     CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
 )
 
+
 # One release a name; only a refund frees the name, and the refunded row stays as history.
 _one_name = Index("one_release_a_name", releases.c.dataset, releases.c.name, unique=True)
-
 audit = Table(
     "audit",
     metadata,
@@ -145,13 +116,16 @@ def version_of(connection: Connection) -> str | None:
 
 
 def install(connection: Connection, home: str) -> None:
-    """Make the tables and facts of a new ledger."""
+    """Make the tables and metadata of a new ledger."""
     unrefunded = releases.c.state != State.REFUNDED.value
     # Here, because to say it of a database imports all that there is for that one.
     _one_name.dialect_kwargs[f"{connection.dialect.name}_where"] = unrefunded
     metadata.create_all(connection)
-    facts = {"schema": VERSION, "ledger_id": _new_ledger_id(), "epoch": "1", "reconciled": "1"}
-    rows = [{"key": key, "value": value} for key, value in {**facts, "home": home}.items()]
+    values = {
+        "schema": VERSION, "ledger_id": _new_ledger_id(), "epoch": "1", "reconciled": "1",
+        "home": home,
+    }  # fmt: skip
+    rows = [{"key": key, "value": value} for key, value in values.items()]
     connection.execute(meta.insert(), rows)
 
 
@@ -160,20 +134,37 @@ def _new_ledger_id() -> str:
     return uuid.uuid4().hex
 
 
-def facts_of(connection: Connection) -> dict[str, str]:
-    """Return the facts of the ledger as a whole, see `meta`."""
-    return {row.key: row.value for row in connection.execute(select(meta))}
+@dataclass(frozen=True)
+class LedgerMetadata:
+    """Record of a ledger as a whole.
+
+    `ledger_id` is a random, public name; `epoch` is the restore epoch, from 1; `reconciled` is the
+    restore epoch up to which published releases are accounted for; `home` is where the database
+    said it lives.
+    """
+
+    ledger_id: str
+    epoch: int
+    reconciled: int
+    home: str
+
+
+def metadata_of(connection: Connection) -> LedgerMetadata:
+    """Read the ledger's metadata."""
+    values = {row.key: row.value for row in connection.execute(select(meta))}
+    epochs = int(values["epoch"]), int(values["reconciled"])
+    return LedgerMetadata(values["ledger_id"], *epochs, values["home"])
 
 
 def ledger_id_of(connection: Connection) -> str:
     """Return the ledger's public name."""
-    return str(facts_of(connection)["ledger_id"])
+    return metadata_of(connection).ledger_id
 
 
-def set_facts(connection: Connection, **facts: str) -> None:
-    """Change facts of the ledger as a whole."""
-    for key, value in facts.items():
-        connection.execute(meta.update().where(meta.c.key == key).values(value=value))
+def set_metadata(connection: Connection, **changes: str | int) -> None:
+    """Change the ledger's metadata."""
+    for key, value in changes.items():
+        connection.execute(meta.update().where(meta.c.key == key).values(value=str(value)))
 
 
 def migrate(connection: Connection) -> None:
@@ -181,259 +172,4 @@ def migrate(connection: Connection) -> None:
     while (version := version_of(connection)) not in (None, VERSION):
         for statement in _MIGRATIONS[str(version)]:
             connection.exec_driver_sql(statement)
-        set_facts(connection, schema=str(int(str(version)) + 1))
-
-
-# --- The ledger's statements
-
-_SALT_BYTES = 32
-_DETAILS = ("identity", "inputs", "plan")  # columns of JSON
-_LONGEST_KEPT = 1000
-
-
-def dataset_names(connection: Connection) -> list[str]:
-    """Return every dataset that was ever granted a budget."""
-    return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
-
-
-def terms_of(connection: Connection, dataset: str) -> Terms | None:
-    """Return what the first grant fixed, or None without a grant."""
-    row = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().first()
-    if row is None:
-        return None
-    unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
-    random_dp = row["random_dp"] is not None
-    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"], random_dp)
-
-
-def granted(connection: Connection, dataset: str) -> Budget:
-    """Return all grants of a dataset, summed exactly: the database adds no fractions."""
-    found = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
-    return sum((_amount(row) for row in found), start=Budget(Fraction(0)))
-
-
-def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
-    """Return every release of a dataset, in the order of their reservations."""
-    query = select(releases).where(releases.c.dataset == dataset).order_by(releases.c.id)
-    return [_release_row(row) for row in connection.execute(query).mappings()]
-
-
-def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
-    """Return the audit log of one dataset, or all of it, oldest first."""
-    query = select(audit).order_by(audit.c.id)
-    if dataset is not None:
-        query = query.where(audit.c.dataset == dataset)
-    names = ("at", "event", "dataset", "name", "release_id")
-    return [
-        AuditLine(**{name: row[name] for name in names}, detail=json.loads(row["detail"]))
-        for row in connection.execute(query).mappings()
-    ]
-
-
-def last_event(connection: Connection) -> int:
-    """Return the number of the last line of the audit log; 0 where there is none."""
-    return connection.scalar(select(func.max(audit.c.id))) or 0
-
-
-def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
-    """Fix a dataset's terms."""
-    row = {
-        "name": dataset,
-        "neighbors": terms.neighbors.value,
-        "unit_column": terms.unit.column,
-        "unit_max_contributions": terms.unit.max_contributions,
-        "accountant": terms.accountant,
-        "period": terms.period,
-        "random_dp": "allowed" if terms.random_dp else None,
-        "created": now(),
-    }
-    connection.execute(datasets.insert().values(row))
-
-
-def add_grant(connection: Connection, dataset: str, budget: Budget) -> None:
-    """Add budget to a dataset."""
-    row = {"dataset": dataset, **amount_columns(budget), "created": now()}
-    connection.execute(grants.insert().values(row))
-    add_audit(connection, "grant", dataset, detail=amount_columns(budget))
-
-
-def add_release(
-    connection: Connection, request: Request, release_id: str, created: str
-) -> Reservation:
-    """Write a new reservation, with a salt of its own; `created` decides on its period."""
-    rho = rho_of_charge(request.charge, request.rho)
-    amounts = {**amount_columns(request.charge), "rho": _text(rho)}
-    if request.gamma is not None:
-        amounts["gamma"] = str(request.gamma)
-    row = {
-        "release_id": release_id,
-        "dataset": request.dataset,
-        "name": request.name,
-        "state": State.RESERVED.value,
-        **amounts,
-        **{one: json_text(getattr(request, one)) for one in _DETAILS},
-        "output": request.output,
-        "salt": secrets.token_bytes(_SALT_BYTES),
-        "created": created,
-    }
-    inserted = connection.execute(releases.insert().values(row).returning(releases))
-    add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
-    return _reservation(inserted.mappings().one())
-
-
-def add_published(
-    connection: Connection, one: Published, dataset: str, name: str, state: State
-) -> None:
-    """Write a release that this ledger did not make: it has no plan, and its salt is of no use."""
-    row = {
-        "release_id": one.release_id,
-        "dataset": dataset,
-        "name": name,
-        "state": state.value,
-        **amount_columns(one.charge),
-        "rho": _text(one.rho),
-        "gamma": _text(one.gamma),
-        **dict.fromkeys(_DETAILS, "{}"),
-        "output": one.output,
-        "salt": secrets.token_bytes(_SALT_BYTES),
-        "manifest_digest": one.manifest_digest,
-        "created": one.created,
-    }
-    connection.execute(releases.insert().values(row))
-
-
-def add_audit(
-    connection: Connection,
-    event: str,
-    dataset: str,
-    name: str | None = None,
-    release_id: str | None = None,
-    detail: Mapping[str, object] | None = None,
-) -> None:
-    """Append one line to the audit log."""
-    row = {
-        "at": now(),
-        "event": event,
-        "dataset": dataset,
-        "name": name,
-        "release_id": release_id,
-        "detail": json_text(detail or {}),
-    }
-    connection.execute(audit.insert().values(row))
-
-
-def named(connection: Connection, dataset: str, name: str) -> Reservation | None:
-    """Return the release that holds a name; a refunded one holds none."""
-    query = select(releases).where(
-        releases.c.dataset == dataset,
-        releases.c.name == name,
-        releases.c.state != State.REFUNDED.value,
-    )
-    return _found(connection, query)
-
-
-def identified(connection: Connection, release_id: str) -> Reservation | None:
-    """Return the release of an id, whatever its state."""
-    return _found(connection, select(releases).where(releases.c.release_id == release_id))
-
-
-def _found(connection: Connection, query: Select[Any]) -> Reservation | None:
-    row = connection.execute(query).mappings().first()
-    return None if row is None else _reservation(row)
-
-
-def live_ids(connection: Connection) -> set[str]:
-    """Return the releases that still need their keys."""
-    query = select(releases.c.release_id).where(releases.c.state.in_([s.value for s in LIVE]))
-    return set(connection.scalars(query))
-
-
-def moved(
-    connection: Connection, release_id: str, states: Collection[State], values: Mapping[str, object]
-) -> bool:
-    """Change a release if it is still in one of `states` (compare and set).
-
-    One that is over then keeps its plan without the matrices, which are megabytes: nothing is
-    carried out any more, and what was published has them.
-    """
-    change = (
-        releases.update()
-        .where(releases.c.release_id == release_id)
-        .where(releases.c.state.in_([state.value for state in states]))
-        .values(dict(values))
-    )
-    changed = connection.execute(change).rowcount == 1
-    if changed and "state" in values and State(str(values["state"])) not in LIVE:
-        _abridge(connection, release_id)
-    return changed
-
-
-def new_id() -> str:
-    """Return a random release id; ids are public, so nothing secret may enter one."""
-    return uuid.uuid4().hex
-
-
-def now() -> str:
-    """Return the time as ISO text in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def json_text(value: Mapping[str, object]) -> str:
-    """Return the text that the ledger stores: ASCII, as file names need no Unicode; keys in order.
-
-    Raises TypeError or ValueError for a value that is not JSON (NaN included).
-    """
-    return json.dumps(value, allow_nan=False)
-
-
-def _abridged(value: Any) -> Any:
-    """Return a JSON value with each long text, such as a plan's matrix, replaced by its digest."""
-    match value:
-        case dict():
-            return {key: _abridged(one) for key, one in value.items()}
-        case list():
-            return [_abridged(one) for one in value]
-        case str() if len(value) > _LONGEST_KEPT:
-            return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
-    return value
-
-
-def amount_columns(budget: Budget) -> dict[str, object]:
-    """Return a budget as the ledger stores it: exact text."""
-    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
-
-
-def _abridge(connection: Connection, release_id: str) -> None:
-    whose = releases.c.release_id == release_id
-    plan = str(connection.scalar(select(releases.c.plan).where(whose)))
-    kept = json_text(_abridged(json.loads(plan)))
-    if len(kept) < len(plan):
-        connection.execute(releases.update().where(whose).values(plan=kept))
-
-
-def _text(amount: Fraction | None) -> str | None:
-    return None if amount is None else str(amount)
-
-
-def _amount(row: RowMapping) -> Budget:
-    return Budget(*(stored_amount(row[name], name) for name in ("epsilon", "delta")))
-
-
-def _release_row(row: RowMapping) -> ReleaseRow:
-    rho, gamma = (
-        None if row[name] is None else stored_amount(row[name], name) for name in ("rho", "gamma")
-    )
-    state, charge = State(row["state"]), _amount(row)
-    note = None if row["output"] else json.loads(row["identity"]).get("note")
-    whose = row["release_id"], row["created"]
-    return ReleaseRow(row["name"], state, charge, rho, *whose, gamma, note)
-
-
-def _reservation(row: RowMapping) -> Reservation:
-    plain = ("release_id", "dataset", "name", "output", "salt", "seal", "created")
-    return Reservation(
-        **{one: row[one] for one in (*plain, "manifest_digest")},
-        **{one: json.loads(row[one]) for one in _DETAILS},
-        state=State(row["state"]),
-        charge=_amount(row),
-    )
+        set_metadata(connection, schema=int(str(version)) + 1)

@@ -1,4 +1,4 @@
-"""Amounts, how they compose, and what goes into the ledger and comes out of it."""
+"""Values that go into the ledger and come out of it."""
 
 from __future__ import annotations
 
@@ -6,120 +6,11 @@ import enum
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from fractions import Fraction
-from typing import Any, Final, Protocol, Self
+from typing import Any
 
-from dbern.errors import IntegrityError, SpecError
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text, exact
-from dbern.privacy.zcdp import epsilon_of, pure_rho, rho_for
-
-# --- How charges compose: by basic composition or in zCDP
-
-BASIC: Final = "basic"
-ZCDP: Final = "zcdp"
-
-ACCOUNTANTS: Final = (BASIC, ZCDP)
-"""How a dataset's charges compose: "basic" adds epsilons and deltas, "zcdp" adds rhos."""
-
-PERIODS: Final = ("day", "week", "month", "year")
-"""When a dataset's budget is renewed: calendar days, weeks from Monday, months or years, in UTC."""
-
-
-class Amount(Protocol):
-    """Amount of an account: `Budget` or `Zcdp`, one of them for a dataset."""
-
-    def __add__(self, other: Self) -> Self:
-        """Sum of both amounts."""
-
-    def __sub__(self, other: Self) -> Self:
-        """Remainder of this amount after the other."""
-
-    def covers(self, other: Self) -> bool:
-        """Return whether `other` fits inside this amount."""
-
-    def share_of(self, whole: Self) -> Fraction:
-        """Return the fraction of `whole` that this is."""
-
-
-@dataclass(frozen=True)
-class Zcdp:
-    """An exact amount of rho, with the delta at which it is told as an epsilon."""
-
-    rho: Fraction
-    delta: Fraction
-
-    @property
-    def epsilon(self) -> Fraction:
-        """Epsilon of `rho` at `delta`, rounded up; below 0 for an overdrawn account's rest."""
-        amount = epsilon_of(abs(self.rho), self.delta)
-        return amount if self.rho >= 0 else -amount
-
-    def __add__(self, other: Zcdp) -> Zcdp:
-        return Zcdp(self.rho + other.rho, self.delta)
-
-    def __sub__(self, other: Zcdp) -> Zcdp:
-        return Zcdp(self.rho - other.rho, self.delta)
-
-    def covers(self, other: Zcdp) -> bool:
-        """Return whether `other` fits inside this amount."""
-        return other.rho <= self.rho
-
-    def share_of(self, whole: Zcdp) -> Fraction:
-        """Return the fraction of `whole` that this is; 0 of nothing."""
-        return self.rho / whole.rho if whole.rho else Fraction(0)
-
-    def __str__(self) -> str:
-        told = f"epsilon {float(self.epsilon):.6g} at delta {decimal_text(self.delta)}"
-        return f"rho {float(self.rho):.6g} ({told})"
-
-
-def granted_amount(accountant: str, granted: Budget) -> Amount:
-    """Amount that the grants of a dataset allow in all.
-
-    In zCDP that is the largest rho, rounded down, whose conversion keeps the granted epsilon and
-    delta: mechanisms of rhos that add up to no more are together zCDP of that rho, however each
-    was chosen from the outcome of those before (Bun & Steinke 2016; Feldman & Zrnic 2021), and so
-    (epsilon, delta)-DP.
-    """
-    if accountant == BASIC:
-        return granted
-    if not 0 < granted.delta < 1:
-        raise SpecError(
-            f"grant.delta: comes to {decimal_text(granted.delta)} in all, and a zcdp account needs "
-            'it above 0 and below 1. Write --delta "1e-6" with the first grant.'
-        )
-    return Zcdp(rho_for(granted.epsilon, granted.delta), granted.delta)
-
-
-def charged_amount(granted: Amount, charge: Budget, rho: Fraction | None) -> Amount:
-    """Amount that one release costs an account of which `granted` was granted."""
-    if not isinstance(granted, Zcdp):
-        return charge
-    if rho is None:
-        raise ValueError("a zcdp account holds a charge without a rho")
-    return Zcdp(rho, granted.delta)
-
-
-def rho_of_charge(charge: Budget, rho: Fraction | None = None) -> Fraction | None:
-    """Return the rho of a charge: as declared, ``epsilon^2/2`` of a pure one, None if unknown."""
-    if rho is None and not charge.delta:
-        return pure_rho(charge.epsilon)
-    return rho
-
-
-def period_of(created: str, period: str | None) -> str | None:
-    """Return the calendar period of a time in ISO text, UTC; None for a budget without renewal."""
-    if period is None:
-        return None
-    day = date.fromisoformat(created[:10])
-    if period == "week":
-        year, week, _ = day.isocalendar()
-        return f"{year}-W{week:02}"
-    return day.isoformat()[: {"day": 10, "month": 7, "year": 4}[period]]
-
-
-# --- What goes into the ledger and comes out of it
+from dbern.ledger.amounts import BASIC, Amount
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 
 class State(enum.StrEnum):
@@ -141,9 +32,6 @@ class State(enum.StrEnum):
     ABANDONED = "abandoned"
     REFUNDED = "refunded"
 
-
-_MOST_EPSILON = 10**12
-_MOST_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
 
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
@@ -173,6 +61,27 @@ class Terms:
         renewed = f", renewed every {self.period}" if self.period else ""
         fixed = f"neighbors {self.neighbors.value}, unit {self.unit}"
         return f"{fixed}, accountant {self.accountant}{renewed}{random}"
+
+
+@dataclass(frozen=True)
+class StatedTerms:
+    """Terms as a grant states them: None where it leaves out what the first grant fixed."""
+
+    neighbors: Neighbors | None = None
+    unit: PrivacyUnit | None = None
+    accountant: str | None = None
+    period: str | None = None
+    random_dp: bool | None = None
+
+    def completed(self, fixed: Terms) -> Terms:
+        """Return the terms, taking those that are left out from `fixed`."""
+        return Terms(
+            self.neighbors or fixed.neighbors,
+            self.unit or fixed.unit,
+            self.accountant or fixed.accountant,
+            self.period or fixed.period,
+            fixed.random_dp if self.random_dp is None else self.random_dp,
+        )
 
 
 @dataclass(frozen=True)
@@ -222,6 +131,15 @@ class Request:
 
 
 @dataclass(frozen=True)
+class ReservedContent:
+    """JSON values that a release was reserved with, see `Request`."""
+
+    identity: dict[str, Any]
+    inputs: dict[str, Any]
+    plan: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Reservation:
     """A release as the ledger holds it, at the moment it was looked at.
 
@@ -230,8 +148,9 @@ class Reservation:
 
     Examples
     --------
-    >>> salted = Reservation("0f", "trips", "density", State.RESERVED, Budget.parse("1"), {}, {},
-    ...                      {}, "out.zarr", b"salt", None, "2026-01-01T00:00:00+00:00")
+    >>> content = ReservedContent({}, {}, {})
+    >>> salted = Reservation("0f", "trips", "density", State.RESERVED, Budget.parse("1"), content,
+    ...                      "out.zarr", b"salt", None, "2026-01-01T00:00:00+00:00")
     >>> "salt" in repr(salted)
     False
     """
@@ -241,9 +160,7 @@ class Reservation:
     name: str
     state: State
     charge: Budget
-    plan: dict[str, Any] = field(repr=False)
-    inputs: dict[str, Any] = field(repr=False)
-    identity: dict[str, Any] = field(repr=False)
+    content: ReservedContent = field(repr=False)
     output: str
     salt: bytes = field(repr=False)
     seal: bytes | None = field(repr=False)
@@ -335,9 +252,9 @@ class DatasetStatus:
 
     Examples
     --------
-    >>> one = Budget.parse("1")
-    >>> none = one - one
-    >>> print(DatasetStatus("trips", Terms(), one, one, none, none, none, None, ()).remaining)
+    >>> budget = Budget.parse("1")
+    >>> none = budget - budget
+    >>> print(DatasetStatus("trips", Terms(), budget, budget, none, none, none, None, ()).remaining)
     epsilon 1
     """
 
@@ -369,8 +286,8 @@ class DatasetStatus:
     @property
     def gamma(self) -> Fraction:
         """Probability that its random DP releases leave out in all (union bound)."""
-        charged = (one for one in self.releases if one.state is not State.REFUNDED)
-        return sum((one.gamma or Fraction(0) for one in charged), start=Fraction(0))
+        charged = (release for release in self.releases if release.state is not State.REFUNDED)
+        return sum((release.gamma or Fraction(0) for release in charged), start=Fraction(0))
 
     @property
     def remaining(self) -> Amount:
@@ -380,38 +297,9 @@ class DatasetStatus:
     @property
     def remaining_share(self) -> Fraction:
         """Fraction of the granted amount that remains; below 0 where charges exceed it."""
-        return self.remaining.share_of(self.granted)
+        return self.remaining.fraction_of(self.granted)
 
     @property
     def used(self) -> Amount:
         """Spent and reserved together."""
         return self.spent + self.reserved
-
-
-def stored_amount(text: object, column: str) -> Fraction:
-    """Read an amount of a ledger's row or log, as one of a spec is read.
-
-    Raises IntegrityError where it is none: ``"1e-400000000"`` would be a number of 400 million
-    digits.
-    """
-    try:
-        return exact(text, column)
-    except SpecError:
-        raise IntegrityError(
-            f"The ledger is damaged: the {column} of a row is not an exact number. Restore it from "
-            "a backup."
-        ) from None
-
-
-def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
-    """Refuse an amount at or below zero: a negative charge would be a grant by the back door.
-
-    An amount that can only be a slip of the keyboard is refused too: a grant is for good.
-    """
-    free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
-    if budget.epsilon < 0 or budget.delta < 0 or free:
-        raise SpecError('budget: must be above 0. Write epsilon = "1.0".')
-    if budget.epsilon > _MOST_EPSILON:
-        raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}. Write epsilon = "1.0".')
-    if max(budget.epsilon.denominator, budget.delta.denominator) > _MOST_DENOMINATOR:
-        raise SpecError('budget: has more than 100 decimals. Write epsilon = "1.0".')

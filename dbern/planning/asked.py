@@ -18,7 +18,7 @@ from itertools import zip_longest
 import numpy as np
 
 from dbern.percentages import percent
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.strategies.bins import AxisBins
 from dbern.types import FloatArray
 
@@ -47,7 +47,7 @@ class Questions:
     def widths(
         self,
         axes: Sequence[AxisBins],
-        noise: Covariance,
+        noise: NoiseCovariance,
         density: float,
         exact: Sequence[bool] = (),
     ) -> dict[str, float]:

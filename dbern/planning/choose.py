@@ -47,7 +47,7 @@ from dbern.planning.predicted import (
     typical_error,
     worst_error,
 )
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies import STRATEGIES
 from dbern.strategies.approximation import lattice_miss
@@ -252,9 +252,9 @@ class Problem:
 
     def admits(self, strategy: BinnedStrategy) -> bool:
         """Return whether the noise is for such bins."""
-        if self._values(strategy) > self.family.most_values:
+        if self._values(strategy) > self.family.max_values:
             return False
-        return not self.family.sides or self.measurement.sensitivity(strategy, 1).sides
+        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).sides
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the given order, or the usual ones on every axis."""
@@ -323,7 +323,7 @@ class Problem:
         """Multiples that rows are rounded to, by axis."""
         return tuple(axis.multiples for axis in self.measurement.domain.axes)
 
-    def _noise_of(self, strategy: Strategy) -> Covariance:
+    def _noise_of(self, strategy: Strategy) -> NoiseCovariance:
         return self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
 
     def _scale(self, strategy: Strategy) -> float:
@@ -456,7 +456,7 @@ def _spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     orders = problem.orders(_FINE_ORDERS)
     lattices = problem.lattices(_FINE_RESOLUTIONS)
     for lattice in lattices:
-        weighting = problem.family.weighting
+        weighting = problem.family.eigenvalue_exponent
         full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.noise(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
         if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle:
@@ -673,7 +673,7 @@ def _gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterato
 
 
 def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
-    weighting = problem.family.weighting
+    weighting = problem.family.eigenvalue_exponent
     for k in _resolutions(problem, _SPECTRAL[cube.dimensions]):
         lattice, seen = Lattice(k), set()
         full = lattice_spectrum(cube, lattice, lattice.size, weighting)

@@ -15,7 +15,7 @@ from dbern.counting.measurement import Measurement
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.readable import refuse_unreadable
 from dbern.planning.rows import BoundSpec
-from dbern.privacy.contract import Contract, Sensitivity
+from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import AnyStrategy, Lattice, Strategy
@@ -166,7 +166,7 @@ def counted(
     n, tolerance = bound.n, 0.0
     exact = _exact_sensitivity(measurement, strategy, family, n)
     if isinstance(strategy, Strategy):
-        ratio = family.ratio(bound.charge.part(measurement.output_fraction))
+        ratio = family.scale_per_unit_sensitivity(bound.charge.part(measurement.output_fraction))
         if family.norm == math.inf:  # over the root of the number of values, all of which move
             ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
         axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
@@ -184,7 +184,7 @@ def _exact_sensitivity(
         return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
     moved = measurement.sensitivity(strategy, norm)
     exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
-    return replace(exact, sides=family.sides and moved.sides)
+    return replace(exact, balanced=family.balanced and moved.sides)
 
 
 def _contract(
@@ -193,9 +193,11 @@ def _contract(
     """Contract with the noise: for effective kernels, computed in floats; n of the release."""
     errors = accumulator.errors
     if exact.norm == math.inf:
-        moved = 2 * errors.kernel, errors.floats
+        bounds = FloatBounds(2 * errors.kernel, errors.floats, errors.value_bound)
     else:
         norm = int(exact.norm) - 1
-        moved = errors.kernel_norms[norm], errors.float_norms[norm]
+        bounds = FloatBounds(
+            errors.kernel_norms[norm], errors.float_norms[norm], errors.value_bound
+        )
     size = outputs * accumulator.strategy.layout.size
-    return Contract.of(exact, n, *moved, errors.value_bound, size=size, fraction=fraction)
+    return Contract.of(exact, n, bounds, size=size, fraction=fraction)

@@ -44,7 +44,7 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
     if usual is PAPER:
         h = h or (_PAPER_H,) * domain.dimensions
         k = k or _paper_k(measurement, bound, max(h))
-    plain_only = noise == usual.plain or not usual.others
+    plain_only = noise == usual.lattice_name or not usual.strategy_suffix
     if k is not None and h is not None and plain_only:
         return Design(LatticeStrategy(Lattice(k)), h, usual)
     best: Candidate | None = None
@@ -59,7 +59,7 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
     if best is None:
         raise refusal or SpecError(
             f'mechanism.noise: "{noise}" is not for what target.kind = "{spec.learner.kind}" '
-            f'releases. Write noise = "{usual.plain}" or "auto"'
+            f'releases. Write noise = "{usual.lattice_name}" or "auto"'
         )
     return Design(best.strategy, best.h, best_family)
 
@@ -138,7 +138,9 @@ def problem_of(
         measurement=measurement,
         n=bound.n,
         family=family,
-        noise_ratio=family.ratio(bound.charge.part(measurement.output_fraction)),
+        noise_ratio=family.scale_per_unit_sensitivity(
+            bound.charge.part(measurement.output_fraction)
+        ),
         k=k,
         h=_stated_h(measurement, bound),
         certified=bound.certified,
@@ -214,7 +216,7 @@ def _corners(measurement: Measurement, bound: BoundSpec) -> Design:
     ones, family = (1,) * domain.dimensions, spec.families[0]
     if {spec.per_axis("k", domain), spec.per_axis("h", domain)} - {None, ones}:
         raise SpecError("mechanism.k, mechanism.h: a linear function needs 1. Leave them out.")
-    if spec.mechanism.noise not in ("auto", family.plain):
+    if spec.mechanism.noise not in ("auto", family.lattice_name):
         raise SpecError('mechanism.noise: is not for a linear function. Write noise = "auto"')
     return Design(LatticeStrategy(Lattice(ones)), ones, family)
 

@@ -144,7 +144,7 @@ def _refuse_choices(bound: BoundSpec) -> None:
             'write kind = "kernel-density", with a bandwidth in place of a covariance'
         )
     numbers_alone = all(measurement.entries for measurement in measurements)
-    if numbers_alone and (noise not in ("auto", usual.plain) or usual.by_function):
+    if numbers_alone and (noise not in ("auto", usual.lattice_name) or usual.by_function):
         raise SpecError(
             f'mechanism.noise, mechanism.calibration: "{kind}" releases numbers as '
             'they are. Write noise = "auto" and calibration = "tight"'

@@ -271,8 +271,7 @@ class ReleasePlan:
     def _rho_of(self, one: PlannedMeasurement, share: Fraction) -> Fraction | None:
         if not self.charge.delta:
             return pure_rho(self.charge.epsilon * share)
-        law_rho = family_of(one.noise.law).rho
-        return law_rho(one.noise.law) if law_rho else None
+        return family_of(one.noise.law).rho(one.noise.law)
 
     @property
     def lattice(self) -> Lattice | Box:

@@ -17,7 +17,7 @@ from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.parity import with_mirrored
 from dbern.bernstein.splines import bin_matrix
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
 from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
@@ -41,7 +41,7 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
 
 
-def largest_noise(noise: Covariance, rows: Sequence[FloatArray]) -> float:
+def largest_noise(noise: NoiseCovariance, rows: Sequence[FloatArray]) -> float:
     """Predict the mean sup of noise that rows of every axis weigh, products over axes.
 
     Rows are those of `half_rows`: the noise is as large at either side of an axis's middle.

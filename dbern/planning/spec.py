@@ -486,10 +486,10 @@ def _axis(name: str, bounds: list[Bound] | ValuesTable, resolution: float | None
 
 def _protection(spec: ReleaseSpec) -> Protection:
     protection = _protection_of(spec.data)
-    if protection.private_rows and spec.mechanism.noise == ADVANCED.plain:
+    if protection.private_rows and spec.mechanism.noise == ADVANCED.lattice_name:
         raise SpecError(
-            f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper. Write '
-            'noise = "auto"'
+            f'mechanism.noise: "{ADVANCED.lattice_name}" is for replaced rows, as in the paper. '
+            'Write noise = "auto"'
         )
     return protection
 
@@ -497,7 +497,7 @@ def _protection(spec: ReleaseSpec) -> Protection:
 def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:
     noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
     with_delta = WITH_DELTA.get(noise)
-    if paper and with_delta is False and noise != PAPER.plain:
+    if paper and with_delta is False and noise != PAPER.lattice_name:
         raise SpecError(
             'mechanism.calibration: "paper" is proved for noise = "laplace" only. '
             'Write calibration = "tight"'

@@ -44,12 +44,12 @@ def decimal_text(value: Fraction) -> str:
         rest, fives = rest // 5, fives + 1
     if rest != 1:
         return str(value)
-    places = max(twos, fives)
-    if places == 0:
+    decimals = max(twos, fives)
+    if decimals == 0:
         return str(value.numerator)
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    digits = str(abs(value.numerator) * 10**decimals // value.denominator).rjust(decimals + 1, "0")
     sign = "-" if value < 0 else ""
-    return f"{sign}{digits[:-places]}.{digits[-places:]}"
+    return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}"
 
 
 class Neighbors(enum.Enum):
@@ -83,12 +83,12 @@ class PrivacyUnit:
         >>> str(PrivacyUnit.parse("user:8")), str(PrivacyUnit.parse("user=8"))
         ('user (at most 8 rows)', 'user (at most 8 rows)')
         """
-        found = _UNIT.fullmatch(text)
+        match = _UNIT.fullmatch(text)
         if text == "row":
             return cls()
-        if found is None:
+        if match is None:
             raise SpecError(f'unit: "{text}" is not a unit. Write row, or user:8 for a column.')
-        return cls(found[1], int(found[2]))
+        return cls(match[1], int(match[2]))
 
     @classmethod
     def shown(cls, text: str) -> PrivacyUnit:
@@ -99,12 +99,12 @@ class PrivacyUnit:
         >>> PrivacyUnit.shown("user (at most 8 rows)").max_contributions
         8
         """
-        found = _SHOWN.fullmatch(text)
+        match = _SHOWN.fullmatch(text)
         if text == "row":
             return cls()
-        if found is None:
+        if match is None:
             raise SpecError(f'unit: "{text}" is none; a synopsis has row, or user (at most 8 rows)')
-        return cls(found[1], int(found[2]))
+        return cls(match[1], int(match[2]))
 
     @property
     def text(self) -> str:
@@ -181,10 +181,10 @@ class Budget:
         """Whether `other` fits inside this budget in both parameters."""
         return other.epsilon <= self.epsilon and other.delta <= self.delta
 
-    def share_of(self, whole: Budget) -> Fraction:
-        """Fraction of `whole` that this is, in the parameter of which it is less; 0 of nothing."""
-        pairs = ((self.epsilon, whole.epsilon), (self.delta, whole.delta))
-        return min((part / of for part, of in pairs if of), default=Fraction(0))
+    def fraction_of(self, total: Budget) -> Fraction:
+        """Fraction of `total` that this is, in the parameter of which it is less; 0 of nothing."""
+        pairs = ((self.epsilon, total.epsilon), (self.delta, total.delta))
+        return min((amount / limit for amount, limit in pairs if limit), default=Fraction(0))
 
     def __str__(self) -> str:
         epsilon = f"epsilon {decimal_text(self.epsilon)}"

@@ -138,7 +138,7 @@ class GaussianNoise(_OnGrid):
 
     @property
     def rho(self) -> Fraction:
-        """The exact zCDP guarantee; `dbern.privacy.zcdp.delta_of` converts it to deltas."""
+        """The exact zCDP guarantee; `dbern.privacy.zcdp._delta_of` converts it to deltas."""
         return rho_of(self.l2_sensitivity_granules_squared, self.sigma)
 
     def draw(self, count: int, stream: KeyStream) -> SignedNoise:
@@ -195,9 +195,11 @@ def calibrate_k_norm(
     ``s = ceil(N_int/(epsilon/2))``. It does not hold with ``Delta_int/2`` for N_int: all roundings
     may be upward. The other parameters are those of `calibrate_laplace`.
     """
-    one = calibrate_laplace(side, eta, coefficients, epsilon / 2, bound)
-    moved = 2 * one.l1_sensitivity_granules
-    return KNormNoise(one.scale, one.granularity_exponent, moved, values=coefficients)
+    laplace_noise = calibrate_laplace(side, eta, coefficients, epsilon / 2, bound)
+    moved = 2 * laplace_noise.l1_sensitivity_granules
+    return KNormNoise(
+        laplace_noise.scale, laplace_noise.granularity_exponent, moved, values=coefficients
+    )
 
 
 def calibrate_gaussian(

@@ -49,7 +49,7 @@ class Sensitivity:
     `bound` is the largest distance of the released values of two neighbouring databases in the
     norm, for exact kernels, before any rounding; `derivation` is how it was obtained, for the plan,
     the manifest and an auditor. `norm` is 1 for Laplace noise, 2 for Gaussian noise, infinity for
-    Laplace by advanced composition. `sides`: what a move adds and what it takes away are at most
+    Laplace by advanced composition. `balanced`: what a move adds and what it takes away are at most
     half of `bound` each, and half of what kernels add to it; noise of the K-norm law is then
     calibrated to that half.
     """
@@ -58,7 +58,7 @@ class Sensitivity:
     bound: Fraction
     derivation: str
     norm: float
-    sides: bool = False
+    balanced: bool = False
 
     @classmethod
     def over(
@@ -76,6 +76,18 @@ class Sensitivity:
     def of_each(self) -> Sensitivity:
         """The sensitivity of any one value: S(F), in the largest norm."""
         return Sensitivity(self.function, self.function, self.derivation, math.inf)
+
+
+@dataclass(frozen=True)
+class FloatBounds:
+    """Bounds of a `Contract` as a learner proves them, in floats rounded outward.
+
+    `kernel_error` is that of sums over n records, n times what it adds to the sensitivity.
+    """
+
+    kernel_error: float
+    float_error: float
+    value_bound: float
 
 
 @dataclass(frozen=True)
@@ -103,19 +115,11 @@ class Contract:
 
     @classmethod
     def of(
-        cls,
-        sensitivity: Sensitivity,
-        n: int,
-        kernel_error: float,
-        float_error: float,
-        value_bound: float,
-        *,
-        size: int,
-        fraction: Fraction,
+        cls, sensitivity: Sensitivity, n: int, bounds: FloatBounds, *, size: int, fraction: Fraction
     ) -> Contract:
-        """The contract of sums over n; `kernel_error` adds to n times the sensitivity."""
-        errors = _exact_bound(kernel_error) / n, _exact_bound(float_error)
-        return cls(sensitivity, *errors, _exact_bound(value_bound), size, fraction)
+        """The contract of sums over n, exactly: the bounds become fractions."""
+        errors = _exact_bound(bounds.kernel_error) / n, _exact_bound(bounds.float_error)
+        return cls(sensitivity, *errors, _exact_bound(bounds.value_bound), size, fraction)
 
 
 def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> Noise:
@@ -128,15 +132,12 @@ def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = N
     budget, norm = charge.part(contract.fraction), contract.sensitivity.norm
     if calibrated is not None:
         return calibrated(moved, eta, size, budget, bound)
-    if norm == 1 and contract.sensitivity.sides:
+    if norm == 1 and contract.sensitivity.balanced:
         return calibrate_k_norm(moved / 2, eta / size, size, budget.epsilon, bound)
     if norm == 1:
         return calibrate_laplace(moved, eta / size, size, budget.epsilon, bound)
     ours = calibrate_gaussian if norm == 2 else calibrate_advanced_laplace
     return ours(moved, eta, size, budget.epsilon, budget.delta, bound)
-
-
-# --- Basic composition
 
 
 def array_names(name: str, outputs: int) -> tuple[str, ...]:

@@ -56,12 +56,12 @@ def _delta_at(epsilon: Fraction, squared: Fraction) -> Fraction:
     digits as all else: together by less than 1e-97 of one, `_ERROR` twice e^50 times over.
     """
     mu = _DIGITS.sqrt(_decimal(squared))
-    middle, apart = _DIGITS.divide(mu, 2), _DIGITS.divide(_decimal(epsilon), mu)
-    above = _phi(_DIGITS.subtract(middle, apart))
-    below = _phi(_DIGITS.minus(_DIGITS.add(middle, apart)))
+    middle, shift = _DIGITS.divide(mu, 2), _DIGITS.divide(_decimal(epsilon), mu)
+    above = _phi(_DIGITS.subtract(middle, shift))
+    below = _phi(_DIGITS.minus(_DIGITS.add(middle, shift)))
     weight = _DIGITS.exp(_decimal(epsilon))
-    found = Fraction(above) - Fraction(weight) * Fraction(below)
-    return found + Fraction(_ERROR) * (1 + Fraction(weight))
+    difference = Fraction(above) - Fraction(weight) * Fraction(below)
+    return difference + Fraction(_ERROR) * (1 + Fraction(weight))
 
 
 @lru_cache(maxsize=64)  # a plan calibrates many candidates for one budget
@@ -75,13 +75,13 @@ def squared_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     low = 2 * rho_for(epsilon, delta)
     if epsilon > _LARGEST_EPSILON or delta < _LEAST_DELTA:
         return low
-    high, asked = 2 * low, epsilon - min(_SLACK, epsilon / 2)
+    high, target = 2 * low, epsilon - min(_SLACK, epsilon / 2)
     for _ in range(_STEPS):
         middle = Fraction(_ROUGH.plus(_decimal((low + high) / 2)))
         if not low < middle < high:
             break
-        kept = _delta_at(asked, middle) <= delta * (1 - _SLACK)
-        low, high = (middle, high) if kept else (low, middle)
+        is_private = _delta_at(target, middle) <= delta * (1 - _SLACK)
+        low, high = (middle, high) if is_private else (low, middle)
     return low
 
 
@@ -109,16 +109,16 @@ def _phi(x: Decimal) -> Decimal:
 @lru_cache(maxsize=1)
 def _pi() -> Decimal:
     """``16 arctan(1/5) - 4 arctan(1/239)`` (Machin), in integers of 150 digits."""
-    one = 10**150
+    scale = 10**150
 
     def arctan(inverse: int) -> int:
-        total, power, odd = 0, one // inverse, 1
+        total, power, odd = 0, scale // inverse, 1
         while power:
             total += power // odd if odd % 4 == 1 else -(power // odd)
             power, odd = power // inverse**2, odd + 2
         return total
 
-    return _DIGITS.divide(Decimal(16 * arctan(5) - 4 * arctan(239)), Decimal(one))
+    return _DIGITS.divide(Decimal(16 * arctan(5) - 4 * arctan(239)), Decimal(scale))
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -6,176 +6,233 @@ A new law is a file beside this one, and a `NoiseFamily` of it here.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import (
-    Covariance,
-    gaussian_tail,
-    gaussian_weighted_tail,
-    independent_draws,
-    k_norm_covariance,
-    k_norm_draws,
-    tail,
-    weighted_tail,
-)
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
-from dbern.privacy.contract import Calibrated, Contract, law_of
+from dbern.privacy.contract import Contract, law_of
+from dbern.privacy.covariance import NoiseCovariance, k_norm_covariance
 from dbern.privacy.curves import squared_for
+from dbern.privacy.draws import independent_draws, k_norm_draws
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.tails import gaussian_tail, gaussian_weighted_tail, tail, weighted_tail
 from dbern.types import FloatArray
 
 Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
-"""Of how many values, how many vectors, and a stream: granules, (values, vectors)."""
-
-Drawn: TypeAlias = Callable[[Any, int, int, KeyStream], FloatArray]
-"""The same of a law."""
+"""Granules (values, vectors), by the number of values and of vectors, and a stream."""
 
 
 @dataclass(frozen=True)
-class NoiseFamily:
-    """One kind of noise, and everything that differs between kinds.
+class NoiseFamily(ABC):
+    """One kind of noise: what differs between kinds are its methods, and what a spec may say.
 
     `law` is the type of its calibrated noise, whose `kind` is written into plans and synopses.
     `norm` is that of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
-    `kinds` maps what a strategy releases (`Strategy.kind`) to the name in ``mechanism.noise`` and
-    plans; the names of all other strategies' noise end with `others`, "" where it is for none of
-    them. `with_delta`: for a budget with a delta. `weighting` is that of spectral coordinates.
+    `max_values` is the most a component may have. `balanced`: it is for what
+    `Sensitivity.balanced` says. Spectral coordinates are weighted by the eigenvalues to the power
+    of `eigenvalue_exponent`.
 
-    ``ratio(budget)`` is the scale of the noise for sensitivity one; ``covariance(values)`` that of
-    a component's noise at scale one, where one joint draw has so many values; ``scale(law)`` and
-    ``moved(law)`` are the law's scale and the sensitivity it is calibrated to, in granules.
-    ``tail(law, count, beta)`` is reached by none of so many draws with probability ``1 - beta``.
-    ``node_tail(law, a, m, level)`` are granules that ``sum_j c_j X_j`` reaches with probability at
-    most ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``, which bounds noise at nodes;
-    `weighted_tail` is the same for many a and m, at once and without a search. ``rho(law)`` is its
-    zCDP, where that is what it is calibrated to. ``drawn(law, size, draws, stream)`` are
-    independent draws of so many values of one output, in granules, (size, draws).
-
-    `most_values` is the most a component may have. `sides`: it is for what `Sensitivity.sides`
-    says. `automatic`: "auto" means it. `by_function`: the sensitivity is that of the function for
-    each value, as in the paper. `calibrated`, of a law of its own, is as in `law_of`.
+    `spec_names` maps what a strategy releases (`Strategy.kind`) to the name in ``mechanism.noise``
+    and plans; the names of all other strategies' noise end with `strategy_suffix`, "" where it is
+    for none of them. `with_delta`: for a budget with a delta. `in_auto`: "auto" means it.
+    `by_function`: the sensitivity is that of the function for each value, as in the paper.
     """
 
-    law: type[Any]
-    norm: float
-    kinds: Mapping[str, str]
-    with_delta: bool
-    weighting: float
-    ratio: Callable[[Budget], float]
-    covariance: Callable[[float], Covariance]
-    scale: Callable[[Any], int]
-    moved: Callable[[Any], float]
-    tail: Callable[[Any, int, Fraction], float]
-    node_tail: Callable[[Any, float, float, float], float]
-    weighted_tail: Callable[[Any, FloatArray, FloatArray, float], FloatArray]
-    rho: Callable[[Any], Fraction] | None = None
-    drawn: Drawn = independent_draws
-    most_values: float = math.inf
-    sides: bool = False
-    automatic: bool = True
+    spec_names: Mapping[str, str]
+    strategy_suffix: str = ""
+    with_delta: bool = False
+    in_auto: bool = True
     by_function: bool = False
-    calibrated: Calibrated | None = None
-    others: str = ""
+
+    law: ClassVar[type[Any]]
+    norm: ClassVar[float]
+    eigenvalue_exponent: ClassVar[float]
+    max_values: ClassVar[float] = math.inf
+    balanced: ClassVar[bool] = False
+
+    @abstractmethod
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+        """Scale of the noise for sensitivity one."""
+
+    @abstractmethod
+    def scale(self, law: Any) -> int:
+        """Scale of a law, in granules."""
+
+    @abstractmethod
+    def sensitivity_in_steps(self, law: Any) -> float:
+        """Sensitivity that a law is calibrated to, in granules."""
+
+    @abstractmethod
+    def tail(self, law: Any, count: int, beta: Fraction) -> float:
+        """Size that none of so many draws reaches with probability ``1 - beta``."""
+
+    @abstractmethod
+    def node_tail(self, law: Any, a: float, m: float, level: float) -> float:
+        """Granules that ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
+
+        For ``|c|_2 <= a`` and ``|c|_inf <= m``: this bounds noise at nodes.
+        """
+
+    @abstractmethod
+    def weighted_tail(
+        self, law: Any, root: FloatArray, largest: FloatArray, level: float
+    ) -> FloatArray:
+        """`node_tail` for many weights, at once and without a search."""
+
+    def covariance(self, values: float) -> NoiseCovariance:
+        """Covariance of a component's noise at scale one, of one joint draw of so many values."""
+        del values
+        return NoiseCovariance(1.0)
+
+    def draw(self, law: Any, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        """Independent draws of so many values of one output, in granules (size, draws)."""
+        return independent_draws(law, size, draws, stream)
+
+    def rho(self, law: Any) -> Fraction | None:
+        """Return the zCDP of a law, where that is what it is calibrated to."""
+        del law
+        return None
+
+    def calibrate(self, contract: Contract, charge: Budget) -> Noise:
+        """Return the law that makes the contract's integers private for its fraction."""
+        return law_of(contract, charge)
 
     @property
-    def plain(self) -> str:
+    def lattice_name(self) -> str:
         """Name of the noise of lattice values and of vectors."""
-        return self.kinds[""]
+        return self.spec_names[""]
 
     def names(self, kinds: Iterable[str]) -> dict[str, str]:
         """Names of its noise by what is released, where `kinds` are those of other strategies."""
-        others = {kind: f"{kind}-{self.others}" for kind in kinds} if self.others else {}
-        return {**self.kinds, **others}
+        if not self.strategy_suffix:
+            return dict(self.spec_names)
+        return {**self.spec_names, **{kind: f"{kind}-{self.strategy_suffix}" for kind in kinds}}
 
     @property
     def values_norm(self) -> int:
-        """The norm in which the move of all values is bounded."""
+        """Norm in which the move of all values is bounded."""
         return 2 if self.norm == 2 else 1
 
-    def calibrate(self, contract: Contract, charge: Budget) -> Noise:
-        """The law that makes the contract's integers private for its fraction."""
-        return law_of(contract, charge, self.calibrated)
+
+class _LaplaceFamily(NoiseFamily):
+    """Independent Laplace noise."""
+
+    law = LaplaceNoise
+    norm: ClassVar[float] = 1
+    eigenvalue_exponent = 0.25
+
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+        return 1 / float(budget.epsilon)
+
+    def covariance(self, values: float) -> NoiseCovariance:
+        del values
+        return NoiseCovariance(math.sqrt(2))
+
+    def scale(self, law: LaplaceNoise) -> int:
+        return law.scale
+
+    def sensitivity_in_steps(self, law: LaplaceNoise) -> float:
+        return float(law.l1_sensitivity_granules)
+
+    def tail(self, law: LaplaceNoise, count: int, beta: Fraction) -> float:
+        return tail(law, count, beta)
+
+    def node_tail(self, law: LaplaceNoise, a: float, m: float, level: float) -> float:
+        fractions = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
+        exponents = (fractions * a / m) ** 2 / (1 - fractions**2)
+        return law.scale * m * float(((level + exponents) / fractions).min())
+
+    def weighted_tail(
+        self, law: LaplaceNoise, root: FloatArray, largest: FloatArray, level: float
+    ) -> FloatArray:
+        return weighted_tail(law, root, largest, level)
 
 
-def _laplace_node_tail(law: LaplaceNoise, a: float, m: float, level: float) -> float:
-    shares = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
-    exponents = (shares * a / m) ** 2 / (1 - shares**2)
-    return law.scale * m * float(((level + exponents) / shares).min())
+class _AdvancedFamily(_LaplaceFamily):
+    """The paper's Laplace noise for a delta; its scale is over the root of the number of values."""
+
+    norm = math.inf
+
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+        return 2 * math.sqrt(-2 * math.log(budget.delta)) / float(budget.epsilon)
 
 
-LAPLACE: Final = NoiseFamily(
-    law=LaplaceNoise,
-    norm=1,
-    kinds={"": "laplace"},
-    others="laplace",
-    with_delta=False,
-    weighting=0.25,
-    ratio=lambda budget: 1 / float(budget.epsilon),
-    covariance=lambda values: Covariance(math.sqrt(2)),  # noqa: ARG005
-    scale=lambda law: law.scale,
-    moved=lambda law: float(law.l1_sensitivity_granules),
-    tail=tail,
-    node_tail=_laplace_node_tail,
-    weighted_tail=weighted_tail,
+class _KNormFamily(_LaplaceFamily):
+    """Noise of the K-norm law; its tails are those of Laplace noise (`dbern.privacy.tails`)."""
+
+    law = KNormNoise
+    max_values = MOST_VALUES
+    balanced = True
+
+    def covariance(self, values: float) -> NoiseCovariance:
+        return k_norm_covariance(values)
+
+    def draw(self, law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        return k_norm_draws(law, size, draws, stream)
+
+
+class _GaussianFamily(NoiseFamily):
+    """Independent Gaussian noise."""
+
+    law = GaussianNoise
+    norm = 2
+    eigenvalue_exponent = 0.5
+
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+        return 1 / math.sqrt(squared_for(budget.epsilon, budget.delta))
+
+    def scale(self, law: GaussianNoise) -> int:
+        return law.sigma
+
+    def sensitivity_in_steps(self, law: GaussianNoise) -> float:
+        return math.sqrt(law.l2_sensitivity_granules_squared)
+
+    def tail(self, law: GaussianNoise, count: int, beta: Fraction) -> float:
+        return gaussian_tail(law, count, beta)
+
+    def node_tail(self, law: GaussianNoise, a: float, m: float, level: float) -> float:
+        del m
+        return law.sigma * a * math.sqrt(2 * level)
+
+    def weighted_tail(
+        self, law: GaussianNoise, root: FloatArray, largest: FloatArray, level: float
+    ) -> FloatArray:
+        return gaussian_weighted_tail(law, root, largest, level)
+
+    def rho(self, law: GaussianNoise) -> Fraction:
+        return law.rho
+
+
+LAPLACE: Final = _LaplaceFamily({"": "laplace"}, strategy_suffix="laplace")
+GAUSSIAN: Final = _GaussianFamily(
+    {"": "discrete-gaussian"}, strategy_suffix="gaussian", with_delta=True
 )
-GAUSSIAN: Final = NoiseFamily(
-    law=GaussianNoise,
-    norm=2,
-    kinds={"": "discrete-gaussian"},
-    others="gaussian",
-    with_delta=True,
-    weighting=0.5,
-    ratio=lambda budget: 1 / math.sqrt(squared_for(budget.epsilon, budget.delta)),
-    covariance=lambda values: Covariance(1.0),  # noqa: ARG005
-    scale=lambda law: law.sigma,
-    moved=lambda law: math.sqrt(law.l2_sensitivity_granules_squared),
-    tail=gaussian_tail,
-    node_tail=lambda law, a, m, level: law.sigma * a * math.sqrt(2 * level),  # noqa: ARG005
-    weighted_tail=gaussian_weighted_tail,
-    rho=lambda law: law.rho,
-)
-PAPER: Final = replace(LAPLACE, others="", automatic=False, by_function=True)
+PAPER: Final = _LaplaceFamily({"": "laplace"}, in_auto=False, by_function=True)
 """The paper's calibration of Laplace noise, N S(F)."""
 
-ADVANCED: Final = replace(
-    PAPER,
-    norm=math.inf,
-    kinds={"": "laplace-advanced"},
-    with_delta=True,
-    ratio=lambda budget: 2 * math.sqrt(-2 * math.log(budget.delta)) / float(budget.epsilon),
+ADVANCED: Final = _AdvancedFamily(
+    {"": "laplace-advanced"}, with_delta=True, in_auto=False, by_function=True
 )
-"""The paper's noise for a delta; the ratio is over the root of the number of values."""
+K_NORM: Final = _KNormFamily({"binned": "binned-k-norm"})
 
-K_NORM: Final = replace(
-    LAPLACE,
-    law=KNormNoise,
-    kinds={"binned": "binned-k-norm"},
-    others="",
-    covariance=k_norm_covariance,
-    drawn=k_norm_draws,
-    most_values=MOST_VALUES,
-    sides=True,
-)
-"""Its tails are those of Laplace noise: see `dbern.privacy.accuracy`."""
-
-FAMILIES: Final = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
+FAMILIES: Final[tuple[NoiseFamily, ...]] = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
 
 
 def family_of(law: Noise) -> NoiseFamily:
-    """The first family with this law."""
-    return next(one for one in FAMILIES if one.law is type(law))
+    """Return the first family with this law."""
+    return next(family for family in FAMILIES if family.law is type(law))
 
 
-def covariance_of(law: Noise) -> Covariance:
-    """The covariance of a component's noise, in granules."""
+def covariance_of(law: Noise) -> NoiseCovariance:
+    """Return the covariance of a component's noise, in granules."""
     family = family_of(law)
     return family.covariance(law.values).scaled(family.scale(law))
 
@@ -183,16 +240,16 @@ def covariance_of(law: Noise) -> Covariance:
 def named(
     noise: str, kinds: Sequence[str], *, with_delta: bool, paper: bool = False
 ) -> tuple[NoiseFamily, ...]:
-    """Families that a spec's noise, "auto" or a name, stands for; first that of vectors.
+    """Return the families that a spec's noise, "auto" or a name, stands for; first that of vectors.
 
     `kinds` as in `NoiseFamily.names`; an unknown name raises a SpecError.
     """
-    found = []
-    for one in FAMILIES:
-        automatic = noise == "auto" and (one.automatic or paper)
-        fits = one.with_delta == with_delta and paper == (one is PAPER)
-        if fits and (automatic or noise in one.names(kinds).values()):
-            found.append(one)
-    if not found:
+    families: list[NoiseFamily] = []
+    for family in FAMILIES:
+        automatic = noise == "auto" and (family.in_auto or paper)
+        fits = family.with_delta == with_delta and paper == (family is PAPER)
+        if fits and (automatic or noise in family.names(kinds).values()):
+            families.append(family)
+    if not families:
         raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
-    return tuple(found if "" in found[0].kinds else [LAPLACE, *found])
+    return tuple(families if "" in families[0].spec_names else [LAPLACE, *families])

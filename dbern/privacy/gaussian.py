@@ -91,17 +91,17 @@ def discrete_gaussian(sigma: int, count: int, stream: KeyStream) -> SignedNoise:
 
 
 def _batch(sigma: int, stream: KeyStream) -> SignedNoise:
-    share = _WORD_MAX // (2 * sigma)
-    limit = 2 * sigma * share
-    # Each of the 2 sigma values of H has exactly `share` words below the limit.
-    halves = _uniform(stream, BATCH, limit) // np.uint64(share)
-    below = (halves & np.uint64(_WORD_MAX - 1)) * np.uint64(share)
+    repeats = _WORD_MAX // (2 * sigma)
+    limit = 2 * sigma * repeats
+    # Each of the 2 sigma values of H has exactly `repeats` words below the limit.
+    halves = _uniform(stream, BATCH, limit) // np.uint64(repeats)
+    below = (halves & np.uint64(_WORD_MAX - 1)) * np.uint64(repeats)
     whole = _whole(stream, BATCH)
-    kept = np.flatnonzero(_half_square_decay(stream, below, limit))
-    kept = kept[_power_decay(stream, below[kept], limit, whole[kept])]
-    halves = halves[kept]
+    accepted = np.flatnonzero(_half_square_decay(stream, below, limit))
+    accepted = accepted[_power_decay(stream, below[accepted], limit, whole[accepted])]
+    halves = halves[accepted]
     negative = (halves & np.uint64(1)).astype(np.bool_)
-    magnitude = _magnitude(sigma, halves >> np.uint64(1), whole[kept])
+    magnitude = _magnitude(sigma, halves >> np.uint64(1), whole[accepted])
     keep = ~negative | (magnitude != 0)
     return SignedNoise(magnitude[keep], negative[keep])
 
@@ -170,14 +170,14 @@ def _thresholds(bits: int) -> tuple[int, ...]:
     All later ones are ``2**bits - 1`` too, as F(k) < 1. Enclosures of F(k) are refined until both
     ends have the same floor, which is then that of F(k).
     """
-    found: list[int] = []
-    while not found or found[-1] != 2**bits - 1:
+    thresholds: list[int] = []
+    while not thresholds or thresholds[-1] != 2**bits - 1:
         for precision in counting(bits + _GUARD, _GUARD):
-            low, high = _cumulative(len(found), bits, precision)
+            low, high = _cumulative(len(thresholds), bits, precision)
             if low == high:
-                found.append(low)
+                thresholds.append(low)
                 break
-    return tuple(found)
+    return tuple(thresholds)
 
 
 def _cumulative(k: int, bits: int, precision: int) -> tuple[int, int]:

@@ -24,8 +24,6 @@ import numpy as np
 
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
-# --- Keyed entropy
-#
 # The library of ciphers takes 25 ms to import: who reads a release needs none.
 
 KEY_BYTES = 32
@@ -68,8 +66,6 @@ class KeyStream:
         """A stream of the same block that never meets this one: its counter begins at 2^63."""
         return KeyStream(*self._place, half=1)
 
-
-# --- Keyed hashes of records' content
 
 _HALF = np.uint64(32)
 

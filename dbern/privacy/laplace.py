@@ -140,11 +140,11 @@ def _batch(scale: int, stream: KeyStream) -> SignedNoise:
 
 def _samples(scale: int, stream: KeyStream) -> tuple[UInt64Array, UInt64Array, BoolArray]:
     """The samples among the next `BATCH` candidates: U, V, and whether they are negative."""
-    share = _WORD_MAX // (2 * scale)
-    limit = 2 * scale * share
-    # Each of the 2s values of H has exactly `share` words below the limit.
-    halves = _uniform(stream, BATCH, limit) // np.uint64(share)
-    below = (halves & np.uint64(_WORD_MAX - 1)) * np.uint64(share)
+    repeats = _WORD_MAX // (2 * scale)
+    limit = 2 * scale * repeats
+    # Each of the 2s values of H has exactly `repeats` words below the limit.
+    halves = _uniform(stream, BATCH, limit) // np.uint64(repeats)
+    below = (halves & np.uint64(_WORD_MAX - 1)) * np.uint64(repeats)
     # `compress`: a mask as an index takes three times as long.
     halves = halves.compress(_decay(stream, below, limit))
     residue = halves >> np.uint64(1)
@@ -174,7 +174,7 @@ def discrete_k_norm(
     of them and of each other. Each is accepted with ``exp(-|S|/s)``, S its exact sum: so the
     accepted ones are independent, of the law. How many runs are tried at a time changes nothing.
     """
-    share = _WORD_MAX // (2 * scale)
+    repeats = _WORD_MAX // (2 * scale)
     parts: list[Any] = [np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.bool_)]
     while True:
         drawn = _samples(scale, samples)
@@ -182,11 +182,11 @@ def discrete_k_norm(
         runs = len(parts[0]) // values
         residue, quotient, negative = (part[: runs * values].reshape(runs, -1) for part in parts)
         parts = [part[runs * values :] for part in parts]
-        sums = [divmod(abs(one), scale) for one in _sums(scale, residue, quotient, negative)]
-        whole = np.array([one for one, _ in sums], np.uint64)
-        below = np.array([2 * share * rest for _, rest in sums], np.uint64)
-        accepted = _geometric(trials, runs) >= whole
-        accepted &= _decay(trials, below, 2 * share * scale)
+        sums = [divmod(abs(total), scale) for total in _sums(scale, residue, quotient, negative)]
+        wholes = np.array([times for times, _ in sums], np.uint64)
+        below = np.array([2 * repeats * rest for _, rest in sums], np.uint64)
+        accepted = _geometric(trials, runs) >= wholes
+        accepted &= _decay(trials, below, 2 * repeats * scale)
         for run in np.flatnonzero(accepted):
             yield SignedNoise(_magnitude(scale, residue[run], quotient[run]), negative[run])
 
@@ -197,7 +197,7 @@ def _sums(
     """Exact sums of rows of at most 2**12: of halves of words, and of quotients below 2**50."""
     signs = 1 - 2 * negative.astype(np.int64)
     halves = (residue & _HALF_WORD, residue >> np.uint64(32), quotient)
-    sums = ((signs * one.astype(np.int64)).sum(axis=1).tolist() for one in halves)
+    sums = ((signs * digits.astype(np.int64)).sum(axis=1).tolist() for digits in halves)
     return [low + (high << 32) + scale * times for low, high, times in zip(*sums, strict=True)]
 
 

@@ -120,12 +120,12 @@ def tied_charge(
     `rank` and `square` are a, u, r and ``R^2`` of the module. With `added` units are added or
     removed, not replaced: it is then about twice as large.
     """
-    curved, most = weight * rows * square / rank, float(epsilon) / _OUTWARD
-    low, high = 0.0, most if added else most / 2
+    curved, allowed = weight * rows * square / rank, float(epsilon) / _OUTWARD
+    low, high = 0.0, allowed if added else allowed / 2
     for _ in range(60):
         middle = (low + high) / 2
         spent = _tied(middle, rank, curved) - (middle if added else 0.0)
-        low, high = (middle, high) if spent <= most else (low, middle)
+        low, high = (middle, high) if spent <= allowed else (low, middle)
     return 2 * Fraction(low)
 
 
@@ -165,8 +165,8 @@ class Perturbation:
     def draw(self, stream: KeyStream) -> tuple[FloatArray, float]:
         """Draw b, as the middles of its cells, and its norm likewise."""
         size = len(self.radii)
-        place = _below(size, stream)
-        shares = (_signed(stream.words(size)) + 0.5) * _WORD
+        coordinate = _below(size, stream)
+        ratios = (_signed(stream.words(size)) + 0.5) * _WORD
         magnitudes: list[int] = []
         negative = False
         while len(magnitudes) < size:
@@ -176,13 +176,17 @@ class Perturbation:
                     negative = bool(sign) if not magnitudes else negative
                     magnitudes.append(magnitude - 1)
         largest = float(Fraction(2 * sum(magnitudes) + size, 2 * _CELLS)) * self.scale
-        shares[place] = -1.0 if negative else 1.0
+        ratios[coordinate] = -1.0 if negative else 1.0
         start = 0
         for count in self.blocks:
-            own = shares[start : start + count]
-            own[:] = np.sign(own) * np.diff(np.sort(np.abs(own)), prepend=0.0) if count > 1 else own
+            block = ratios[start : start + count]
+            block[:] = (
+                np.sign(block) * np.diff(np.sort(np.abs(block)), prepend=0.0)
+                if count > 1
+                else block
+            )
             start += count
-        return np.asarray(shares * largest * np.array(self.radii)), largest
+        return np.asarray(ratios * largest * np.array(self.radii)), largest
 
     def error(self, largest: float) -> float:
         """Bound how far the b that was drawn is from b, in its norm, where that is `largest`.
@@ -191,9 +195,12 @@ class Perturbation:
         the roundings of five products, sums and conversions. Sorting moves no farther than what is
         sorted, and of q steps each is a difference of two, rounded once more.
         """
-        cells, most = len(self.radii) * self.scale / (2 * _CELLS), max(self.blocks, default=1)
-        each = (2 * most if most > 1 else 1) * (_WORD / 2 + 6 * UNIT_ROUNDOFF)
-        return _OUTWARD * (cells + (largest + cells) * each)
+        cells, largest_block = (
+            len(self.radii) * self.scale / (2 * _CELLS),
+            max(self.blocks, default=1),
+        )
+        rounding = (2 * largest_block if largest_block > 1 else 1) * (_WORD / 2 + 6 * UNIT_ROUNDOFF)
+        return _OUTWARD * (cells + (largest + cells) * rounding)
 
 
 def _below(size: int, stream: KeyStream) -> int:

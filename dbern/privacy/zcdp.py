@@ -60,7 +60,7 @@ def rho_of(l2_sensitivity_granules_squared: int, sigma: int) -> Fraction:
     return Fraction(l2_sensitivity_granules_squared, 2 * sigma**2)
 
 
-def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
+def _delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     """An upper bound on the delta of any rho-zCDP mechanism at this epsilon.
 
     The module's expression at a nearly best b, rounded outward. b has 24 digits and an exponent
@@ -84,14 +84,14 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)  # a plan calibrates many candidates for one budget
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest rho, rounded down to 28 digits, whose `delta_of` is at most `delta`.
+    """The largest rho, rounded down to 28 digits, whose `_delta_of` is at most `delta`.
 
     At a fixed b, delta is reached by
     ``rho_b = (epsilon + (ln delta + h(b))/b) / (1 + b)``, and the answer is the largest of these,
-    as `delta_of` is an infimum over b. From any rho, the b that is best for it gives a `rho_b` at
-    least as large where ``delta_of(rho) <= delta``, and never one above the answer: the iteration
+    as `_delta_of` is an infimum over b. From any rho, the b that is best for it gives a `rho_b` at
+    least as large where ``_delta_of(rho) <= delta``, and never one above the answer: the iteration
     rises to it (it is Newton's). It starts from ``b = 2 ln(1/delta)/epsilon``, which leaves
-    ``rho_b > epsilon / (2 (1 + b)) > 0``. The result rests on none of that: its own `delta_of` is
+    ``rho_b > epsilon / (2 (1 + b)) > 0``. The result rests on none of that: its own `_delta_of` is
     compared before it is returned.
 
     A SpecError unless epsilon is above 0, and delta from ``10**-4000`` to below 1.
@@ -101,14 +101,14 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     log_delta = Fraction(_DIGITS.ln(_decimal(delta)))
     rho, b = Fraction(0), _order(-2 * log_delta / epsilon)
     while True:
-        part = (log_delta + _entropy_below(Fraction(b))) / Fraction(b)
-        found = (epsilon + part) / (1 + Fraction(b))
-        if found <= rho * (1 + Fraction(1, 10**27)):
+        correction = (log_delta + _entropy_below(Fraction(b))) / Fraction(b)
+        candidate = (epsilon + correction) / (1 + Fraction(b))
+        if candidate <= rho * (1 + Fraction(1, 10**27)):
             break
-        rho = Fraction(_decimal(found))
+        rho = Fraction(_decimal(candidate))
         b = _best_order(rho, epsilon)
     rounded = _ROUGH.plus(_decimal(rho))
-    while delta_of(Fraction(rounded), epsilon) > delta:
+    while _delta_of(Fraction(rounded), epsilon) > delta:
         rounded = _ROUGH.next_minus(rounded)
     return Fraction(rounded)
 
@@ -118,29 +118,29 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     """An epsilon that any rho-zCDP mechanism has at this delta: the least, rounded up to 28 digits.
 
     At a fixed b, delta is reached by ``epsilon_b = (1 + b) rho - (ln delta + h(b))/b``, and the
-    answer is the least of these, none below 0. From an epsilon whose `delta_of` is at most delta,
+    answer is the least of these, none below 0. From an epsilon whose `_delta_of` is at most delta,
     the b that is best for it gives an `epsilon_b` that is not larger: the iteration falls to the
     answer. It starts from ``rho + 2 sqrt(rho ln(1/delta))``, which is enough without h (Bun &
-    Steinke 2016). The result rests on none of that: its own `delta_of` is compared before it is
+    Steinke 2016). The result rests on none of that: its own `_delta_of` is compared before it is
     returned.
 
     A SpecError unless rho is from 0 on, and delta from ``10**-4000`` to below 1.
     """
     if rho < 0 or not _LEAST_DELTA <= delta < 1:
         raise SpecError("noise: an epsilon needs rho from 0 on and 0 < delta < 1")
-    if delta_of(rho, Fraction(0)) <= delta:
+    if _delta_of(rho, Fraction(0)) <= delta:
         return Fraction(0)
     log_delta = Fraction(_DIGITS.ln(_decimal(delta)))
     root = Fraction(_DIGITS.sqrt(_decimal(-rho * log_delta)))
     epsilon = rho + 2 * root
     while True:
         b = Fraction(_best_order(rho, epsilon))
-        found = max(Fraction(0), (1 + b) * rho - (log_delta + _entropy_below(b)) / b)
-        if found >= epsilon * (1 - Fraction(1, 10**27)):
+        candidate = max(Fraction(0), (1 + b) * rho - (log_delta + _entropy_below(b)) / b)
+        if candidate >= epsilon * (1 - Fraction(1, 10**27)):
             break
-        epsilon = Fraction(_decimal(found))
+        epsilon = Fraction(_decimal(candidate))
     rounded = _ABOVE.plus(_decimal(epsilon))
-    while delta_of(rho, Fraction(rounded)) > delta:
+    while _delta_of(rho, Fraction(rounded)) > delta:
         rounded = _ABOVE.next_plus(rounded)
     return Fraction(rounded)
 
@@ -192,13 +192,13 @@ def _best_order(rho: Fraction, epsilon: Fraction) -> Decimal:
     The exponent's derivative ``(1 + 2b) rho - epsilon - ln(1 + 1/b)`` grows with b, from below 0 to
     above 0 at ``b = 1 + (epsilon + 1)/(2 rho)``; its root is bisected, by geometric means.
     """
-    slope, asked = _decimal(rho), _decimal(epsilon)
+    slope, target = _decimal(rho), _decimal(epsilon)
     low, high = _ORDERS[0], Decimal(_order(1 + (epsilon + 1) / (2 * rho)))
     while high > _DIGITS.multiply(low, Decimal("1.00000000000000000001")):
         middle = _DIGITS.sqrt(_DIGITS.multiply(low, high))
         growth = _DIGITS.ln(_DIGITS.add(1, _DIGITS.divide(1, middle)))
         rise = _DIGITS.multiply(_DIGITS.fma(2, middle, Decimal(1)), slope)
-        if rise < _DIGITS.add(asked, growth):
+        if rise < _DIGITS.add(target, growth):
             low = middle
         else:
             high = middle

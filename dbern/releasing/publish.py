@@ -72,7 +72,7 @@ def chosen(
     (component,), (planned,) = bound.measurements, plan.components
     candidates, law = component.candidates, planned.noise.law
     maps = cast("tuple[AxisBins, ...]", planned.maps)
-    splines = tuple(AxisSplines(one.cells, one.degree) for one in maps)
+    splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in maps)
     measures = [
         NoisyMeasure(np.ldexp(released(planned, name).astype(np.float64), law.granularity_exponent),
                 splines, law, planned.released_error)
@@ -80,13 +80,15 @@ def chosen(
     ]  # fmt: skip
     tried = [candidate.kernels for candidate in candidates]
     best = candidates[best_kernels(measures, tried, float(plan.n))]
-    found = with_kernels(planned, best, bound)
-    if found.certificate.total > planned.certificate.total:  # more than the plan has promised
-        best, found = candidates[0], planned
-    whole = whole_certificate(spec.combination, (found,))
-    lengths = [lengths_of(one.kernels, spec.domain) for one in candidates]
-    facts = {"bandwidth": lengths_of(best.kernels, spec.domain), "chosen_of": lengths}
-    return replace(plan, components=(found,), certificate=whole), facts
+    best_planned = with_kernels(planned, best, bound)
+    if (
+        best_planned.certificate.total > planned.certificate.total
+    ):  # more than the plan has promised
+        best, best_planned = candidates[0], planned
+    certificate = whole_certificate(spec.combination, (best_planned,))
+    lengths = [lengths_of(candidate.kernels, spec.domain) for candidate in candidates]
+    choice = {"bandwidth": lengths_of(best.kernels, spec.domain), "chosen_of": lengths}
+    return replace(plan, components=(best_planned,), certificate=certificate), choice
 
 
 def prefer(
@@ -222,8 +224,8 @@ def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iter
     if stored.maps:
         released = noisy.whole
         with one_thread():
-            values, told = _derived_from(noisy.planned, released)
-        writer.write_released(stored, released, told)
+            values, silencing = _derived_from(noisy.planned, released)
+        writer.write_released(stored, released, silencing)
 
         def lattice_slab(slab: Slab) -> Int64Array:
             return to_grid(strategy.reconstruct(values, slab), law)
@@ -239,14 +241,17 @@ def _derived_from(
     planned: PlannedMeasurement, released: Int64Array
 ) -> tuple[FloatArray, dict[str, float]]:
     """Values that a lattice is derived from, in unit-cube units, and the facts for readers."""
-    law, unit, most = planned.noise.law, planned.unit, planned.most_silenced
+    law, unit, limit = planned.noise.law, planned.unit, planned.most_silenced
     values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
-    if not most:
+    if not limit:
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
     strategy = cast("Strategy", planned.strategy)
-    values, moved, share = silenced(values, noise, strategy, planned.h, most / unit)
-    return values, {"silenced": moved * unit, "silenced_share": share} if share else {}
+    values, moved, silenced_fraction = silenced(values, noise, strategy, planned.h, limit / unit)
+    return values, {
+        "silenced": moved * unit,
+        "silenced_share": silenced_fraction,
+    } if silenced_fraction else {}
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
@@ -291,7 +296,9 @@ def _attributes(
 ) -> dict[str, Any]:
     """Public facts that a user needs to use the synopsis and to judge it (FORMAT.md)."""
     content, expected, extent = plan.to_dict(), plan.outlook.expected, plan.outlook.extent
-    kernels = any(one.kernels for one in spec.components)  # of which a reader has the largest value
+    kernels = any(
+        component.kernels for component in spec.components
+    )  # of which a reader has the largest value
     spec = spec_for_rows(spec, plan.n)
     return {
         "format": FORMAT,
@@ -305,7 +312,7 @@ def _attributes(
         "domain": _domain(spec),
         "target": {
             "kind": spec.learner.kind,
-            **_given(spec),
+            **_target_params(spec),
             **spec.learner.taken(plan.components[0].counting),
             **(choice or {}),
             **spec.learner.identity(),
@@ -339,14 +346,18 @@ def _texts(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:
-    kept, volume = spec.records.filter, spec.domain.volume
+    row_filter, volume = spec.records.filter, spec.domain.volume
     return {
         "axes": [axis.to_dict() for axis in spec.domain.axes],
         "outside": spec.domain.outside.value,
         "volume": volume if math.isfinite(volume) else None,
-        **({"filter": {"column": kept.name, "values": list(kept.categories)}} if kept else {}),
+        **(
+            {"filter": {"column": row_filter.name, "values": list(row_filter.categories)}}
+            if row_filter
+            else {}
+        ),
     }
 
 
-def _given(spec: ReleaseSpec) -> dict[str, Any]:
+def _target_params(spec: ReleaseSpec) -> dict[str, Any]:
     return {key: value for key, value in spec.learner.get_params().items() if value != ()}

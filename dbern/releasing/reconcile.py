@@ -29,25 +29,28 @@ from dbern.system import dict_of, is_url
 
 def reconcile(
     ledger: BudgetLedger,
-    places: Sequence[str | Path],
+    locations: Sequence[str | Path],
     *,
     dataset: str | None = None,
     more: bool = False,
 ) -> Reconciled:
-    """Charge every release found at or below `places` that the ledger does not know.
+    """Charge every release found at or below `locations` that the ledger does not know.
 
-    Folders of unfinished releases count too: there may be noisy coefficients in them. `places` are
-    synopses, or folders or prefixes of buckets that are searched whole; `dataset` pays for what the
-    ledger does not know, whatever a synopsis says; with `more` to reconcile spending stays stopped.
+    Folders of unfinished releases count too: there may be noisy coefficients in them. `locations`
+    are synopses, or folders or prefixes of buckets that are searched whole; `dataset` pays for
+    what the ledger does not know, whatever a synopsis says; with `more` to reconcile spending stays
+    stopped.
     Raises IntegrityError for a damaged synopsis, or one that does not say what it cost and whose
     budget paid, and BudgetError for a release that cannot be charged to its dataset.
     """
-    stores = sorted({store for place in places for store in _stores(place)})
+    stores = sorted({store for location in locations for store in _stores(location)})
     return ledger.reconcile([_published(store, dataset) for store in stores], more=more)
 
 
-def _stores(place: str | Path) -> Iterable[str]:
-    return _prefixes(check_url(place, "FOLDER")) if is_url(place) else _folders(Path(place))
+def _stores(location: str | Path) -> Iterable[str]:
+    return (
+        _prefixes(check_url(location, "FOLDER")) if is_url(location) else _folders(Path(location))
+    )
 
 
 def _prefixes(url: str) -> list[str]:
@@ -63,11 +66,13 @@ def _prefixes(url: str) -> list[str]:
     return stores
 
 
-def _folders(place: Path) -> Iterator[str]:
+def _folders(folder_or_store: Path) -> Iterator[str]:
     """Find every synopsis, whole or not, in a folder; links are followed, each folder once."""
-    if not place.is_dir():
-        raise SpecError(f"{place}: is not a folder. Name synopses, or folders where they are")
-    waiting, seen = [place.resolve()], set()
+    if not folder_or_store.is_dir():
+        raise SpecError(
+            f"{folder_or_store}: is not a folder. Name synopses, or folders where they are"
+        )
+    waiting, seen = [folder_or_store.resolve()], set()
     while waiting:
         folder = waiting.pop()
         if folder in seen:
@@ -86,19 +91,19 @@ def _folders(place: Path) -> Iterator[str]:
             ) from None
 
 
-def _is_store(place: Location) -> bool:
-    manifest, root = _json(place, MANIFEST), _json(place, ROOT)
+def _is_store(store: Location) -> bool:
+    manifest, root = _json(store, MANIFEST), _json(store, ROOT)
     return FORMAT in (manifest.get("format"), dict_of(root.get("attributes")).get("format"))
 
 
-def _json(place: Location, name: str) -> dict[str, Any]:
+def _json(store: Location, name: str) -> dict[str, Any]:
     try:
-        content = json.loads(place.read(name))
+        content = json.loads(store.read(name))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     except OSError as error:
         raise SpecError(
-            f"{place}/{name}: cannot be read ({error.strerror}). Make it readable"
+            f"{store}/{name}: cannot be read ({error.strerror}). Make it readable"
         ) from None
     return dict_of(content)
 
@@ -111,24 +116,28 @@ def _text(value: object) -> str:
 
 
 def _published(store: str, dataset: str | None) -> Published:
-    place = location_at(store)
-    with storage_errors(place, "read"):
-        whole = ReleasedStore(place) if is_published(place) else None
-    facts = dict_of(_json(place, ROOT).get("attributes")) if whole is None else whole.attributes
+    location = location_at(store)
+    with storage_errors(location, "read"):
+        released = ReleasedStore(location) if is_published(location) else None
+    metadata = (
+        dict_of(_json(location, ROOT).get("attributes"))
+        if released is None
+        else released.attributes
+    )
     try:
-        rho, random_dp = facts.get("rho"), facts.get("random_dp")
+        rho, random_dp = metadata.get("rho"), metadata.get("random_dp")
         return Published(
-            release_id=facts["release_id"],
-            name=facts["name"],
-            charge=Budget.parse(facts["epsilon"], facts["delta"]),
+            release_id=metadata["release_id"],
+            name=metadata["name"],
+            charge=Budget.parse(metadata["epsilon"], metadata["delta"]),
             rho=None if rho is None else exact(rho, "rho"),
-            neighbors=facts["neighbors"],
-            unit=facts["unit"],
-            created=facts["created"],
+            neighbors=metadata["neighbors"],
+            unit=metadata["unit"],
+            created=metadata["created"],
             output=store,
-            dataset=dataset or _text(facts["dataset"]),
-            ledger_id=_text(facts["ledger_id"]),
-            manifest_digest=None if whole is None else digest(whole.manifest).sha256,
+            dataset=dataset or _text(metadata["dataset"]),
+            ledger_id=_text(metadata["ledger_id"]),
+            manifest_digest=None if released is None else digest(released.manifest).sha256,
             gamma=exact(random_dp["gamma"], "gamma") if random_dp else None,
         )
     except (KeyError, TypeError, ValueError, SpecError):

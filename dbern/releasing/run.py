@@ -1,10 +1,5 @@
 """Run a release: plan, reserve, count, stage, charge, add noise, publish, commit.
 
-Log lines carry the release's id and follow from the spec and the files' row groups alone, so they
-are the same for every dataset of that shape: progress is logged by the share of the work that is
-done, never by the clock, and no line holds a duration or a time. Durations are in the private run
-record, and in OpenTelemetry's spans where ``DBERN_SPANS=private`` asks for them.
-
 Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
 release key, the sealed center, the law and the position, and the center is staged before the
 charge: a crash anywhere gives the same bytes for one charge when the call is made again.
@@ -12,14 +7,11 @@ charge: a crash anywhere gives the same bytes for one charge when the call is ma
 
 from __future__ import annotations
 
-import logging
-import os
-import platform
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -33,7 +25,8 @@ from dbern.cluster.connection import (
     same_cluster,
     workers_of,
 )
-from dbern.cluster.graph import Piece, add_up, centers, refuse_shared_steps, share_out
+from dbern.cluster.graph import centers, make_tasks, refuse_shared_steps, tree_reduce
+from dbern.cluster.worker import SlabJob
 from dbern.counting.passes import Counters
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.frames import Frame
@@ -44,11 +37,9 @@ from dbern.errors import (
     IntegrityError,
     ReleaseError,
     SpecError,
-    needed,
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
-from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
@@ -57,6 +48,7 @@ from dbern.planning.rows import public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.releasing.journal import Journal
 from dbern.releasing.publish import publish
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
@@ -65,88 +57,6 @@ from dbern.system import Progress, is_url, silent, version
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client
 
-
-# --- What a run of a release says of itself
-
-
-LOGGER = logging.getLogger("dbern.release")
-
-
-class Journal:
-    """Log of one run of a release: durations go to its record, public facts to log lines.
-
-    `planning` is the seconds that it took to plan and reserve.
-    """
-
-    def __init__(
-        self, record: RunRecord, reservation: Reservation, progress: Progress, planning: float
-    ) -> None:
-        self._record = record
-        self._whose = {
-            "release_id": reservation.release_id,
-            "release": reservation.name,
-            "dataset": reservation.dataset,
-        }
-        self._tell = progress
-        self._shares: dict[str, int] = {}
-        record.add(event="run", dbern=version("dbern"), host=platform.node(), process=os.getpid())
-        record.add(event="done", stage="planning and reserving", seconds=round(planning, 6))
-        self.say("run", state=reservation.state.value)
-
-    def say(self, event: str, **facts: str | int) -> None:
-        """Log public facts."""
-        shown = " ".join(str(fact) for fact in facts.values())
-        fields = {**self._whose, "event": event, **facts}
-        LOGGER.info("%s %s: %s", fields["release_id"], event, shown, extra={"release": fields})
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Log that a stage begins and is done; how long it took is for the run record alone."""
-        self.say("begin", stage=name)
-        started, ended = time.monotonic(), "stopped"
-        try:
-            with _span(name, self._whose):
-                yield
-            ended = "done"
-        finally:
-            seconds = round(time.monotonic() - started, 6)
-            self._record.add(event=ended, stage=name, seconds=seconds)
-        self.say("done", stage=name)
-
-    def progress(self, stage: str, done: int, total: int) -> None:
-        """Pass progress on, and log each new percent of it."""
-        self._tell(stage, done, total)
-        share = 100 * done // max(total, 1)
-        if share > self._shares.get(stage, -1):
-            self._shares[stage] = share
-            self.say("progress", stage=stage, done=done, total=total)
-
-
-def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
-    """Span of OpenTelemetry, where it is installed and asked for: a duration is private."""
-    if os.environ.get("DBERN_SPANS") != "private":
-        return nullcontext()
-    with needed("DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."):
-        from opentelemetry import trace
-    return trace.get_tracer("dbern").start_as_current_span(  # type: ignore[no-any-return] # untyped
-        name, attributes=whose, record_exception=False, set_status_on_exception=False
-    )
-
-
-def logged_by(handler: logging.Handler, *, here: bool) -> None:
-    """Let this handler alone log the release's events, and its cluster's client's if not `here`."""
-    if not here:
-        import distributed  # noqa: F401 -- it gives its loggers handlers of their own when imported
-
-    for name, logger in list(logging.root.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger) and name.split(".")[0] in ("distributed", "tornado"):
-            logger.handlers.clear()
-            logger.propagate = True
-    logging.root.addHandler(handler)
-    LOGGER.setLevel(logging.INFO)
-
-
-# --- The release
 
 _WAITING = "waiting for another process with this release"
 
@@ -217,16 +127,16 @@ def release(
     ReleaseError
         Where work could not finish; run it again.
     """
-    spec, frame = _given(spec, data, client, scheduler)
+    spec, frame = _parse(spec, data, client, scheduler)
     url = resolve_url(spec.budget.ledger, spec.base)
     with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
-        began, place = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
-        connected = cache(lambda: stack.enter_context(place))
+        began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
+        connected = cache(lambda: stack.enter_context(context))
         reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
         with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
-            reservation = _again(ledger, reservation)
+            reservation = _reread(ledger, reservation)
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation, frame)
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
@@ -274,11 +184,11 @@ class _Run:
     journal: Journal
 
 
-def _given(
-    given: ReleaseSpec | str | Path, data: Any, client: Client | None, scheduler: str | None
+def _parse(
+    source: ReleaseSpec | str | Path, data: Any, client: Client | None, scheduler: str | None
 ) -> tuple[ReleaseSpec, Frame | None]:
     """Return the spec, and the table in place of files, which no other process can count."""
-    spec = ReleaseSpec.of(given)
+    spec = ReleaseSpec.of(source)
     frame = frame_for(spec, data)
     here = not scheduler and (client is None or is_here(client))
     if spec.data.source is None and not here and not (frame and frame.partitions):
@@ -294,11 +204,11 @@ def _reserve(
     ledger: BudgetLedger,
     spec: ReleaseSpec,
     frame: Frame | None,
-    look: Callable[[], object] | None = None,
+    check_cluster: Callable[[], object] | None = None,
 ) -> Reservation:
     """Find this release's reservation or make it; after the charge the records are not needed.
 
-    `look` for the cluster, which may refuse, before anything is reserved.
+    `check_cluster` for the cluster, which may refuse, before anything is reserved.
     """
     known = ledger.find(spec.budget.dataset, spec.release.name)
     request = Request(
@@ -313,7 +223,7 @@ def _reserve(
     if known is None:
         ledger.require_account(request)
     if known is not None and spec.data.source is None and _is_spooled(ledger, known, frame):
-        request = replace(request, inputs=known.inputs)  # what is spooled goes on
+        request = replace(request, inputs=known.content.inputs)  # what is spooled goes on
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
         files = footers(spec, frame)
         planned = plan_files(spec, files)
@@ -330,8 +240,8 @@ def _reserve(
         )
     if known is None or known.state is State.REFUNDED:
         _check_output(ledger, spec)
-        if look:
-            look()
+        if check_cluster:
+            check_cluster()
     return ledger.reserve(request)
 
 
@@ -340,40 +250,40 @@ def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
 
     Not one of this release, begun by another process since.
     """
-    place = location_at(spec.output)
+    output = location_at(spec.output)
     try:
-        check_output(place, None)
+        check_output(output, None)
     except SpecError:
         known = ledger.find(spec.budget.dataset, spec.release.name)
         if known is None or known.state is State.REFUNDED:
             raise
     try:
-        place.try_writing()
+        output.try_writing()
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"release.output: {place} cannot be written ({error.strerror}). Write another output, "
+            f"release.output: {output} cannot be written ({error.strerror}). Write another output, "
             "or make a folder there that this user may write to"
         ) from None
 
 
-def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
+def _reread(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
     """Read the reservation again now that it is locked.
 
     Before the lock was taken it may have been abandoned, and its name reserved anew by another
     spec: then this process must not touch what is there.
     """
-    found = ledger.find(reservation.dataset, reservation.name)
-    if found is None or found.release_id != reservation.release_id:
+    current = ledger.find(reservation.dataset, reservation.name)
+    if current is None or current.release_id != reservation.release_id:
         raise ReleaseError(
             f"release {reservation.name} was abandoned by another process. Run the same command "
             "again if it is still wanted"
         )
-    return found
+    return current
 
 
 def _stored_plan(reservation: Reservation) -> ReleasePlan:
     """Parse the plan that was reserved, which only the version that made it may carry out."""
-    content = dict(reservation.plan)
+    content = dict(reservation.content.plan)
     planned_by = content.pop("dbern_version")
     if planned_by != version("dbern"):
         raise EnvironmentRefusedError(
@@ -389,12 +299,12 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
     A ledger that says otherwise was put back to an earlier state, by a backup or a lost disk
     write; going on could draw the same noise for other records.
     """
-    for place in {reservation.output, output}:
-        writer = SynopsisWriter(location_at(place), reservation.release_id)
+    for location in {reservation.output, output}:
+        writer = SynopsisWriter(location_at(location), reservation.release_id)
         if writer.published() is not None or writer.is_begun():
             raise IntegrityError(
-                f"{place} already holds release {reservation.name}, which the ledger says was not "
-                "charged yet: the ledger was rolled back. Abandon the release, remove what is "
+                f"{location} already holds release {reservation.name}, which the ledger says was "
+                "not charged yet: the ledger was rolled back. Abandon the release, remove what is "
                 "there and choose a new release.name"
             )
 
@@ -451,7 +361,7 @@ def _records(run: _Run) -> Iterator[list[FileFacts]]:
     frame, reservation = run.frame, run.reservation
     if run.spec.data.source is not None:
         try:
-            yield _files(reservation.inputs, run.spec)
+            yield _files(reservation.content.inputs, run.spec)
         except UnreadableFileError:
             raise ReleaseError(
                 "data.source: a file of the reservation cannot be opened. Bring it back and run "
@@ -537,24 +447,24 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
         notes.append(
             f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
         )
-    place = location_at(reservation.output)
-    with storage_errors(place, "read"):
-        there = is_published(place)
-    if not there:
+    location = location_at(reservation.output)
+    with storage_errors(location, "read"):
+        is_there = is_published(location)
+    if not is_there:
         raise IntegrityError(
             f"{reservation.output}: was published and is gone. Bring it back from a copy: its key "
             "is destroyed, and only a new release.name spends again"
         )
     try:
         files = () if spec.data.source is None else footers(spec)
-        changed = bool(files) and _inputs(files, spec) != reservation.inputs
+        changed = bool(files) and _inputs(files, spec) != reservation.content.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
     if changed:
         notes.append("the files have changed since: it describes the old ones")
     if frame is not None and not frame.partitions and not spec.protection.private_rows:
         with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
-            rows, before = sum(file.rows for file in frame.footers), reservation.inputs["n"]
+            rows, before = sum(file.rows for file in frame.footers), reservation.content.inputs["n"]
             if rows not in (0, before):  # a reader does not tell
                 notes.append(
                     f"the table has {rows} rows, the release {before}: it describes the earlier "
@@ -607,15 +517,15 @@ def _stage(
     staging.clear()
     plan, salt, journal = run.plan, run.reservation.salt, run.journal
     pieces = [
-        (Piece(part, output, slab), one.noise.law)
-        for part, one in enumerate(plan.components)
-        for output in range(one.outputs)
-        for slab in one.strategy.layout.slabs()
+        (SlabJob(part, output, slab), planned.noise.law)
+        for part, planned in enumerate(plan.components)
+        for output in range(planned.outputs)
+        for slab in planned.strategy.layout.slabs()
     ]
     private = plan.protection.private_rows
-    tasks = share_out(files, salt, whole=private)
+    tasks = make_tasks(files, salt, whole=private)
     with journal.stage("reading and counting"):
-        total = add_up(client, counters, tasks, salt, journal.progress, partitions)
+        total = tree_reduce(client, counters, tasks, salt, journal.progress, partitions)
     with journal.stage("staging the lattice"), ThreadPoolExecutor(WRITERS) as pool:
         arriving = centers(client, total, counters, pieces, salt, files)
         writing = deque[Future[None]]()

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dbern.ledger import AuditLine, DatasetStatus, State
-from dbern.ledger.values import ZCDP, granted_amount, period_of, stored_amount
+from dbern.ledger.amounts import ZCDP, granted_amount, period_of, stored_amount
 from dbern.percentages import percent
 from dbern.privacy.budget import Budget
 from dbern.reporting.html import render

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.data.domain import named_with
-from dbern.errors import needed, printable
+from dbern.errors import optional_import, printable
 from dbern.reporting.pictures import INK, MOST_PANELS, channels
 from dbern.synopsis.maps import FAR, eastward_degree, write_plainly
 from dbern.types import FloatArray
@@ -60,7 +60,7 @@ def change_picture(change: xarray.Dataset, kind: str, value: str) -> bytes:
 
 
 def _figure(change: xarray.Dataset, value: str) -> Figure:
-    with needed(_HINT):
+    with optional_import(_HINT):
         from matplotlib.figure import Figure
     panels = _panels(change)
     columns = min(len(panels), 3)

@@ -19,7 +19,7 @@ from dbern.combination.functions import FunctionCombination
 from dbern.combination.responses import Ranged, Ratio
 from dbern.combination.scores import ClassScores
 from dbern.data.domain import Axis, rounded_text
-from dbern.errors import needed, printable
+from dbern.errors import optional_import, printable
 from dbern.percentages import percent
 from dbern.reporting.live import left_out, live
 from dbern.reporting.pictures import (
@@ -164,7 +164,7 @@ def render(template: str, **values: Any) -> str:
 
 @cache  # to compile one takes as long as to draw a curve
 def _template(name: str) -> Template:
-    with needed(REPORTS):
+    with optional_import(REPORTS):
         from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbern.data.domain import Axis
-from dbern.errors import needed
+from dbern.errors import optional_import
 from dbern.reporting.pictures import REPORTS, VARIABLES, label
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _FONT = "system-ui, sans-serif"
 
 def figures_document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
     """Document of the library with one or two figures, whose identities do not vary."""
-    with needed(REPORTS):
+    with optional_import(REPORTS):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
     document = Document()

@@ -15,7 +15,7 @@ import numpy as np
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, named_with
 from dbern.data.times import TimeUnit
-from dbern.errors import needed, printable
+from dbern.errors import optional_import, printable
 from dbern.synopsis.maps import FAR
 from dbern.synopsis.points import named_values, values_on_grid
 from dbern.synopsis.reader import Synopsis
@@ -377,7 +377,7 @@ def drawn(
 
     `paint` draws it; `below` gives what goes below the axes, once it is settled where they are.
     """
-    with needed(REPORTS):
+    with optional_import(REPORTS):
         import matplotlib as mpl
         from matplotlib.figure import Figure
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
@@ -577,7 +577,7 @@ def draw_beside(
 
     Both have one or two dimensions, on the same grid.
     """
-    with needed("pictures need matplotlib. Install it with: pip install 'dbern[report]'"):
+    with optional_import("pictures need matplotlib. Install it with: pip install 'dbern[report]'"):
         from matplotlib.figure import Figure
     figure = Figure(figsize=(10, 4.2), layout="constrained", dpi=110)
     figure.suptitle(title)

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.bernstein.basis import coefficient_basis
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
 
@@ -52,7 +52,7 @@ def trace(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: 
     return (1 - correlation) * independent + correlation * math.prod(float(a @ b) for a, b in sums)
 
 
-def typical_noise(strategy: Strategy, h: Sequence[int], noise: Covariance) -> float:
+def typical_noise(strategy: Strategy, h: Sequence[int], noise: NoiseCovariance) -> float:
     """Return the root mean square, over the domain, of the noise of values."""
     basis = gauss_values(strategy, h)
     return noise.deviation * math.sqrt(trace(basis, basis, noise.correlation))

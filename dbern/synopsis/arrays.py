@@ -23,7 +23,7 @@ from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.noise_quantile import Beside, enclose
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation, KernelMixture
@@ -184,7 +184,7 @@ def smoothed(strategy: Strategy, smoothing: Smoothing) -> Strategy:
 
 
 def select(
-    released: FloatArray | Blocks, noise: Covariance, strategy: Strategy, h: Sequence[int]
+    released: FloatArray | Blocks, noise: NoiseCovariance, strategy: Strategy, h: Sequence[int]
 ) -> Smoothing:
     """Return the smoothing with the least estimated mean squared error over the domain.
 
@@ -228,7 +228,7 @@ _OVERSAMPLING, _CUT, _ENCLOSING = (8, 6, 4, 3), 1e-8, 4e9  # of what encloses a 
 _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 
 
-def quieted(values: FloatArray, noise: Covariance, levels: Levels | None = None) -> FloatArray:
+def quieted(values: FloatArray, noise: NoiseCovariance, levels: Levels | None = None) -> FloatArray:
     """Return noisy bins less what does not stand out of the noise ("Quiet" in `shaping`).
 
     Of two levels the wide bins tell what stands out, and as much is kept of the narrow ones there.
@@ -239,7 +239,7 @@ def quieted(values: FloatArray, noise: Covariance, levels: Levels | None = None)
     return _standing_out(values, noise) * values
 
 
-def _standing_out(values: FloatArray, noise: Covariance) -> FloatArray:
+def _standing_out(values: FloatArray, noise: NoiseCovariance) -> FloatArray:
     """Return shares of bins that stand out of the noise, by the windows around each."""
     parts = np.zeros_like(values)
     for reach in _REACHES:
@@ -252,7 +252,7 @@ def _standing_out(values: FloatArray, noise: Covariance) -> FloatArray:
 
 
 def silenced(
-    values: FloatArray, noise: Covariance, strategy: Strategy, h: Sequence[int], most: float
+    values: FloatArray, noise: NoiseCovariance, strategy: Strategy, h: Sequence[int], most: float
 ) -> tuple[FloatArray, float, float]:
     """Return bins moved towards quiet ones, how far their function is moved, and by what share.
 

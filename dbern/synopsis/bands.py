@@ -311,7 +311,7 @@ def _quotient_noise(
     largest: list[FloatArray] = []
 
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
-        each = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
+        each = [family_of(law).draw(law, size // 2, draws, stream) for law in laws]
         largest.append(np.abs(each).max(axis=(0, 1)))
         return np.stack(each, axis=1).reshape(size, draws)
 

@@ -18,8 +18,8 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.accumulator import StoppedError
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
 from dbern.system import named_function
 from dbern.targets.lattice_values import BlackBoxAccumulator

@@ -11,8 +11,8 @@ import numpy as np
 
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.keystream import KeyStream
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.system import named_function
 from dbern.types import FloatArray
 

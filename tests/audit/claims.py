@@ -25,7 +25,8 @@ TRUSTED = {
 }
 BEYOND = {
     "releasing/publish": "the noise key, bound to seal and law; the choice among what was counted",
-    "ledger/secrets": "key files, and the staged center: encrypted, sealed, compared",
+    "ledger/key_files": "release keys: made, read, destroyed",
+    "ledger/staging": "the staged center: encrypted, sealed, compared",
     "erm/perturbed": "perturbed objectives: what b and the Jacobian cost, b's key, the output",
     "erm/objective": "their minimizer, and how far from it whatever is computed may be",
     "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
@@ -38,7 +39,9 @@ APART = (  # no release rests on these: with Gaussian noise, by advanced composi
     {"perturbation", "advanced"}, {"perturbation", "gaussian", "curves"},
     {"gaussian", "curves", "advanced"},
 )  # fmt: skip
-NOT_TRUSTED = {"accuracy", "families", "random_privacy"}
+NOT_TRUSTED = {
+    *("tails", "covariance", "draws", "public_numbers", "families", "random_privacy"),
+}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
-from dbern.cluster.graph import count
+from dbern.cluster.worker import count
 from dbern.counting.numpy_loops import add_slowly
 from dbern.counting.passes import Counters
 from dbern.counting.reading import Portion

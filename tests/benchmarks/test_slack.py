@@ -23,8 +23,8 @@ from dbern.bernstein.splines import bin_matrix
 from dbern.failure import BAND, FIELD, SIMULATION
 from dbern.noise_sups import noise_sups
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
+from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.bias_envelopes import weighed
 
 AXES = "xyz"
@@ -80,7 +80,7 @@ class Case:
         array = self.array
         each = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)
         self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
-        self.draw = partial(family_of(array.law).drawn, array.law)
+        self.draw = partial(family_of(array.law).draw, array.law)
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
         self.brackets = self.bracketed.brackets(self.smoothing)
         counts = np.array([len(one.kernel) for one in self.brackets])

@@ -12,7 +12,7 @@ from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.components.function_classes import read_class, stored_class
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.strategies import gram, map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.balls import GramBall, Released, StatedBall
 from dbern.strategies.base import Lattice, Slab
@@ -261,7 +261,7 @@ def test_order_and_rank_are_chosen_where_axes_do_not_factor():
     strategy = GramStrategy(lattice, spectrum)
     released = np.zeros(8)
     released[0] = 5.0
-    chosen = select(released, Covariance(1.0), strategy, (4, 4))
+    chosen = select(released, NoiseCovariance(1.0), strategy, (4, 4))
     assert chosen.ranks[0] < 8  # nothing but noise in the others
     used = smoothed(strategy, Smoothing((1, 1), (3,)))
     np.testing.assert_array_equal(used.spectrum.synthesis[:, 3:], 0)

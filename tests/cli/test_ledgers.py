@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dbern.ledger.values import PERIODS
+from dbern.ledger.amounts import PERIODS
 from dbern.privacy.budget import Budget
 from dbern.privacy.curves import squared_for
 from dbern.privacy.zcdp import pure_rho
@@ -70,7 +70,7 @@ def test_an_interrupted_release_in_zcdp_is_charged_once(project, run, monkeypatc
 
 
 def test_a_period_is_shown_with_what_the_others_cost(project, run, monkeypatch):
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-20T12:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: "2026-11-20T12:00:00+00:00")
     nightly = ("--ledger", "sqlite:///ledger.db", "--dataset", "nightly")
     assert run("ledger", "grant", *nightly, "--epsilon", "1", "--period", "day").code == 0
     project.spec(budget={"dataset": "nightly"})
@@ -79,7 +79,7 @@ def test_a_period_is_shown_with_what_the_others_cost(project, run, monkeypatch):
     ran = run("release", "release.toml")
     assert ran.code == 3
     assert "granted in 2026-11-20, renewed every day" in ran.err
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-21T12:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: "2026-11-21T12:00:00+00:00")
     assert run("release", "release.toml").code == 0
     ran = run("ledger", "status", *nightly)
     assert "renewed every day, now 2026-11-21\n" in ran.out
@@ -170,5 +170,5 @@ def test_low_is_judged_by_what_the_account_counts_and_by_delta_too(project, run)
     assert run(*status, "--warn-below", "79%").code == 0
     assert run(*status, "--warn-below", "80%").code == 3
     both = Budget.parse("3", "1e-6")
-    assert (both - Budget.parse("1", "9e-7")).share_of(both) == Fraction(1, 10)
-    assert (both - both).share_of(Budget(Fraction(0))) == 0
+    assert (both - Budget.parse("1", "9e-7")).fraction_of(both) == Fraction(1, 10)
+    assert (both - both).fraction_of(Budget(Fraction(0))) == 0

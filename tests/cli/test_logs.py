@@ -54,7 +54,7 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
     def failing(*_):
         raise OSError(SECRET)
 
-    monkeypatch.setattr("dbern.releasing.run.add_up", failing)
+    monkeypatch.setattr("dbern.releasing.run.tree_reduce", failing)
     ran = run("release", "release.toml", "--log-format", "json")
     last = lines(ran.err)[-1]
     assert ran.code == last["exit_code"] == 1
@@ -72,14 +72,14 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
 def test_log_lines_of_other_libraries_leave_their_values_out(project, run, monkeypatch):
     from dbern.releasing import run as releasing
 
-    original = releasing.add_up
+    original = releasing.tree_reduce
 
     def warning(*arguments):
         logging.getLogger("distributed.worker").info("of no interest")
         logging.getLogger("distributed.worker").warning("Compute failed: %s", "a record")
         return original(*arguments)
 
-    monkeypatch.setattr(releasing, "add_up", warning)
+    monkeypatch.setattr(releasing, "tree_reduce", warning)
     ran = run("release", "release.toml", "--log-format", "json")
     (told,) = [one for one in lines(ran.err) if one["logger"] == "distributed.worker"]
     assert (told["level"], told["message"]) == ("warning", "Compute failed: %s")

@@ -405,7 +405,7 @@ def test_a_clock_that_was_set_back_is_found(project, run, monkeypatch, case):
     period, times, state, sentences = CLOCKS[case]
     with project.ledger() as ledger:
         for number, time_of_grant in enumerate(times):
-            monkeypatch.setattr("dbern.ledger.tables.now", lambda now=time_of_grant: now)
+            monkeypatch.setattr("dbern.ledger.statements.now", lambda now=time_of_grant: now)
             name = "nightly" if number else "other"
             ledger.grant(name, Budget.parse("1"), period=period if number else None)
     found = {finding.subject: finding for finding in diagnosis.ledger(project.url)}[
@@ -445,7 +445,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     monkeypatch.setattr("dbern.cli.diagnosis._is_loopback", lambda host: False)
     assert findings()["dashboards"].state == "warn"
     monkeypatch.setattr(
-        "dbern.cluster.connection.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
+        "dbern.cluster.workers.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
     )
     workers = findings()["workers"]
     assert workers.state == "mend"

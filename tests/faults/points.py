@@ -7,35 +7,35 @@ import random
 from collections.abc import Iterator
 
 LEDGER, WRITER = "dbern.ledger.ledger:BudgetLedger", "dbern.synopsis.writer:SynopsisWriter"
-STAGING, RELEASING = "dbern.ledger.secrets:Staging", "dbern.releasing.run"
-SECRETS = "dbern.ledger.ledger:ReleaseSecrets"
+STAGING, RELEASING = "dbern.ledger.staging:Staging", "dbern.releasing.run"
+SECRETS = "dbern.ledger.release_secrets:ReleaseSecrets"
 
 # Every call that one stage of a release makes of another, in about the order of its story.
 STAGES = (
     *(f"{LEDGER}.{name}" for name in ("find", "reserve", "lock", "begin_reading")),
     f"{SECRETS}.staging",
-    "dbern.ledger.secrets:KeyFiles.create",
+    "dbern.ledger.key_files:KeyFiles.create",
     *(f"{RELEASING}:{name}" for name in ("footers", "plan_files")),
-    "dbern.cluster.connection:DaskWorkers.check_memory",
-    *(f"{RELEASING}:{name}" for name in ("share_out", "add_up", "centers", "publish")),
+    "dbern.cluster.workers:DaskWorkers.check_memory",
+    *(f"{RELEASING}:{name}" for name in ("make_tasks", "tree_reduce", "centers", "publish")),
     *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
-    "dbern.ledger.secrets:_write_new",
+    "dbern.ledger.durable:write_new",
     *(f"{LEDGER}.{name}" for name in ("spend", "require_lock", "commit")),
     f"{SECRETS}.key",
     *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
     "dbern.synopsis.writer:_create_component",
     "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
-    *(f"{SECRETS}.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
-    "dbern.ledger.ledger:destroy_staging",
+    *(f"{SECRETS}.destroy", "dbern.ledger.key_files:KeyFiles.destroy"),
+    "dbern.ledger.release_secrets:destroy_staging",
 )
 # And those of a release from a data frame, besides.
 SPOOLING = (
     f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.spool:_groups",
     "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
-    f"{LEDGER}.begin_reading", f"{RELEASING}:add_up", f"{LEDGER}.spend", f"{LEDGER}.commit",
-    "dbern.ledger.secrets:KeyFiles.destroy", "dbern.ledger.ledger:destroy_staging",
-    "dbern.ledger.secrets:destroy_staging", "shutil:rmtree",
+    f"{LEDGER}.begin_reading", f"{RELEASING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
+    "dbern.ledger.key_files:KeyFiles.destroy", "dbern.ledger.release_secrets:destroy_staging",
+    "dbern.ledger.staging:destroy_staging", "shutil:rmtree",
 )  # fmt: skip
 SYNCED = "os:fsync"
 STATEMENT = "sqlalchemy.engine.default:DefaultDialect.do_execute"

@@ -152,11 +152,11 @@ def counted(places: list[str]) -> dict[str, int]:
 
 
 def fix_reservations() -> None:
-    for module in ("secrets", "postgres"):
+    for module in ("key_files", "wrapped_keys"):
         replace(f"dbern.ledger.{module}:new_key", lambda: KEY)
-    replace("dbern.ledger.tables:new_id", lambda: RELEASE_ID)
-    replace("dbern.ledger.tables:now", lambda: CREATED)
-    replace("dbern.ledger.tables:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+    replace("dbern.ledger.statements:new_id", lambda: RELEASE_ID)
+    replace("dbern.ledger.statements:now", lambda: CREATED)
+    replace("dbern.ledger.statements:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
 
 
 def release_frame(files: str) -> int:
@@ -224,7 +224,7 @@ def worker(
     if leak:
         LEAKS[leak]()
     replace("dbern.strategies.base:SLAB_COEFFICIENTS", SLAB)
-    engine: Any = importlib.import_module("dbern.cluster.graph")
+    engine: Any = importlib.import_module("dbern.cluster.worker")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
     importlib.import_module("distributed.cli.dask_worker").main(arguments)
@@ -349,29 +349,29 @@ def draws_other_noise_each_time() -> None:
 
 
 def keeps_the_key() -> None:
-    replace("dbern.ledger.secrets:KeyFiles.destroy", lambda *_: None)
+    replace("dbern.ledger.key_files:KeyFiles.destroy", lambda *_: None)
 
 
 def sends_the_key_to_workers() -> None:
-    add_up: Any = importlib.import_module("dbern.releasing.run").add_up
+    tree_reduce: Any = importlib.import_module("dbern.releasing.run").tree_reduce
     kept = []
 
     def sending(client: Any, *rest: Any) -> Any:
         kept.append(client.submit(len, KEY))
-        return add_up(client, *rest)
+        return tree_reduce(client, *rest)
 
-    replace("dbern.releasing.run:add_up", sending)
+    replace("dbern.releasing.run:tree_reduce", sending)
 
 
 def says_the_key() -> None:
-    read: Any = importlib.import_module("dbern.ledger.secrets").KeyFiles.read
+    read: Any = importlib.import_module("dbern.ledger.key_files").KeyFiles.read
 
     def saying(*arguments: Any) -> Any:
         key = read(*arguments)
         sys.stderr.write(f"the key is {key!r}\n")
         return key
 
-    replace("dbern.ledger.secrets:KeyFiles.read", saying)
+    replace("dbern.ledger.key_files:KeyFiles.read", saying)
 
 
 def leaking(leak: Callable[[Any], None]) -> Callable[[], None]:

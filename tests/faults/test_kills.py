@@ -16,11 +16,11 @@ LEDGER, WRITER = points.LEDGER, points.WRITER
 # place, call, when, state that the ledger must be in afterwards; the slow ones lie in between.
 STATES = [
     (f"{LEDGER}.reserve", 1, "before", None),
-    ("dbern.ledger.secrets:KeyFiles.create", 1, "after", None),
+    ("dbern.ledger.key_files:KeyFiles.create", 1, "after", None),
     (f"{LEDGER}.reserve", 1, "after", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "before", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "after", "reading"),
-    (f"{points.RELEASING}:add_up", 1, "after", "reading"),
+    (f"{points.RELEASING}:tree_reduce", 1, "after", "reading"),
     (f"{points.STAGING}.clear", 1, "after", "reading"),
     (f"{points.STAGING}.put", 1, "before", "reading"),
     (f"{points.STAGING}.put", 4, "after", "reading"),
@@ -33,8 +33,8 @@ STATES = [
     ("dbern.synopsis.writer:publish", 1, "before", "spent"),
     ("dbern.synopsis.writer:publish", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
-    ("dbern.ledger.ledger:ReleaseSecrets.destroy", 1, "before", "committed"),
-    ("dbern.ledger.ledger:destroy_staging", 1, "before", "committed"),
+    ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
+    ("dbern.ledger.release_secrets:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
 
@@ -54,7 +54,7 @@ def test_the_ledger_knows_how_far_a_killed_client_came(local, place, call, when,
 
 @pytest.mark.parametrize(
     ("place", "when"),
-    [(f"{points.RELEASING}:add_up", "after"), (f"{points.STAGING}.put", "after"),
+    [(f"{points.RELEASING}:tree_reduce", "after"), (f"{points.STAGING}.put", "after"),
      (f"{points.STAGING}.seal", "after"), (f"{LEDGER}.spend", "before"),
      (f"{LEDGER}.spend", "after"), (f"{WRITER}.write", "before")],
 )  # fmt: skip
@@ -139,8 +139,8 @@ def test_ctrl_c_is_130_and_it_goes_on(local, place, call, when, as_json):
 
 
 FULL = [
-    ("dbern.ledger.secrets:_write_new", 2, "reading"),  # the first is the key's
-    ("dbern.ledger.secrets:_write_new", 4, "reading"),
+    ("dbern.ledger.durable:write_new", 2, "reading"),  # the first is the key's
+    ("dbern.ledger.durable:write_new", 4, "reading"),
     (points.STORE_WRITE, 1, "spent"),
     (points.STORE_WRITE, 9, "spent"),
     ("os:link", "manifest.json", "spent"),

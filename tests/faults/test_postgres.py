@@ -13,7 +13,7 @@ STATES = [
     (f"{points.LEDGER}.reserve", 1, "after", "reserved"),
     (f"{points.STAGING}.put", 2, "after", "reading"),
     (f"{points.WRITER}.write", 3, "after", "spent"),
-    ("dbern.ledger.ledger:ReleaseSecrets.destroy", 1, "before", "committed"),
+    ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
 ]
 
 

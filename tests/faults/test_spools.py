@@ -95,12 +95,12 @@ def test_a_full_disk_is_said_and_the_frame_can_be_given_again(frames, place):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_after_it_is_abandoned_there_is_no_spool(frames, when):
     project = frames.project()
-    fault = (f"{points.RELEASING}:add_up", 1, when, "kill")
+    fault = (f"{points.RELEASING}:tree_reduce", 1, when, "kill")
     assert frames.ran(project, fault) == -signal.SIGKILL
     assert spooled(project)
     given_up = ["ledger", "abandon", "--ledger", project.url, "--dataset", "trips",
                 "--name", "density"]  # fmt: skip
-    destroyed = ("dbern.ledger.secrets:KeyFiles.destroy", 1, "after", "kill")
+    destroyed = ("dbern.ledger.key_files:KeyFiles.destroy", 1, "after", "kill")
     faults = [destroyed] if when == "before" else []
     ended = frames.ran(project, *faults, frame="", arguments=given_up)
     assert ended == (-signal.SIGKILL if faults else 0)

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from dbern.ledger import BudgetLedger, Request, Reservation
-from dbern.ledger.secrets import KeyFiles
+from dbern.ledger.key_files import KeyFiles
 from dbern.privacy.budget import Budget
 
 
@@ -20,9 +20,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+"""Every `LedgerBackend`: a new one is a name here, and a branch where a test goes past it."""
+
+
+@pytest.fixture(params=BACKENDS)
 def database(request: pytest.FixtureRequest) -> str:
-    """The same tests on both; a module about one of them has a fixture of this name."""
+    """The same tests on all; a module about one of them has a fixture of this name."""
     return str(request.param)
 
 
@@ -58,8 +62,8 @@ def execute(
 @pytest.fixture
 def keys_held(url: str) -> Callable[[], set[str]]:
     """The releases that have a key, in whichever way the ledger keeps it."""
-    from dbern.ledger.ledger import backend_of
-    from dbern.ledger.postgres import wrapped
+    from dbern.ledger.opening import backend_of
+    from dbern.ledger.wrapped_keys import wrapped
 
     def held() -> set[str]:
         backend = backend_of(url)
@@ -75,7 +79,7 @@ def keys_held(url: str) -> Callable[[], set[str]]:
 @pytest.fixture
 def staged(url: str, ledger: BudgetLedger) -> Callable[[], list[str]]:
     """The releases that have a staging directory."""
-    from dbern.ledger.ledger import backend_of
+    from dbern.ledger.opening import backend_of
 
     def names() -> list[str]:
         root = backend_of(url).staging(ledger.id)

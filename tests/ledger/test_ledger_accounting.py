@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, Request
-from dbern.ledger.values import PERIODS, Zcdp, granted_amount, period_of
+from dbern.ledger.amounts import PERIODS, Zcdp, granted_amount, period_of
 from dbern.privacy.budget import Budget
-from dbern.privacy.zcdp import delta_of, rho_for
+from dbern.privacy.zcdp import _delta_of, rho_for
 
 GRANT = Budget.parse("1", "1e-6")
 CAPACITY = rho_for(GRANT.epsilon, GRANT.delta)
@@ -61,8 +61,8 @@ def test_a_gaussian_release_costs_its_own_rho(zcdp):
 @pytest.mark.parametrize("delta", [Fraction(1, 10**12), Fraction(1, 3)])
 def test_what_a_grant_allows_converts_to_the_grant(epsilon, delta):
     granted = granted_amount("zcdp", Budget(epsilon, delta))
-    assert delta_of(granted.rho, epsilon) <= delta
-    assert delta_of(granted.rho * (1 + Fraction(1, 10**20)), epsilon) > delta  # and no less
+    assert _delta_of(granted.rho, epsilon) <= delta
+    assert _delta_of(granted.rho * (1 + Fraction(1, 10**20)), epsilon) > delta  # and no less
     assert abs(granted.epsilon / epsilon - 1) < Fraction(1, 10**20)
 
 
@@ -75,8 +75,8 @@ def test_what_is_spent_never_converts_to_more_than_the_grant(zcdp):
         except BudgetError:
             continue
     (status,) = zcdp.status("zcdp")
-    assert delta_of(status.used.rho, GRANT.epsilon) <= GRANT.delta
-    assert delta_of(status.used.rho + Fraction(1, 1000), GRANT.epsilon) > GRANT.delta
+    assert _delta_of(status.used.rho, GRANT.epsilon) <= GRANT.delta
+    assert _delta_of(status.used.rho + Fraction(1, 1000), GRANT.epsilon) > GRANT.delta
 
 
 def test_a_guarantee_without_a_rho_is_refused(zcdp):
@@ -167,7 +167,7 @@ def test_a_charge_is_never_free(zcdp, rho):
 )
 def test_a_budget_is_whole_again_in_each_period(ledger, monkeypatch, period, within, after):
     clock = ["2026-03-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
     ledger.grant("nightly", Budget.parse("1"), period=period)
     first = ledger.reserve(request("first", "0.7", dataset="nightly"))
     clock[0] = within
@@ -214,7 +214,7 @@ def test_a_year_is_that_of_the_calendar_whatever_its_weeks_and_leap_day(day, lab
 
 def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
     clock = ["2028-01-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
     ledger.grant("yearly", Budget.parse("1"), period="year")
     for i, day in enumerate(("2028-01-01", "2028-02-29", "2028-03-01", "2028-12-31")):
         clock[0] = f"{day}T23:59:59+00:00"
@@ -229,7 +229,7 @@ def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
 
 def test_a_zcdp_budget_is_renewed_by_period(ledger, monkeypatch):
     clock = ["2026-12-28T12:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
     ledger.grant("both", GRANT, accountant="zcdp", period="week")
     ledger.reserve(request("one", "0.2", dataset="both"))
     clock[0] = "2027-01-03T12:00:00+00:00"  # still the last week of 2026

@@ -9,7 +9,7 @@ import pytest
 
 from dbern.errors import EnvironmentRefusedError, IntegrityError
 from dbern.ledger import BudgetLedger
-from dbern.ledger.ledger import backend_of
+from dbern.ledger.opening import backend_of
 from dbern.privacy.budget import Budget
 from dbern.reporting.budgets import history
 

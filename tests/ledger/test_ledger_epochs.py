@@ -12,8 +12,8 @@ import pytest
 
 from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published
-from dbern.ledger.secrets import HighWaterMark, Point
-from dbern.ledger.tables import facts_of
+from dbern.ledger.high_water_mark import HighWaterMark, Point
+from dbern.ledger.tables import metadata_of
 from dbern.privacy.budget import Budget
 
 
@@ -55,14 +55,14 @@ def test_a_commit_beside_a_read_is_no_restored_database(ledger, ask, url, monkey
     began = []
 
     def another_commits(connection):
-        facts = facts_of(connection)  # from here on the read sees the ledger as it is now
+        metadata = metadata_of(connection)  # from here on the read sees the ledger as it is now
         if not began:
-            began.append(facts)
+            began.append(metadata)
             with BudgetLedger.open(url) as beside:
                 beside.reserve(ask("beside", "0.1"))
-        return facts
+        return metadata
 
-    monkeypatch.setattr("dbern.ledger.restore.facts_of", another_commits)
+    monkeypatch.setattr("dbern.ledger.restore.metadata_of", another_commits)
     request = [ask("new", "0.1")] if asked == "require_account" else []
     assert not getattr(ledger, asked)(*request)
     assert began
@@ -314,7 +314,7 @@ def test_a_zcdp_account_is_charged_a_reconciled_rho(ledger, found):
 
 
 def test_a_reconciled_release_counts_in_the_period_of_its_reservation(ledger, found, monkeypatch):
-    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-21T01:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: "2026-11-21T01:00:00+00:00")
     ledger.grant("nightly", Budget.parse("1"), period="day")
     ledger.reconcile([found(dataset="nightly")])
     (status,) = ledger.status("nightly")

@@ -9,7 +9,8 @@ import pytest
 
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
-from dbern.ledger.secrets import KeyFiles, private_directory
+from dbern.ledger.durable import private_directory
+from dbern.ledger.key_files import KeyFiles
 from dbern.privacy.budget import Budget
 
 
@@ -165,7 +166,7 @@ def test_a_kill_between_state_and_key_is_mended_by_the_next_opening(
     script = (
         "import os, signal, sys\n"
         "from dbern.ledger import BudgetLedger\n"
-        "from dbern.ledger.secrets import KeyFiles\n"
+        "from dbern.ledger.key_files import KeyFiles\n"
         "KeyFiles.destroy = lambda self, release_id: os.kill(os.getpid(), signal.SIGKILL)\n"
         "ledger = BudgetLedger.open(sys.argv[1])\n"
         "if sys.argv[2] == 'commit':\n"
@@ -185,9 +186,9 @@ def test_a_kill_between_state_and_key_is_mended_by_the_next_opening(
 def test_a_kill_between_key_and_row_charges_nothing(ledger, url, keys, python):
     script = (
         "import os, signal, sys\n"
-        "from dbern.ledger import BudgetLedger, Request, tables as rows\n"
+        "from dbern.ledger import BudgetLedger, Request, statements\n"
         "from dbern.privacy.budget import Budget\n"
-        "rows.add_release = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "statements.add_release = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
         "ledger = BudgetLedger.open(sys.argv[1])\n"
         "ledger.reserve(Request('trips', 'density', Budget.parse('0.4')))\n"
     )

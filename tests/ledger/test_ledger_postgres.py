@@ -17,8 +17,9 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import BudgetLedger, Request, resolve_url
-from dbern.ledger.ledger import backend_of
-from dbern.ledger.postgres import PostgresBackend, secret_of
+from dbern.ledger.opening import backend_of
+from dbern.ledger.postgres import PostgresBackend
+from dbern.ledger.wrapped_keys import secret_of
 from dbern.privacy.budget import Budget
 
 

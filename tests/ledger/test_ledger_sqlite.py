@@ -246,20 +246,20 @@ LARGE = {"k": [1000], "components": [{"maps": [{"kind": "binned", "synthesis": "
 def test_plans_of_releases_that_are_over_take_no_megabytes(ledger, ask, advance, path, state):
     for name in ("one", "two"):
         held = ledger.reserve(ask(name, "0.2", plan=LARGE))
-        assert held.plan == ledger.find("trips", name).plan == LARGE
+        assert held.content.plan == ledger.find("trips", name).content.plan == LARGE
         over = advance(held, state)
         assert path.stat().st_size < 200_000
-    (part,) = over.plan["components"]
+    (part,) = over.content.plan["components"]
     assert part["maps"] == [{"kind": "binned", "synthesis": f"sha256:{DIGEST}"}]
-    assert over.plan["k"] == [1000]
+    assert over.content.plan["k"] == [1000]
     if state != "refunded":
-        assert ledger.find("trips", "two").plan == over.plan
+        assert ledger.find("trips", "two").content.plan == over.content.plan
 
 
 def test_an_unfinished_release_keeps_its_plan_whole(ledger, ask, advance):
     spent = advance(ledger.reserve(ask(plan=LARGE)), "spent")
     ledger.reconcile([])
-    assert ledger.find("trips", "density").plan == spent.plan == LARGE
+    assert ledger.find("trips", "density").content.plan == spent.content.plan == LARGE
 
 
 def test_a_connection_writes_nothing(path, url):

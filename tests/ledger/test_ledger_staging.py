@@ -12,7 +12,7 @@ import pytest
 
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import Staging
-from dbern.ledger.secrets import destroy_staging
+from dbern.ledger.staging import destroy_staging
 
 KEY = bytes(range(32))
 

@@ -65,7 +65,7 @@ def test_the_same_request_goes_on_with_the_stored_plan(ledger, held, ask, advanc
     stored = advance(held, state)
     again = ledger.reserve(ask(plan={"k": 99}, output="elsewhere.zarr"))
     assert again == stored
-    assert again.plan == {"k": 20, "h": 2}
+    assert again.content.plan == {"k": 20, "h": 2}
     assert len(ledger.status("trips")[0].releases) == 1
 
 
@@ -149,7 +149,7 @@ def test_thousands_of_changed_files_make_a_short_message(ledger, ask):
 def test_a_file_name_that_is_no_unicode_survives(ledger, ask):
     inputs = {"files": {os.fsdecode(b"caf\xe9.parquet"): 1}}
     ledger.reserve(ask(inputs=inputs))
-    assert ledger.find("trips", "density").inputs == inputs
+    assert ledger.find("trips", "density").content.inputs == inputs
 
 
 def test_abandoning_a_reservation_refunds_it_and_frees_the_name(ledger, held, ask):

@@ -8,13 +8,7 @@ from fractions import Fraction
 import pytest
 
 from dbern.errors import SpecError
-from dbern.ledger.accounts import changes
-from dbern.ledger.ledger import backend_of
-from dbern.ledger.postgres import secret_of
-from dbern.ledger.secrets import HighWaterMark, KeyFiles, Point, RunRecord
-from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.tables import _abridged, json_text, now
-from dbern.ledger.values import (
+from dbern.ledger.amounts import (
     PERIODS,
     Zcdp,
     charged_amount,
@@ -23,6 +17,14 @@ from dbern.ledger.values import (
     require_positive,
     rho_of_charge,
 )
+from dbern.ledger.comparison import changes
+from dbern.ledger.high_water_mark import HighWaterMark, Point
+from dbern.ledger.key_files import KeyFiles
+from dbern.ledger.opening import backend_of
+from dbern.ledger.run_record import RunRecord
+from dbern.ledger.sqlite import SqliteBackend
+from dbern.ledger.statements import _abridged, json_text, now
+from dbern.ledger.wrapped_keys import secret_of
 from dbern.privacy.budget import Budget
 
 

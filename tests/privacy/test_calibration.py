@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import tail
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.calibration import (
     GaussianNoise,
@@ -21,6 +20,7 @@ from dbern.privacy.calibration import (
     floor_log2,
 )
 from dbern.privacy.mechanism import to_grid
+from dbern.privacy.tails import tail
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
 etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)

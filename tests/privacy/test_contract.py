@@ -17,7 +17,14 @@ from dbern.privacy.calibration import (
     LaplaceNoise,
     calibrate_laplace,
 )
-from dbern.privacy.contract import Contract, Sensitivity, _exact_bound, law_of, require_one_charge
+from dbern.privacy.contract import (
+    Contract,
+    FloatBounds,
+    Sensitivity,
+    _exact_bound,
+    law_of,
+    require_one_charge,
+)
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
 
 ONE = Fraction(1)
@@ -28,7 +35,7 @@ def contract(norm=1, **changes):
     given = {"kernel": 0.0, "floats": 0.0, "bound": 4.0, "size": 21, "fraction": ONE, **changes}
     kernel, floats, bound = (given.pop(key) for key in ("kernel", "floats", "bound"))
     moved = Sensitivity.over(100, 1.0, 2.0, "two records", norm)
-    return Contract.of(moved, 100, kernel, floats, bound, **given)
+    return Contract.of(moved, 100, FloatBounds(kernel, floats, bound), **given)
 
 
 def moved_by(law):
@@ -57,7 +64,7 @@ def test_float_errors_are_not_halved_with_the_sides_of_a_move(change, more):
 
     def planned(**errors):
         one = contract(1, **errors)
-        return law_of(replace(one, sensitivity=replace(one.sensitivity, sides=True)), PURE)
+        return law_of(replace(one, sensitivity=replace(one.sensitivity, balanced=True)), PURE)
 
     least, found = moved_by(planned()), moved_by(planned(**change))
     assert isinstance(planned(), KNormNoise)

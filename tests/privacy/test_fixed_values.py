@@ -9,17 +9,6 @@ import numpy as np
 import pytest
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import (
-    Covariance,
-    _float_above,
-    _gaussian_tail_granules,
-    gaussian_tail,
-    k_norm_draws,
-    public_stream,
-    tail,
-    uniform,
-    weighted_tail,
-)
 from dbern.privacy.advanced import _advanced_ratio, calibrate_advanced_laplace
 from dbern.privacy.budget import Budget, decimal_text, exact
 from dbern.privacy.calibration import (
@@ -31,15 +20,25 @@ from dbern.privacy.calibration import (
     calibrate_laplace,
     floor_log2,
 )
-from dbern.privacy.contract import Contract, Sensitivity, law_of
+from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.curves import _delta_at, squared_for
+from dbern.privacy.draws import k_norm_draws
 from dbern.privacy.gaussian import _inverse_root_e, _thresholds, discrete_gaussian
 from dbern.privacy.keystream import KeyStream, content_words, subkey
 from dbern.privacy.laplace import SignedNoise, _inverse_e, discrete_laplace
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.perturbation import penalty_weight, tied_charge
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.privacy.random_privacy import fewest_samples, order_statistic
-from dbern.privacy.zcdp import delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
+from dbern.privacy.tails import (
+    _float_above,
+    _gaussian_tail_granules,
+    gaussian_tail,
+    tail,
+    weighted_tail,
+)
+from dbern.privacy.zcdp import _delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
 
 ONE, TINY = Fraction(1), Fraction(1, 10**6)
 
@@ -107,7 +106,7 @@ def test_advanced_composition_has_its_scale():
 
 def test_a_contract_has_the_law_of_its_fraction_of_the_charge():
     moved = Sensitivity.over(100, 1.0, 2.0, "two records", 1)
-    half = Contract.of(moved, 100, 0.0, 0.0, 4.0, size=21, fraction=Fraction(1, 2))
+    half = Contract.of(moved, 100, FloatBounds(0.0, 0.0, 4.0), size=21, fraction=Fraction(1, 2))
     assert law_of(half, Budget.parse("1")).scale == 83930
 
 
@@ -131,7 +130,7 @@ def test_a_float_above_is_the_next_one_only_where_rounding_went_down():
 
 
 def test_a_covariance_scales_by_its_deviation():
-    assert Covariance(2.0, -0.25).scaled(0.5) == Covariance(1.0, -0.25)
+    assert NoiseCovariance(2.0, -0.25).scaled(0.5) == NoiseCovariance(1.0, -0.25)
 
 
 def test_k_norm_draws_are_vectors_in_columns():
@@ -164,13 +163,13 @@ def test_the_curve_of_gaussian_noise():
 def test_zcdp_and_its_conversions():
     assert rho_of(9, 6) == Fraction(1, 8)
     assert pure_rho(Fraction(1, 5)) == Fraction(1, 50)
-    assert round(float(delta_of(Fraction(1, 50), ONE)), 15) == 8.825255e-08
+    assert round(float(_delta_of(Fraction(1, 50), ONE)), 15) == 8.825255e-08
     rho = rho_for(ONE, TINY)
     assert round(float(rho), 13) == 0.0243559703595
-    assert delta_of(rho, ONE) <= TINY
+    assert _delta_of(rho, ONE) <= TINY
     epsilon = epsilon_of(Fraction(1, 50), TINY)
     assert round(float(epsilon), 9) == 0.899935268
-    assert delta_of(Fraction(1, 50), epsilon) <= TINY
+    assert _delta_of(Fraction(1, 50), epsilon) <= TINY
     assert rho_above(Fraction(1, 3)) - Fraction(1, 3) == Fraction(2, 3 * 10**28)
 
 

@@ -16,7 +16,6 @@ from reference_laplace import INVERSE_E, HostileStream, Recorder
 from scipy import stats
 
 from dbern.errors import IntegrityError, SpecError
-from dbern.privacy.accuracy import k_norm_covariance, k_norm_draws, public_stream, tail
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import (
     KNormNoise,
@@ -24,11 +23,15 @@ from dbern.privacy.calibration import (
     calibrate_k_norm,
     calibrate_laplace,
 )
-from dbern.privacy.contract import Contract, Sensitivity, law_of
+from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
+from dbern.privacy.covariance import k_norm_covariance
+from dbern.privacy.draws import k_norm_draws
 from dbern.privacy.families import K_NORM, covariance_of, family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import SignedNoise, discrete_k_norm
 from dbern.privacy.mechanism import place_of, privatize
+from dbern.privacy.public_numbers import public_stream
+from dbern.privacy.tails import tail
 
 KEY = hashlib.sha256(b"a fixed test key").digest()
 SCALES = [1, 2, 3, 2**20, 2**40 + 1, 2**61]
@@ -171,7 +174,9 @@ def test_laplace_noise_that_is_accepted_would_overspend():
 def test_a_contract_says_whether_sides_are_known():
     for sides, kind in ((True, "k-norm"), (False, "laplace")):
         moved = Sensitivity(Fraction(1), Fraction(1, 50), "two records", 1, sides)
-        contract = Contract.of(moved, 100, 0.5, 0.0, 4.0, size=21, fraction=Fraction(1, 2))
+        contract = Contract.of(
+            moved, 100, FloatBounds(0.5, 0.0, 4.0), size=21, fraction=Fraction(1, 2)
+        )
         law = law_of(contract, Budget.parse("1"))
         assert law.kind == kind
         assert law.epsilon <= Fraction(1, 2)

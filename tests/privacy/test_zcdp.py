@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import _gaussian_tail_granules, gaussian_tail
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at, squared_for
 from dbern.privacy.mechanism import to_grid
+from dbern.privacy.tails import _gaussian_tail_granules, gaussian_tail
 from dbern.privacy.zcdp import (
-    delta_of,
+    _delta_of,
     epsilon_of,
     pure_rho,
     rho_above,
@@ -85,7 +85,7 @@ CASES = [(1, 1), (1, 2), (2, 1), (3, 1), (4, 3), (7, 1), (10, 10), (40, 9), (100
 def test_the_exact_laws_delta_is_below_the_conversion(
     sigma: int, shift: int, epsilon: Fraction
 ) -> None:
-    truth, bound = true_delta(sigma, shift, epsilon), delta_of(rho_of(shift**2, sigma), epsilon)
+    truth, bound = true_delta(sigma, shift, epsilon), _delta_of(rho_of(shift**2, sigma), epsilon)
     assert truth <= bound
     # and the bound says something: zCDP loses a factor below sqrt(2 pi) times a small one
     if sigma > 6:
@@ -97,14 +97,14 @@ def test_the_exact_laws_delta_is_below_the_conversion(
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 30), st.fractions(0, 8, max_denominator=20))
 def test_no_integer_shift_beats_the_conversion(sigma: int, shift: int, epsilon: Fraction) -> None:
-    bound = delta_of(rho_of(shift**2, sigma), epsilon)
+    bound = _delta_of(rho_of(shift**2, sigma), epsilon)
     assert true_delta(sigma, shift, epsilon) <= bound + Fraction(1, 10**50)  # the sum's own error
 
 
 @settings(max_examples=60, deadline=None)
 @given(positive, st.fractions(0, 1000, max_denominator=10**6))
 def test_delta_is_the_infimum_over_orders(rho: Fraction, epsilon: Fraction) -> None:
-    found = delta_of(rho, epsilon)
+    found = _delta_of(rho, epsilon)
     b = np.exp(np.linspace(-30, 40, 20001))
     entropy = (1 + b) * np.log1p(b) - b * np.log(b)
     logs = b * ((1 + b) * float(rho) - float(epsilon)) - entropy
@@ -125,7 +125,7 @@ def test_delta_agrees_with_opendp(rho: Fraction, epsilon: Fraction) -> None:
     scale = 1 / math.sqrt(2 * float(rho))
     measurement = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=scale))
     theirs = measurement.map(1).delta(float(epsilon))
-    assert float(delta_of(rho, epsilon)) == pytest.approx(theirs, rel=1e-6)
+    assert float(_delta_of(rho, epsilon)) == pytest.approx(theirs, rel=1e-6)
 
 
 @pytest.mark.slow
@@ -133,18 +133,18 @@ def test_delta_agrees_with_opendp(rho: Fraction, epsilon: Fraction) -> None:
 @given(st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**6), deltas)
 def test_rho_for_is_the_largest(epsilon: Fraction, delta: Fraction) -> None:
     rho = rho_for(epsilon, delta)
-    assert delta_of(rho, epsilon) <= delta
-    assert delta_of(rho * (1 + Fraction(1, 10**20)), epsilon) > delta
+    assert _delta_of(rho, epsilon) <= delta
+    assert _delta_of(rho * (1 + Fraction(1, 10**20)), epsilon) > delta
 
 
 def test_rho_for_at_the_ends() -> None:
     for epsilon in (Fraction(1, 10**9), Fraction(10**9)):
         for delta in (Fraction(1, 10**4000), Fraction(999_999, 10**6)):
             rho = rho_for(epsilon, delta)
-            assert 0 < delta_of(rho, epsilon) <= delta
-    assert delta_of(Fraction(0), Fraction(1)) == 0
-    assert delta_of(Fraction(10**6), Fraction(1)) == 1
-    assert 0 < delta_of(Fraction(1, 10**30), Fraction(10**6)) < Fraction(1, 10**4300)
+            assert 0 < _delta_of(rho, epsilon) <= delta
+    assert _delta_of(Fraction(0), Fraction(1)) == 0
+    assert _delta_of(Fraction(10**6), Fraction(1)) == 1
+    assert 0 < _delta_of(Fraction(1, 10**30), Fraction(10**6)) < Fraction(1, 10**4300)
 
 
 @pytest.mark.thorough
@@ -154,9 +154,9 @@ def test_rho_for_at_the_ends() -> None:
 @pytest.mark.parametrize("delta", [Fraction(1, 2), Fraction(1, 10**6), Fraction(1, 10**15)])
 def test_epsilon_of_is_the_least(rho: Fraction, delta: Fraction) -> None:
     epsilon = epsilon_of(rho, delta)
-    assert delta_of(rho, epsilon) <= delta
+    assert _delta_of(rho, epsilon) <= delta
     if epsilon:
-        assert delta_of(rho, epsilon * (1 - Fraction(1, 10**20))) > delta
+        assert _delta_of(rho, epsilon * (1 - Fraction(1, 10**20))) > delta
         assert rho_for(epsilon, delta) == pytest.approx(rho, rel=1e-20)
 
 
@@ -164,7 +164,7 @@ def test_epsilon_of_at_the_ends() -> None:
     assert epsilon_of(Fraction(0), Fraction(1, 10**4000)) == 0
     for rho in (Fraction(1, 10**30), Fraction(10**9)):
         for delta in (Fraction(1, 10**4000), Fraction(999_999, 10**6)):
-            assert delta_of(rho, epsilon_of(rho, delta)) <= delta
+            assert _delta_of(rho, epsilon_of(rho, delta)) <= delta
     # Five releases of one budget fit one that is larger, as they would not by basic composition.
     budget = Fraction(1, 10), Fraction(1, 10**6)
     assert epsilon_of(5 * rho_for(*budget), budget[1]) < 3 * budget[0]
@@ -228,7 +228,7 @@ def test_calibration(
 
     assert enough(noise.sigma)
     assert noise.sigma == 1 or not enough(noise.sigma - 1)
-    kept = delta_of(noise.rho, epsilon) <= delta
+    kept = _delta_of(noise.rho, epsilon) <= delta
     assert kept or _delta_at(epsilon, Fraction(found, noise.sigma**2 - SPREAD_SQUARED)) <= delta
     assert (bound + eta) / g + Fraction(1, 2) < 2**62
     wanted = (l2 / 1024) ** 2 / n
@@ -301,9 +301,9 @@ def test_tail_is_in_the_targets_unit() -> None:
 
 def test_bad_arguments_of_the_conversions() -> None:
     with pytest.raises(SpecError):
-        delta_of(Fraction(-1), Fraction(1))
+        _delta_of(Fraction(-1), Fraction(1))
     with pytest.raises(SpecError):
-        delta_of(Fraction(1), Fraction(-1))
+        _delta_of(Fraction(1), Fraction(-1))
     with pytest.raises(SpecError):
         rho_of(1, 0)
     with pytest.raises(SpecError):

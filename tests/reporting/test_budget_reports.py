@@ -20,8 +20,7 @@ EVIL = "<script>alert(1)</script>"
 def clock(monkeypatch):
     """The ledger's time, to be set."""
     time = ["2026-01-05T09:00:00+00:00"]
-    for module in ("tables", "ledger"):
-        monkeypatch.setattr(f"dbern.ledger.{module}.now", lambda: time[0], raising=False)
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: time[0])
     return time
 
 

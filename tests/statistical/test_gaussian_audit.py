@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dbern.privacy.accuracy import gaussian_tail
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
 from dbern.privacy.mechanism import privatize
+from dbern.privacy.tails import gaussian_tail
 from dbern.types import FloatArray, Int64Array
 
 pytestmark = pytest.mark.slow

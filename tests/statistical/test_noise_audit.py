@@ -18,11 +18,11 @@ from scipy import stats
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import tail
 from dbern.privacy.calibration import LaplaceNoise, calibrate_k_norm, calibrate_laplace
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_k_norm
 from dbern.privacy.mechanism import privatize, to_grid
+from dbern.privacy.tails import tail
 from dbern.types import Int64Array
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ import dbern
 from dbern.components.component import Errors, LatticeComponent, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import Covariance
 from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
@@ -102,15 +102,15 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
     shards = Shards(values, layers)
     blocks = StoredBlocks(values.shape, layers, shards, "")
     strategy = LatticeStrategy(lattice)
-    chosen = [select(values, Covariance(one), strategy, h) for one in (0.0, 1.0, 1e3)]
+    chosen = [select(values, NoiseCovariance(one), strategy, h) for one in (0.0, 1.0, 1e3)]
     if min(lattice.k) > 1:  # or all orders are the same
         assert sum(chosen[0].h) == max(sum(h), 24 * len(h))  # without noise the least biased
     for deviation, expected in zip((0.0, 1.0, 1e3), chosen, strict=True):
-        assert select(blocks, Covariance(deviation), strategy, h) == expected
+        assert select(blocks, NoiseCovariance(deviation), strategy, h) == expected
     assert set(shards.reads.values()) == {3}  # once for each choice
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbern.synopsis.arrays._SUMS", 1)  # one candidate at a time
-        assert select(blocks, Covariance(0.0), strategy, h) == chosen[0]
+        assert select(blocks, NoiseCovariance(0.0), strategy, h) == chosen[0]
 
 
 @pytest.fixture(scope="module")

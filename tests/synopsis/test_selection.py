@@ -9,8 +9,9 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import Covariance, public_stream
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.public_numbers import public_stream
 from dbern.synopsis.arrays import select, smoothed, smoothings
 
 
@@ -50,7 +51,9 @@ def test_auto_is_near_the_best_fixed_choice(bandwidth, epsilon):
             exact + noise_drawn.added_to(np.zeros(len(exact), np.int64)) * plan.noise.granularity
         )
         errors.append([np.abs(each @ noisy - truth).max() for each in maps])
-        best = select(noisy, Covariance(math.sqrt(2) * plan.noise.scale), plan.strategy, plan.h)
+        best = select(
+            noisy, NoiseCovariance(math.sqrt(2) * plan.noise.scale), plan.strategy, plan.h
+        )
         chosen.append(errors[-1][candidates.index(best)])
     fixed = np.mean(errors, axis=0)
     assert np.mean(chosen) <= 1.25 * fixed.min()

@@ -16,7 +16,7 @@ import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import SILENCED
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import Covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.synopsis.arrays import quieted
 from dbern.synopsis.tables import answer
 
@@ -315,22 +315,22 @@ def noisy(tmp_path_factory, client):
 def test_noise_is_silenced_and_what_stands_out_of_it_stays():
     """A noise that is told wrong by half leaves noise, or takes peaks."""
     noise = np.random.default_rng(6).laplace(scale=0.5**0.5, size=(40, 40))  # of deviation one
-    quiet = quieted(noise, Covariance(1.0))
+    quiet = quieted(noise, NoiseCovariance(1.0))
     assert (quiet == 0).mean() > 0.8
-    loud = quieted(noise, Covariance(0.5))
+    loud = quieted(noise, NoiseCovariance(0.5))
     assert 10 * np.square(quiet).sum() < 0.2 * np.square(noise).sum() < 2 * np.square(loud).sum()
     noise[20, 20] += 40
     noise[5:12, 5:12] += 3
-    quiet = quieted(noise, Covariance(1.0))
+    quiet = quieted(noise, NoiseCovariance(1.0))
     assert quiet[20, 20] > 0.95 * noise[20, 20]
     assert quiet[6:11, 6:11].sum() > 0.95 * noise[6:11, 6:11].sum()
-    assert quieted(noise, Covariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
+    assert quieted(noise, NoiseCovariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
 
 
 def test_sums_of_windows_have_the_variance_that_is_counted():
     """At the ends of the domain, and of noise that leaves the sum of the bins alone."""
-    assert quieted(np.ones((3, 3)), Covariance(1.0)).max() == pytest.approx(1 - 4 / 9)
-    assert quieted(np.ones((3, 3)), Covariance(1.0, -1 / 8)).max() == pytest.approx(1)
+    assert quieted(np.ones((3, 3)), NoiseCovariance(1.0)).max() == pytest.approx(1 - 4 / 9)
+    assert quieted(np.ones((3, 3)), NoiseCovariance(1.0, -1 / 8)).max() == pytest.approx(1)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import dbern
 from dbern.counting import gathered
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.planning.planner import plan_files
-from dbern.privacy.accuracy import public_stream
+from dbern.privacy.public_numbers import public_stream
 from dbern.releasing.run import abandon
 from dbern.targets import black_boxes as boxes
 from dbern.targets.user_functions import load, uniform_records

@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 
 import dbern
 from dbern.bernstein.reproducing import Linear
-from dbern.cluster.connection import Threads
+from dbern.cluster.threads import Threads
 from dbern.counting.record_weights import SignWeight
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
@@ -743,10 +743,10 @@ def test_a_crash_anywhere_publishes_the_same_bytes_for_one_charge(project, monke
 def test_the_key_is_used_in_this_process_and_not_on_a_cluster(project, client, monkeypatch):
     spec = prepared(project)
     places = []
-    add_up = releasing.add_up
+    tree_reduce = releasing.tree_reduce
     monkeypatch.setattr(
-        releasing, "add_up", lambda here, *rest: places.append(here)
-        or add_up(here, *rest),
+        releasing, "tree_reduce", lambda here, *rest: places.append(here)
+        or tree_reduce(here, *rest),
     )  # fmt: skip
     found = dbern.release(spec, client=client).synopsis
     assert len(places) == 1

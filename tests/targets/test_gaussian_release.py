@@ -10,7 +10,7 @@ import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
-from dbern.privacy.zcdp import delta_of
+from dbern.privacy.zcdp import _delta_of
 from dbern.strategies.base import Lattice, LatticeStrategy
 
 
@@ -40,7 +40,7 @@ def test_the_plan_keeps_its_delta_and_reports_its_rho():
     law = plan.noise.law
     apart = Fraction(law.l2_sensitivity_granules_squared, law.sigma**2 - SPREAD_SQUARED)
     assert _delta_at(spec.charge.epsilon, apart) <= spec.charge.delta
-    assert delta_of(plan.rho, spec.charge.epsilon) > spec.charge.delta
+    assert _delta_of(plan.rho, spec.charge.epsilon) > spec.charge.delta
     assert plan.noise.law.rho <= plan.rho <= plan.noise.law.rho * (1 + Fraction(1, 10**27))
     assert Fraction(plan.to_dict()["rho"]) == plan.rho
     assert f"rho = {float(plan.rho):.6g} in zCDP" in plan.explain()

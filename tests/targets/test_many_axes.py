@@ -86,7 +86,7 @@ def sup_at_nodes(strategy, h, law, draws):
     matrices = strategy.matrices(h)
     bases = [bernstein_basis(y, k) @ m for k, m in zip(strategy.lattice.k, matrices, strict=True)]
     return (
-        noise_sups(bases, partial(family_of(law).drawn, law), draws, label="test")
+        noise_sups(bases, partial(family_of(law).draw, law), draws, label="test")
         * 2.0**law.granularity_exponent
     )
 

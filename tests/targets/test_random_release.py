@@ -11,7 +11,7 @@ import pytest
 
 import dbern
 from dbern.planning.plans import ReleasePlan
-from dbern.privacy.accuracy import public_stream, uniform
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy
 
 pytestmark = pytest.mark.slow

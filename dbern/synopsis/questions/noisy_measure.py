@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.privacy.accuracy import Covariance, public_stream, uniform
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.strategies.levels import Levels
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.types import FloatArray
@@ -102,7 +103,7 @@ class NoisyMeasure:
         return None if self.spread is None else self.spread / self.deviation**2
 
     @property
-    def covariance(self) -> Covariance:
+    def covariance(self) -> NoiseCovariance:
         """Covariance of the bins' noise, which one law may draw jointly."""
         return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
 
@@ -293,7 +294,7 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     draws = max(_MIN_DRAWS, min(_MAX_DRAWS, fitting // 4), min(DRAWS, fitting))
     if size * draws > 4 * _NOISE_NUMBERS:
         return np.empty((size, 0))
-    noise = family_of(law).drawn(law, size, draws, public_stream("questions", stream))
+    noise = family_of(law).draw(law, size, draws, public_stream("questions", stream))
     noise *= math.ldexp(1.0, law.granularity_exponent)
     noise.setflags(write=False)
     return noise

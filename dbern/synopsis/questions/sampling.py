@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import public_stream, uniform
+from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.synopsis.points import per_axis
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.system import memory_limit

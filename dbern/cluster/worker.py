@@ -1,0 +1,122 @@
+"""Tasks that workers run: importable, and never raising.
+
+Tasks return codes instead of raising, because the scheduler logs a failing task's arguments and
+ships exception text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbern.cluster.failures import kind_of
+from dbern.cluster.plain import TaskResult, packed
+from dbern.counting.accumulator import StoppedError
+from dbern.counting.passes import Counters
+from dbern.counting.reading import Portion, Reading, TableReading
+from dbern.data.footers import UnreadableFileError
+from dbern.errors import (
+    EnvironmentRefusedError,
+    ExhaustedError,
+    SpecError,
+    exhausted,
+)
+from dbern.privacy.mechanism import Noise, to_grid
+from dbern.strategies.base import Slab
+from dbern.system import one_thread
+from dbern.types import Int64Array
+
+if TYPE_CHECKING:
+    from distributed import Client as Client
+
+
+@dataclass(frozen=True)
+class SlabJob:
+    """One slab of one output of one component: what a task rounds to the grid."""
+
+    part: int
+    output: int
+    slab: Slab
+
+
+def count(
+    counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0
+) -> TaskResult:
+    """Add up the records of some portions, or one pass over all; rows count in the first."""
+    return _counted(Reading(portions, counters, salt), counters, salt, index)
+
+
+def count_table(counters: Counters, salt: bytes, table: Any) -> TaskResult:
+    """Add up the records of a partition of a Dask frame, where it is."""
+    return _counted(TableReading(table, counters), counters, salt)
+
+
+def _counted(
+    reading: Reading | TableReading, counters: Counters, salt: bytes, index: int = 0
+) -> TaskResult:
+    try:
+        with one_thread():
+            state = counters.count(reading, salt, index)
+    except ExhaustedError as error:
+        return TaskResult(None, failure=error.what, location=reading.location)
+    except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
+        return TaskResult(None, failure="unreadable", location=reading.location)
+    except StoppedError as stopped:
+        return TaskResult(None, failure=stopped.failure, location=stopped.location)
+    except SpecError:  # of a partition, for a spec was checked
+        return TaskResult(None, failure="partition")
+    except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _failed(error, reading.location)
+    return TaskResult(state, reading.rows if index == 0 else 0)
+
+
+def merge(outcomes: Sequence[TaskResult]) -> TaskResult:
+    """Add up partial sums; the first failure wins."""
+    total: Int64Array | None = None
+    try:
+        for outcome in outcomes:
+            if outcome.state is None:
+                return outcome
+            total = outcome.state.copy() if total is None else np.add(total, outcome.state, total)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _failed(error)
+    return TaskResult(total, sum(outcome.rows for outcome in outcomes))
+
+
+def center(
+    total: TaskResult, counters: Counters, job: SlabJob, noise: Noise, salt: bytes
+) -> TaskResult:
+    """Return the values of one slab, rounded to the noise's grid, as integers."""
+    if total.state is None:
+        return total
+    try:
+        with one_thread():
+            granules = to_grid(
+                counters.to_values(total.state, job.part, job.output, job.slab), noise
+            )
+            # A private, keyed fingerprint of the sums, for the releasing process to compare.
+            sums = np.ascontiguousarray(total.state).tobytes()
+            origin = hmac.new(salt, sums, hashlib.sha256).hexdigest()
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _failed(error)
+    return TaskResult(granules, total.rows, origin=origin)
+
+
+def sent(total: TaskResult, counters: Counters, job: SlabJob, noise: Noise, salt: bytes) -> bytes:
+    """Return `center` as bytes, the only result that leaves the cluster; nobody unpickles it."""
+    try:
+        return packed(center(total, counters, job, noise, salt))
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return packed(_failed(error))
+
+
+def _failed(error: BaseException, location: str = "") -> TaskResult:
+    """Code of a failure: too little of something, or one that nobody foresaw."""
+    if shortage := exhausted(error):
+        return TaskResult(None, failure=shortage.what, location=location)
+    return TaskResult(None, failure="internal", location=kind_of(error))

@@ -1,0 +1,44 @@
+"""The database that a ledger's URL names, and a ledger in it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from dbern.errors import (
+    EnvironmentRefusedError,
+)
+from dbern.ledger import tables
+from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.postgres import PostgresBackend
+from dbern.ledger.sqlite import SqliteBackend
+from dbern.ledger.tables import ledger_id_of, version_of
+from dbern.system import is_postgres, sqlite_path
+
+
+def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> LedgerBackend:
+    """Return the backend that a ledger URL names; nothing is opened yet.
+
+    Raises SpecError for a URL that holds a password, or names a database that this version cannot
+    use.
+    """
+    if is_postgres(url):
+        return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
+    path = Path(sqlite_path(url)).resolve()
+    return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
+
+
+def check_installed(backend: LedgerBackend, busy_timeout: float) -> str:
+    """Require a ledger, bring one of an older version to this one, and return its public name."""
+    version = None
+    if backend.exists():
+        with backend.read() as connection:
+            version = version_of(connection)
+    if version is None:
+        command = shlex.join(["dbern", "ledger", "init", "--ledger", backend.url])
+        raise EnvironmentRefusedError(f"ledger: no ledger is at {backend.url}. Make one: {command}")
+    if version != tables.VERSION:  # looking, too, needs the columns of this version
+        with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
+            tables.migrate(connection)
+    with backend.read() as connection:
+        return ledger_id_of(connection)

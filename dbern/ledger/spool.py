@@ -1,0 +1,54 @@
+"""The encrypted rows of a release from a data frame."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from dbern.ledger import staging
+from dbern.ledger.durable import private_directory, sync_directory
+
+
+@dataclass(frozen=True)
+class Spool:
+    """The encrypted rows of a release from a data frame, which live as long as its key and staging.
+
+    `directory`, beside its staging, is of this release alone; `key` is the subkey that encrypts the
+    rows.
+    """
+
+    directory: Path
+    key: bytes = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The file, which is there once it is whole."""
+        return self.directory / "rows.parquet"
+
+    @contextmanager
+    def written(self) -> Iterator[BinaryIO]:
+        """Write the file anew: after the block it is there, durably; where that fails, nothing is.
+
+        Raises ReleaseError for a file that cannot be written.
+        """
+        with staging.staging_errors(self.directory, "spool"):
+            private_directory(self.directory.parent)
+            staging.destroy_staging(self.directory)
+            private_directory(self.directory)
+            draft = self.directory / f"{secrets.token_hex(8)}.partial"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.rename(self.path)
+                sync_directory(self.directory)
+            except BaseException:
+                staging.destroy_staging(self.directory)
+                raise

@@ -1,0 +1,289 @@
+"""The statements on the ledger's tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import uuid
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    func,
+    select,
+)
+
+from dbern.ledger.amounts import rho_of_charge, stored_amount
+from dbern.ledger.tables import audit, datasets, grants, releases
+from dbern.ledger.values import (
+    LIVE,
+    AuditLine,
+    Published,
+    ReleaseRow,
+    Request,
+    Reservation,
+    ReservedContent,
+    State,
+    Terms,
+)
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+_SALT_BYTES = 32
+_CONTENT = ("identity", "inputs", "plan")  # columns of JSON
+_MAX_TEXT_LENGTH = 1000
+
+
+def dataset_names(connection: Connection) -> list[str]:
+    """Return every dataset that was ever granted a budget."""
+    return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
+
+
+def terms_of(connection: Connection, dataset: str) -> Terms | None:
+    """Return what the first grant fixed, or None without a grant."""
+    row = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().first()
+    if row is None:
+        return None
+    unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
+    random_dp = row["random_dp"] is not None
+    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"], random_dp)
+
+
+def granted(connection: Connection, dataset: str) -> Budget:
+    """Return all grants of a dataset, summed exactly: the database adds no fractions."""
+    amounts = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
+    return sum((_amount(row) for row in amounts), start=Budget(Fraction(0)))
+
+
+def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
+    """Return every release of a dataset, in the order of their reservations."""
+    query = select(releases).where(releases.c.dataset == dataset).order_by(releases.c.id)
+    return [_release_row(row) for row in connection.execute(query).mappings()]
+
+
+def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
+    """Return the audit log of one dataset, or all of it, oldest first."""
+    query = select(audit).order_by(audit.c.id)
+    if dataset is not None:
+        query = query.where(audit.c.dataset == dataset)
+    names = ("at", "event", "dataset", "name", "release_id")
+    return [
+        AuditLine(**{name: row[name] for name in names}, detail=json.loads(row["detail"]))
+        for row in connection.execute(query).mappings()
+    ]
+
+
+def last_event(connection: Connection) -> int:
+    """Return the number of the last line of the audit log; 0 where there is none."""
+    return connection.scalar(select(func.max(audit.c.id))) or 0
+
+
+def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
+    """Fix a dataset's terms."""
+    row = {
+        "name": dataset,
+        "neighbors": terms.neighbors.value,
+        "unit_column": terms.unit.column,
+        "unit_max_contributions": terms.unit.max_contributions,
+        "accountant": terms.accountant,
+        "period": terms.period,
+        "random_dp": "allowed" if terms.random_dp else None,
+        "created": now(),
+    }
+    connection.execute(datasets.insert().values(row))
+
+
+def add_grant(connection: Connection, dataset: str, budget: Budget) -> None:
+    """Add budget to a dataset."""
+    row = {"dataset": dataset, **amount_columns(budget), "created": now()}
+    connection.execute(grants.insert().values(row))
+    add_audit(connection, "grant", dataset, detail=amount_columns(budget))
+
+
+def add_release(
+    connection: Connection, request: Request, release_id: str, created: str
+) -> Reservation:
+    """Write a new reservation, with a salt of its own; `created` decides on its period."""
+    rho = rho_of_charge(request.charge, request.rho)
+    amounts = {**amount_columns(request.charge), "rho": _text(rho)}
+    if request.gamma is not None:
+        amounts["gamma"] = str(request.gamma)
+    row = {
+        "release_id": release_id,
+        "dataset": request.dataset,
+        "name": request.name,
+        "state": State.RESERVED.value,
+        **amounts,
+        **{column: json_text(getattr(request, column)) for column in _CONTENT},
+        "output": request.output,
+        "salt": secrets.token_bytes(_SALT_BYTES),
+        "created": created,
+    }
+    inserted = connection.execute(releases.insert().values(row).returning(releases))
+    add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
+    return _reservation(inserted.mappings().one())
+
+
+def add_published(
+    connection: Connection, release: Published, dataset: str, name: str, state: State
+) -> None:
+    """Write a release that this ledger did not make: it has no plan, and its salt is of no use."""
+    row = {
+        "release_id": release.release_id,
+        "dataset": dataset,
+        "name": name,
+        "state": state.value,
+        **amount_columns(release.charge),
+        "rho": _text(release.rho),
+        "gamma": _text(release.gamma),
+        **dict.fromkeys(_CONTENT, "{}"),
+        "output": release.output,
+        "salt": secrets.token_bytes(_SALT_BYTES),
+        "manifest_digest": release.manifest_digest,
+        "created": release.created,
+    }
+    connection.execute(releases.insert().values(row))
+
+
+def add_audit(
+    connection: Connection,
+    event: str,
+    dataset: str,
+    name: str | None = None,
+    release_id: str | None = None,
+    detail: Mapping[str, object] | None = None,
+) -> None:
+    """Append one line to the audit log."""
+    row = {
+        "at": now(),
+        "event": event,
+        "dataset": dataset,
+        "name": name,
+        "release_id": release_id,
+        "detail": json_text(detail or {}),
+    }
+    connection.execute(audit.insert().values(row))
+
+
+def named(connection: Connection, dataset: str, name: str) -> Reservation | None:
+    """Return the release that holds a name; a refunded one holds none."""
+    query = select(releases).where(
+        releases.c.dataset == dataset,
+        releases.c.name == name,
+        releases.c.state != State.REFUNDED.value,
+    )
+    return _first_reservation(connection, query)
+
+
+def identified(connection: Connection, release_id: str) -> Reservation | None:
+    """Return the release of an id, whatever its state."""
+    return _first_reservation(
+        connection, select(releases).where(releases.c.release_id == release_id)
+    )
+
+
+def _first_reservation(connection: Connection, query: Select[Any]) -> Reservation | None:
+    row = connection.execute(query).mappings().first()
+    return None if row is None else _reservation(row)
+
+
+def live_ids(connection: Connection) -> set[str]:
+    """Return the releases that still need their keys."""
+    query = select(releases.c.release_id).where(releases.c.state.in_([s.value for s in LIVE]))
+    return set(connection.scalars(query))
+
+
+def moved(
+    connection: Connection, release_id: str, states: Collection[State], values: Mapping[str, object]
+) -> bool:
+    """Change a release if it is still in one of `states` (compare and set).
+
+    One that is over then keeps its plan without the matrices, which are megabytes: nothing is
+    carried out any more, and what was published has them.
+    """
+    change = (
+        releases.update()
+        .where(releases.c.release_id == release_id)
+        .where(releases.c.state.in_([state.value for state in states]))
+        .values(dict(values))
+    )
+    changed = connection.execute(change).rowcount == 1
+    if changed and "state" in values and State(str(values["state"])) not in LIVE:
+        _abridge(connection, release_id)
+    return changed
+
+
+def new_id() -> str:
+    """Return a random release id; ids are public, so nothing secret may enter one."""
+    return uuid.uuid4().hex
+
+
+def now() -> str:
+    """Return the time as ISO text in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def json_text(value: Mapping[str, object]) -> str:
+    """Return the text that the ledger stores: ASCII, as file names need no Unicode; keys in order.
+
+    Raises TypeError or ValueError for a value that is not JSON (NaN included).
+    """
+    return json.dumps(value, allow_nan=False)
+
+
+def _abridged(value: Any) -> Any:
+    """Return a JSON value with each long text, such as a plan's matrix, replaced by its digest."""
+    match value:
+        case dict():
+            return {key: _abridged(element) for key, element in value.items()}
+        case list():
+            return [_abridged(element) for element in value]
+        case str() if len(value) > _MAX_TEXT_LENGTH:
+            return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
+    return value
+
+
+def amount_columns(budget: Budget) -> dict[str, object]:
+    """Return a budget as the ledger stores it: exact text."""
+    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+
+
+def _abridge(connection: Connection, release_id: str) -> None:
+    whose = releases.c.release_id == release_id
+    plan = str(connection.scalar(select(releases.c.plan).where(whose)))
+    abridged = json_text(_abridged(json.loads(plan)))
+    if len(abridged) < len(plan):
+        connection.execute(releases.update().where(whose).values(plan=abridged))
+
+
+def _text(amount: Fraction | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _amount(row: RowMapping) -> Budget:
+    return Budget(*(stored_amount(row[name], name) for name in ("epsilon", "delta")))
+
+
+def _release_row(row: RowMapping) -> ReleaseRow:
+    rho, gamma = (
+        None if row[name] is None else stored_amount(row[name], name) for name in ("rho", "gamma")
+    )
+    state, charge = State(row["state"]), _amount(row)
+    note = None if row["output"] else json.loads(row["identity"]).get("note")
+    whose = row["release_id"], row["created"]
+    return ReleaseRow(row["name"], state, charge, rho, *whose, gamma, note)
+
+
+def _reservation(row: RowMapping) -> Reservation:
+    columns = ("release_id", "dataset", "name", "output", "salt", "seal", "created")
+    return Reservation(
+        **{column: row[column] for column in (*columns, "manifest_digest")},
+        content=ReservedContent(**{column: json.loads(row[column]) for column in _CONTENT}),
+        state=State(row["state"]),
+        charge=_amount(row),
+    )

@@ -1,0 +1,40 @@
+"""Limits, URLs, imports, progress, caches and texts, which every room may use."""
+
+from dbern.system.cache import LRUCache
+from dbern.system.formatting import counted, format_number, html_table
+from dbern.system.imports import (
+    importable,
+    imports_told,
+    named_function,
+    source_digest,
+    version,
+)
+from dbern.system.json_values import dict_of
+from dbern.system.limits import address_limit, cpu_count, memory_limit, memory_used
+from dbern.system.linear_algebra import one_thread
+from dbern.system.progress import Progress, silent
+from dbern.system.urls import is_postgres, is_url, resolve_url, sqlite_path
+
+__all__ = [
+    "LRUCache",
+    "Progress",
+    "address_limit",
+    "counted",
+    "cpu_count",
+    "dict_of",
+    "format_number",
+    "html_table",
+    "importable",
+    "imports_told",
+    "is_postgres",
+    "is_url",
+    "memory_limit",
+    "memory_used",
+    "named_function",
+    "one_thread",
+    "resolve_url",
+    "silent",
+    "source_digest",
+    "sqlite_path",
+    "version",
+]

@@ -1,0 +1,38 @@
+"""Counts, numbers and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from dbern.errors import printable
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return a count of things in words."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """Format a number for people: so many digits, thousands apart by narrow spaces.
+
+    A whole number keeps all its digits.
+    """
+    if 1000 <= abs(value) < 1e15:
+        rounded = value if value == int(value) else float(f"{value:.{digits}g}")
+        return f"{rounded:,.0f}".replace(",", "\u202f")
+    mantissa, _, power = f"{value:.{digits}g}".partition("e")
+    if not power:
+        return mantissa
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa}×10{raised}"
+
+
+def html_table(rows: Mapping[str, str]) -> str:
+    """Return labels and texts as an HTML table, whatever they hold."""
+    cells = (
+        f'<tr><th style="text-align: left">{escape(printable(label))}</th>'
+        f'<td style="text-align: left">{escape(printable(text))}</td></tr>'
+        for label, text in rows.items()
+    )
+    return f"<table>{''.join(cells)}</table>"

@@ -45,7 +45,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.strategies.bins import BinnedStrategy
-from dbern.synopsis.arrays import quieted, silenced
+from dbern.synopsis.shrinkage import quieted, silenced
 from dbern.types import FloatArray
 
 BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)

@@ -97,8 +97,8 @@ class Promises:
             return "some databases leave all values open, whatever epsilon is"
         if not self.mends:
             return "go by what the plan predicts for typical records"
-        *others, last = self.mends
-        either = f"{', '.join(others)} or {last}" if others else last
+        *first, last = self.mends
+        either = f"{', '.join(first)} or {last}" if first else last
         return f"{'release with' if self.released else 'write'} {either}"
 
     def _stated(self, amount: float) -> str:
@@ -107,8 +107,8 @@ class Promises:
     def _share(self, amount: float) -> str:
         if not self.largest:
             return ""
-        whole = "largest value" if self.released else "largest value possible"
-        return f", {percent(amount / self.largest, 2)} of the {whole}"
+        reference = "largest value" if self.released else "largest value possible"
+        return f", {percent(amount / self.largest, 2)} of the {reference}"
 
 
 def _upward(amount: float, digits: int = 4) -> str:
@@ -123,8 +123,8 @@ def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str
     total = sum(parts)
     if not 0 < total < math.inf:
         return [f"{part:g}" for part in parts], f"{total:g}"
-    unit = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
-    rounded = [Decimal(part).quantize(unit, ROUND_CEILING) for part in parts]
+    decimal_place = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
+    rounded = [Decimal(part).quantize(decimal_place, ROUND_CEILING) for part in parts]
     return [_plain(number) for number in rounded], _plain(sum(rounded, Decimal(0)))
 
 

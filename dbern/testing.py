@@ -73,10 +73,10 @@ class Search:
 
     def __str__(self) -> str:
         verdict = "a COUNTEREXAMPLE" if self.found else "no counterexample"
-        one, other = (" and ".join(map(str, map(dict, side))) or "none" for side in self.worst)
+        before, after = (" and ".join(map(str, map(dict, side))) or "none" for side in self.worst)
         return (
             f"{verdict} among {self.pairs} pairs: {self.component} moved by {self.largest:.3f} of "
-            f"its sensitivity, from records {one} to {other}"
+            f"its sensitivity, from records {before} to {after}"
         )
 
 
@@ -120,22 +120,22 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
             'computed, which integers of neighbours do not show. Write method = "weights", or of '
             'least squares "moments".'
         )
-    found: Search | None = None
+    worst: Search | None = None
     pairs = 0
     for databases, everyone in _families(small):
         staged = _integers_of_each(small, plan, databases)
-        for part, planned in enumerate(plan.components):
-            rows = np.array([one[part] for one in staged])
+        for index, planned in enumerate(plan.components):
+            rows = np.array([counts[index] for counts in staged])
             # Of records added or removed, the first database has none of them.
-            apart = _ratios(rows if everyone else rows[:1], rows, planned)
-            i, j = np.unravel_index(int(apart.argmax()), apart.shape)
-            pairs += apart.size if part == 0 else 0
-            if found is None or apart[i, j] > found.largest:
-                worst = databases[i], databases[j]
-                found = Search(0, float(apart[i, j]), planned.name, worst)
-    if found is None:
+            ratios = _ratios(rows if everyone else rows[:1], rows, planned)
+            i, j = np.unravel_index(int(ratios.argmax()), ratios.shape)
+            pairs += ratios.size if index == 0 else 0
+            if worst is None or ratios[i, j] > worst.largest:
+                pair = databases[i], databases[j]
+                worst = Search(0, float(ratios[i, j]), planned.name, pair)
+    if worst is None:
         raise SpecError("target.kind: releases nothing. In the learner, return a component")
-    return Search(pairs, found.largest, found.component, found.worst)
+    return Search(pairs, worst.largest, worst.component, worst.worst)
 
 
 # --- Databases: small, and all that a spec allows of a record
@@ -145,8 +145,8 @@ def _small(spec: ReleaseSpec | Mapping[str, Mapping[str, Any]], kind: str) -> Re
     if isinstance(spec, ReleaseSpec):
         rows = {"normalizer": str(_ROWS)} if spec.normalizer is not None else {"n": _ROWS}
         return spec.changed({"data": rows, "target": {"kind": kind}})
-    given = {section: dict(keys) for section, keys in spec.items()}
-    sections = {name: keys | given.pop(name, {}) for name, keys in _DEFAULTS.items()} | given
+    rest = {section: dict(keys) for section, keys in spec.items()}
+    sections = {name: keys | rest.pop(name, {}) for name, keys in _DEFAULTS.items()} | rest
     private = "unit" in sections["data"] or "neighbors" in sections["data"]
     sections["data"] |= {"normalizer": str(_ROWS)} if private else {"n": _ROWS}
     sections["target"] = {**sections.get("target", {}), "kind": kind}
@@ -162,7 +162,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
     first, second = ({}, {}) if ids is None else ({ids.name: (1.0, 0.0)}, {ids.name: (2.0, 0.0)})
     rows = protection.unit.max_contributions
     counts = (1,) if ids is None else sorted({1, rows, 2 * rows})
-    changes = [({**one, **second},) * count for one in records for count in counts]
+    changes = [({**record, **second},) * count for record in records for count in counts]
     contexts: list[Database] = [({**middle, **first},), ({**null, **first},)]
     if protection.private_rows:
         contexts += [(), ({**middle, **first},) * 3]
@@ -175,38 +175,43 @@ def _adversarial(schema: RecordSchema) -> list[dict[str, float]]:
     """Records at the edges of a schema; the second is inside, the last is missing."""
     axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.numbers]
     middle = {name: low + (high - low) / 2 for name, low, high in axes}
-    ends = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
+    edges = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
     if len(axes) <= _MOST_GRID:
-        places = [dict(one) for one in itertools.product(*ends)]
+        positions = [dict(corner) for corner in itertools.product(*edges)]
     else:
-        places = [dict(one) for one in zip(*ends, strict=True)]
-        places += [middle | {name: value} for some in ends for name, value in some]
+        positions = [dict(corner) for corner in zip(*edges, strict=True)]
+        positions += [middle | {name: value} for some in edges for name, value in some]
     inner = _INNER * len(axes)
     for shift in range(len(_INNER)):
-        shares = inner[shift:] + inner[:shift]
-        pairs = zip(axes, shares, strict=False)
-        places.append({name: low + share * (high - low) for (name, low, high), share in pairs})
+        fractions = inner[shift:] + inner[:shift]
+        positions.append(
+            {
+                name: low + fraction * (high - low)
+                for (name, low, high), fraction in zip(axes, fractions, strict=False)
+            }
+        )
     ties = {axis.name: _beside_ties(axis) for axis in schema.domain.numbers}
     for name, low, high in axes:
-        places += [middle | {name: value} for value in (*_around(low, high), *ties[name])]
+        positions += [middle | {name: value} for value in (*_around(low, high), *ties[name])]
     lists = [axis.column for axis in schema.domain.lists]
-    others = [_values(one) for one in (schema.label, schema.group, *lists) if one is not None]
+    columns = (schema.label, schema.group, *lists)
+    choices = [_values(column) for column in columns if column is not None]
     if schema.response is not None:
         low, high, name = schema.response.low, schema.response.high, schema.response.name
         inside = (low, low + (high - low) / 3, high)
         values: list[Any] = [*inside, *_around(low, high)]
         if schema.response.points:
             values = list(_curves(low, high, schema.response.points))
-        others.append([(name, value) for value in values])
-    kinds = [dict(one) for one in itertools.product(*others)]
-    found = [place | kind for place in places for kind in kinds]
-    step = -(-len(found) // _MOST_RECORDS)
+        choices.append([(name, value) for value in values])
+    kinds = [dict(kind) for kind in itertools.product(*choices)]
+    records = [position | kind for position in positions for kind in kinds]
+    step = -(-len(records) // _MOST_RECORDS)
     step += step > 1 and len(kinds) % step == 0  # a stride that passes every kind
     # A record that every sum leaves out, and as the second one that most count.
-    nowhere: dict[str, Any] = dict.fromkeys(found[0], math.nan)
+    nowhere: dict[str, Any] = dict.fromkeys(records[0], math.nan)
     if schema.response is not None and schema.response.points:
         nowhere[schema.response.name] = (math.nan,) * schema.response.points
-    return [found[0], middle | kinds[0], *found[1::step], nowhere]
+    return [records[0], middle | kinds[0], *records[1::step], nowhere]
 
 
 def _around(low: float, high: float) -> tuple[float, ...]:
@@ -229,9 +234,9 @@ def _curves(low: float, high: float, points: int) -> Iterator[tuple[float, ...]]
     Polynomials tell these apart most; of two frequencies, too.
     """
     t = (np.arange(points) + 0.5) / points
-    for one, other in itertools.product(range(7), range(3)):
-        sides = np.cos(np.pi * one * t) + 0.9 * np.cos(np.pi * (one + other) * t)
-        yield from (tuple(np.where(sides > 0, *ends)) for ends in ((low, high), (high, low)))
+    for frequency, step in itertools.product(range(7), range(3)):
+        sides = np.cos(np.pi * frequency * t) + 0.9 * np.cos(np.pi * (frequency + step) * t)
+        yield from (tuple(np.where(sides > 0, *levels)) for levels in ((low, high), (high, low)))
     yield (low / 2 + high / 2,) * points
     yield (1e300,) * points
     yield (low,) * (points - 1) + (math.nan,)
@@ -269,45 +274,47 @@ def _integers_of_each(
     spec: ReleaseSpec, plan: ReleasePlan, databases: Iterable[Sequence[Record]]
 ) -> list[list[Int64Array]]:
     """Return `integers` of several databases, by the same counters."""
-    counters, each = plan.counters(spec), []
+    counters, staged = plan.counters(spec), []
     for database in databases:
-        state, found = counted(counters, [database]), []
-        for part, planned in enumerate(plan.components):
+        state, components = counted(counters, [database]), []
+        for index, planned in enumerate(plan.components):
             values = [
-                counters.finish(state, part, output, slab).ravel()
+                counters.finish(state, index, output, slab).ravel()
                 for output in range(planned.outputs)
                 for slab in planned.strategy.layout.slabs()
             ]
-            found.append(to_grid(np.concatenate(values), planned.noise.law))
-        each.append(found)
-    return each
+            components.append(to_grid(np.concatenate(values), planned.noise.law))
+        staged.append(components)
+    return staged
 
 
 def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[float]:
     """Return, by component, the largest distance of any two over its planned bound."""
-    every = [np.array([one[part] for one in staged]) for part in range(len(plan.components))]
+    counts = [np.array(components) for components in zip(*staged, strict=True)]
     return [
         float(_ratios(rows, rows, planned).max())
-        for rows, planned in zip(every, plan.components, strict=True)
+        for rows, planned in zip(counts, plan.components, strict=True)
     ]
 
 
-def _ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -> FloatArray:
+def _ratios(first: Int64Array, second: Int64Array, planned: PlannedMeasurement) -> FloatArray:
     """Distances of integers (m, N) and (m', N) over the law's sensitivity."""
     norm, bound = _sensitivity(planned)
-    found = np.empty((len(ones), len(others)))
-    for i, one in enumerate(ones):
-        apart = (others - one).astype(np.float64)
-        found[i] = np.linalg.norm(apart, norm, axis=1)
+    ratios = np.empty((len(first), len(second)))
+    for i, row in enumerate(first):
+        differences = (second - row).astype(np.float64)
+        ratios[i] = np.linalg.norm(differences, norm, axis=1)
         if planned.noise.law.values < math.inf:  # what is added, or taken away: twice the larger
-            found[i] += np.abs(apart.sum(axis=1))
-    return found / bound
+            ratios[i] += np.abs(differences.sum(axis=1))
+    return ratios / bound
 
 
 def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
     """Sensitivity of the planned law, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
-    family = next(one for one in FAMILIES if planned.noise.kind in noise_names(one).values())
+    family = next(
+        family for family in FAMILIES if planned.noise.kind in noise_names(family).values()
+    )
     if family.norm < math.inf:
         return family.norm, family.moved(law)
     # The move of any one value, whose number is part of the law.

@@ -23,13 +23,13 @@ class Held:
     def __init__(self, attributes: dict[str, Any]) -> None:
         self.attributes = {"name": "case", **attributes, "release_id": ""}
         self.released = Released.from_json(self.attributes)
-        self.place, self.signers = "in memory", ()
+        self.location, self.signers = "in memory", ()
         self.arrays: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
         return self.arrays[path]
 
-    def facts(self, path: str) -> Any:
+    def array_attributes(self, path: str) -> Any:
         return self.arrays[path][1]
 
     def values(self, path: str) -> Any:

@@ -277,7 +277,7 @@ print(np.abs(values[0] - values[1]).max() < 1e-12)
         + """
     print(facts["kind"], found.arrays[0].strategy.maps == plan.strategy.maps)
     array = "components/density/reversed/reversal_x/zarr.json"
-    print(found._store.place.read(array, 1 << 20).count(b"float64"))
+    print(found._store.location.read(array, 1 << 20).count(b"float64"))
     print("released as 13 values" in str(plan))
 """,
     )

@@ -29,7 +29,7 @@ from dbern.planning.tuning import _PLACES, NAME, _refinement, _sup
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
 from dbern.synopsis import bands, metadata
-from dbern.synopsis.arrays import smoothings
+from dbern.synopsis.smoothing import smoothings
 from dbern.synopsis.writer import SynopsisWriter
 
 AXES = "xyz"

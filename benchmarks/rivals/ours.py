@@ -23,7 +23,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
-from dbern.synopsis.arrays import silenced
+from dbern.synopsis.shrinkage import silenced
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task

@@ -99,7 +99,7 @@ def query(
         synopsis = synopsis.shaped(*shapes)
     asked: Answer = "probability" if probabilities else "value"
     with shown_progress(quiet) as progress:
-        rows = answer(synopsis, queries, answers, h=order, asked=asked, progress=progress)
+        rows = answer(synopsis, queries, answers, h=order, quantity=asked, progress=progress)
     done = synopsis.metadata.get("post_processing", [])
     text = f"answered {counted(rows, 'row')} in {answers}"
     content = {"rows": rows, "answers": answers, "already": False, "post_processing": done}

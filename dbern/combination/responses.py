@@ -128,14 +128,15 @@ class Shifted(FunctionCombination, Ranged):
         return parts.columns, self.constant or 0.0, self.grid
 
 
-_Part = TypeVar("_Part")
+_T = TypeVar("_T")
 
-_UNSURE = 2.0  # of 1, 2 and 3, tried on real rows, many and few, no other errs less in more cases
+_NOISE_DEVIATIONS = 2.0
+"""Of 1, 2 and 3, tried on real rows, many and few, no other errs less in more cases."""
 
 
-def unsure(noise: float) -> float:
-    """Return by how much a quotient is drawn to its center, for its second array's noise."""
-    return _UNSURE * noise
+def pull_scale(noise: float) -> float:
+    """Return the denominator, with such noise, that is pulled half way to the center."""
+    return _NOISE_DEVIATIONS * noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,7 @@ class Ratio(CutToRange):
     def quotients(self) -> tuple[Quotient, ...]:
         """The quotient of each pair of arrays."""
 
-    def pairs(self, parts: Sequence[_Part]) -> list[tuple[_Part, _Part]]:
+    def pairs(self, parts: Sequence[_T]) -> list[tuple[_T, _T]]:
         """Return N and D of each quotient."""
         count = len(self.quotients)
         return list(zip(parts[:count], parts[count:], strict=True))
@@ -184,30 +185,33 @@ class Quotient(Ratio):
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Return the quotient, in the range."""
         del unit
-        center, below = self.center or 0.0, np.maximum(parts[1], 0.0)
-        size = np.hypot(below, unsure(self.noise or 0.0))  # nothing is squared: units may be any
+        center, denominator = self.center or 0.0, np.maximum(parts[1], 0.0)
+        # Nothing is squared: units may be any.
+        size = np.hypot(denominator, pull_scale(self.noise or 0.0))
         size = np.where(size > 0, size, np.inf)
-        quotient = center + (parts[0] - center * below) / size * (below / size)
+        quotient = center + (parts[0] - center * denominator) / size * (denominator / size)
         return self.to_range(self.middle + self.radius * quotient)
 
     def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotient:
         """Return it with the quotient of both totals as its center, and the second's noise."""
-        top, below = totals
-        center = min(max(top / below, -1.0), 1.0) if below > 0 else 0.0
+        numerator, denominator = totals
+        center = min(max(numerator / denominator, -1.0), 1.0) if denominator > 0 else 0.0
         return replace(self, center=center, noise=noise[1])
 
-    def even(self, top: float, below: float, density: float, noise: float) -> float | None:
+    def even(
+        self, numerator_error: float, denominator_error: float, density: float, noise: float
+    ) -> float | None:
         """Bound the error where the second array is `density`, by both arrays' errors.
 
         ``|e_N - m e_D| / (D + e_D)``, and ``|c - m| s^2 / ((D + e_D)^2 + s^2)`` of being drawn to
         the center, m and c at most 1; None where a constant promises as much.
         """
-        if below >= density:
+        if denominator_error >= density:
             return None
-        least = density - below
-        drawn = unsure(noise) / math.hypot(least, unsure(noise))
-        off = (top + below) / least + 2 * drawn**2
-        return (1 + 1e-12) * self.radius * off if off < 1 else None
+        smallest = density - denominator_error
+        pull = pull_scale(noise) / math.hypot(smallest, pull_scale(noise))
+        error = (numerator_error + denominator_error) / smallest + 2 * pull**2
+        return (1 + 1e-12) * self.radius * error if error < 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)

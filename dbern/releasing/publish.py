@@ -41,8 +41,8 @@ from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.mean_squares import typical_noise
-from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
+from dbern.synopsis.shrinkage import silenced
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of

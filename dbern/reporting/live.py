@@ -312,7 +312,7 @@ def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     tables = []
     for band in synopsis._bands(beta, None, "these-data", raw=True):  # what `interval` reads
-        cells = (1,) * len(synopsis.domain.axes) if band.table is None else band.table.shape
+        cells = band.biases.table.shape if band.biases else (1,) * len(synopsis.domain.axes)
         widths = band.at(_middles(synopsis, cells))
         tables.append({"cells": cells, "widths": _packed(widths, "<f4")})
     return tables

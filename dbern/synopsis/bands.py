@@ -74,15 +74,16 @@ from dbern.strategies.bias_envelopes import (
     weighed,
 )
 from dbern.strategies.limits import LowerBound, strongest_bound
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.metadata import Released
+from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
 About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
 
-_WORTH = 0.25  # of what the worst database misses: what a promise's noise may cost
+_MAX_RELATIVE_NOISE = 0.25  # of the worst database's bias: what a promise's noise may cost
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 _QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
@@ -92,27 +93,39 @@ _MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayBand:
-    """Half-widths of one array's band: a bound everywhere, and a table of public cells.
+class CellBiases:
+    """Bounds on an array's approximation error in public cells, in data units.
 
-    `table` has the approximation part in each cell (cells_1, .., cells_l), in data units; without
-    it that of the certificate holds. `places` maps points on the array's axes to the unit cube of
-    the cells.
+    `table` (cells_1, .., cells_l) divides the unit cube of the array's lattice evenly.
+    """
+
+    array: ReleasedArray
+    table: FloatArray
+
+    def at(self, points: FloatArray) -> FloatArray:
+        """Return the bounds of the cells of points (m, l) on the array's own axes."""
+        counts = np.array(self.table.shape)
+        positions = np.nan_to_num(self.array.cube_positions(points))
+        cell = np.clip((positions * counts).astype(np.int64), 0, counts - 1)
+        return np.asarray(self.table[tuple(cell.T)])
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBand:
+    """Half-widths of one array's band: a bound everywhere, and approximation errors by cell.
+
+    Without `biases` the approximation part of the certificate holds in every cell.
     """
 
     certificate: Certificate
-    table: FloatArray | None = None
-    places: Callable[[FloatArray], FloatArray] = np.asarray
+    biases: CellBiases | None = None
 
     def at(self, points: FloatArray) -> FloatArray:
         """Half-widths at points (m, l) on the array's own axes."""
-        sure = self.certificate
-        if self.table is None:
-            return np.full(len(points), sure.total)
-        counts = np.array(self.table.shape)
-        places = np.nan_to_num(self.places(points))
-        cell = np.clip((places * counts).astype(np.int64), 0, counts - 1)
-        return np.asarray(self.table[tuple(cell.T)] + (sure.total - sure.approximation))
+        certificate = self.certificate
+        if self.biases is None:
+            return np.full(len(points), certificate.total)
+        return self.biases.at(points) + (certificate.total - certificate.approximation)
 
 
 @dataclass(frozen=True)
@@ -137,9 +150,9 @@ class Promised:
         """Return the promise in the form that questions take, with a band of these data."""
         from dbern.synopsis.questions.asking import Promised as Told
 
-        least = self.terms.least
+        at_least = self.terms.least
         bins = Fraction(1) if self.among == 1 else CHOICE["bins"]
-        return Told(math.inf if least is None else least, bins, ends)
+        return Told(math.inf if at_least is None else at_least, bins, ends)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -160,31 +173,39 @@ class Bracketed:
     promise: Promised | None = None
 
     def band(
-        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+        self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> ArrayBand:
         """Return its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
-        own = array.smoothing()
-        planned = (smoothing.h, smoothing.ranks) == (own.h, own.ranks)
+        default = array.smoothing()
+        planned = (smoothing.h, smoothing.ranks) == (default.h, default.ranks)
         promise = self.promise if planned else None
         rest = beta * BAND["values"]
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
-        def noise(part: Fraction, beside: Beside) -> float:  # one smoothing's of so many
-            found = array.bound(smoothing, part * count, at_once, selected=selected, beside=beside)
-            return found.noise
+        def noise(beta_i: Fraction, extra_noise: Beside) -> float:  # one smoothing's of so many
+            total = beta_i * count
+            return array.bound(
+                smoothing, total, num_simultaneous, selected=selected, extra_noise=extra_noise
+            ).noise
 
-        sure = array.bound(smoothing, rest, at_once, selected=selected)
+        certificate = array.bound(smoothing, rest, num_simultaneous, selected=selected)
         promised = math.inf
         if promise:
             alone, both = chosen_noise(noise, rest / count, promise.noise, promise.among)
-            if promise.among > 1 or both - sure.noise <= _WORTH * sure.approximation:
-                sure, promised = replace(sure, noise=alone), promise.approximation + both - alone
-        at_once *= count * array.approximation.choices
-        found = self._approximation(smoothing, beta * BAND["approximation"] / at_once)
-        table = np.minimum(found, min(sure.approximation, promised))
-        whole = replace(sure, approximation=float(table.max()), beta=float(beta))
-        return ArrayBand(whole, table, array.places)
+            if (
+                promise.among > 1
+                or both - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation
+            ):
+                certificate = replace(certificate, noise=alone)
+                promised = promise.approximation + both - alone
+        num_simultaneous *= count * array.approximation.choices
+        approximation = self._approximation(
+            smoothing, beta * BAND["approximation"] / num_simultaneous
+        )
+        table = np.minimum(approximation, min(certificate.approximation, promised))
+        summary = replace(certificate, approximation=float(table.max()), beta=float(beta))
+        return ArrayBand(summary, CellBiases(array, table))
 
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
@@ -223,8 +244,8 @@ def bands_of(
     All hold at once. `selected` as of `ReleasedArray.bound`.
     """
     if quotient:
-        (_, numerator, smoothing), (_, denominator, other) = parts
-        if numerator and denominator and smoothing == other:
+        (_, numerator, smoothing), (_, denominator, denominator_smoothing) = parts
+        if numerator and denominator and smoothing == denominator_smoothing:
             joint = _quotient_bands(numerator, denominator, smoothing, beta)
             if joint is not None:
                 return joint
@@ -246,16 +267,20 @@ def _quotient_bands(
     if numerator.promise or denominator.promise:
         return None
     top, below = numerator.array, denominator.array
-    one, two = (
+    shared_by_top, shared_by_below = (
         (a.bins, a.lattice, a.value_unit, a.kernels, family_of(a.law).weighted_tail)
         for a in (top, below)
     )
-    if one != two or numerator.counted is not below or denominator.counted is not below:
+    if (
+        shared_by_top != shared_by_below
+        or numerator.counted is not below
+        or denominator.counted is not below
+    ):
         return None
-    found = _quotient_noise(top, below, smoothing, beta * BAND["values"])
-    if found is None:
+    noises = _quotient_noise(top, below, smoothing, beta * BAND["values"])
+    if noises is None:
         return None
-    brackets, unit = denominator.brackets(smoothing), below.value_unit
+    brackets, scale = denominator.brackets(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
     root, largest, sums = (norms(brackets, order) for order in (2, math.inf, 1))
     level, scales = (
@@ -264,20 +289,20 @@ def _quotient_bands(
     )
     tail = _granule(below) * family_of(below.law).weighted_tail(below.law, root, largest, level)
     bands = []
-    for m, noise in zip(_QUOTIENTS.tolist(), found, strict=True):
+    for m, noise in zip(_QUOTIENTS.tolist(), noises, strict=True):
         # Independent sums, so that exponents of their bounds add up; of the larger scale.
         reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
         reached = reached + (below.released_error + abs(m) * top.released_error) * sums
-        table = _read(below.released - m * top.released, brackets, unit * reached)
+        table = _read(below.released - m * top.released, brackets, scale * reached)
         approximation, rounding = np.add(of_top, np.multiply(abs(m), of_below)).tolist()
         table = np.minimum(table, approximation)
-        whole = Certificate(float(table.max()), rounding, unit * noise, float(beta), 0.0)
-        bands.append(ArrayBand(whole, table, below.places))
+        certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
+        bands.append(ArrayBand(certificate, CellBiases(below, table)))
     return bands
 
 
 def _scales(*arrays: ReleasedArray) -> list[float]:
-    return [family_of(one.law).scale(one.law) * _granule(one) for one in arrays]
+    return [family_of(array.law).scale(array.law) * _granule(array) for array in arrays]
 
 
 def _quotient_noise(
@@ -308,9 +333,9 @@ def _quotient_noise(
     largest: list[FloatArray] = []
 
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
-        each = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
-        largest.append(np.abs(each).max(axis=(0, 1)))
-        return np.stack(each, axis=1).reshape(size, draws)
+        fields_by_law = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
+        largest.append(np.abs(fields_by_law).max(axis=(0, 1)))
+        return np.stack(fields_by_law, axis=1).reshape(size, draws)
 
     fields = enclosure.factor * noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
     loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
@@ -329,17 +354,23 @@ def quotient_ends(
 
     `parts` are N and D as released, `errors` those of the bands of `bands_of`; (points,) each.
     """
-    places = _QUOTIENTS[:, None]
+    multipliers = _QUOTIENTS[:, None]
     joint = len(errors) == len(_QUOTIENTS)
-    widths = np.stack(errors) if joint else errors[0] + np.abs(places) * errors[1]
-    apart = parts[0] - places * parts[1]
-    first, last = (np.repeat(one, len(parts[0]), axis=1) for one in (places[:-1], places[1:]))
-    for excess in (apart - widths, -apart - widths):  # above zero what is denied, by parts linear
-        one, other = excess[:-1], excess[1:]
+    widths = np.stack(errors) if joint else errors[0] + np.abs(multipliers) * errors[1]
+    residuals = parts[0] - multipliers * parts[1]
+    first = np.repeat(multipliers[:-1], len(parts[0]), axis=1)
+    last = np.repeat(multipliers[1:], len(parts[0]), axis=1)
+    for excess in (residuals - widths, -residuals - widths):  # above 0 what is denied
+        at_left, at_right = excess[:-1], excess[1:]
         with np.errstate(divide="ignore", invalid="ignore"):
-            zero = places[:-1] + np.diff(places, axis=0) * (one / (one - other))
-        first = np.where(one <= 0, first, np.where(other <= 0, np.maximum(first, zero), np.inf))
-        last = np.where(other <= 0, last, np.where(one <= 0, np.minimum(last, zero), -np.inf))
+            fraction = at_left / (at_left - at_right)
+            zero = multipliers[:-1] + np.diff(multipliers, axis=0) * fraction
+        first = np.where(
+            at_left <= 0, first, np.where(at_right <= 0, np.maximum(first, zero), np.inf)
+        )
+        last = np.where(
+            at_right <= 0, last, np.where(at_left <= 0, np.minimum(last, zero), -np.inf)
+        )
     left = first <= last
     middle, radius, value = combination.middle, combination.radius, combination.values(parts)
     low = middle + radius * np.where(left, first, np.inf).min(axis=0)
@@ -355,18 +386,20 @@ def bracketed(
     It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
     """
     promises = _promises_of(store)
-    functions = {one.name: one for one in arrays if isinstance(one, ReleasedArray)}
-    found: list[Bracketed | None] = []
-    for one in arrays:
-        array = functions.get(one.name)
-        other = None if array is None else functions.get(array.counted_in or "")
-        if array is None or other is None or not 1 <= len(array.axes) <= MOST_AXES:
-            found.append(None)
+    functions = {
+        released.name: released for released in arrays if isinstance(released, ReleasedArray)
+    }
+    bounds: list[Bracketed | None] = []
+    for released in arrays:
+        array = functions.get(released.name)
+        count_array = None if array is None else functions.get(array.counted_in or "")
+        if array is None or count_array is None or not 1 <= len(array.axes) <= MOST_AXES:
+            bounds.append(None)
             continue
-        same = (other.axes, other.oblique) == (array.axes, array.oblique)
-        fits = same and array.kernels and array.bins and other.bins
-        found.append(Bracketed(array, other, promises.get(array.name)) if fits else None)
-    return found
+        same = (count_array.axes, count_array.oblique) == (array.axes, array.oblique)
+        fits = same and array.kernels and array.bins and count_array.bins
+        bounds.append(Bracketed(array, count_array, promises.get(array.name)) if fits else None)
+    return bounds
 
 
 def lower_bound_of(released: Released, beta: float) -> LowerBound:
@@ -385,9 +418,9 @@ def lower_bound_of(released: Released, beta: float) -> LowerBound:
 
 def _read(values: FloatArray, brackets: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
     """Evaluate ``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
-    sizes = [BiasEnvelope(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
-    found = weighed(values, brackets) + _FLOATS * weighed(np.abs(values), sizes) + reached
-    return np.asarray(OUTWARD * np.maximum(found, 0.0))
+    sizes = [BiasEnvelope(np.abs(envelope.kernel), np.abs(envelope.error)) for envelope in brackets]
+    bounds = weighed(values, brackets) + _FLOATS * weighed(np.abs(values), sizes) + reached
+    return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
 
 
 def _promises_of(store: ReleasedStore) -> dict[str, Promised]:

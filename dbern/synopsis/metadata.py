@@ -224,7 +224,7 @@ class Released(StrictModel):
         require(0 <= delta < 1, "delta: not from 0 to below 1")
         ordered = self.extent is None or self.extent[0] < self.extent[1]
         require(ordered, "extent: the least value is not below the largest")
-        names = [name for one in self.components for name in one.arrays]
+        names = [name for component in self.components for name in component.arrays]
         require(len(set(names)) == len(names), "components: an array is there twice")
         domain = [axis.name for axis in self.domain.axes]
         volume = math.prod(axis.high - axis.low for axis in self.domain.axes)
@@ -261,7 +261,7 @@ class Released(StrictModel):
                 else component.lattice.size
                 for component in released
             ),
-            features=tuple((each.axes, each.constant, each.grid) for each in features),
+            features=tuple((feature.axes, feature.constant, feature.grid) for feature in features),
             axes=tuple(domain),
             numbers=tuple(axis.name for axis in self.domain.axes if axis.values is None),
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),

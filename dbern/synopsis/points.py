@@ -18,7 +18,8 @@ from dbern.combination.base import Combination
 from dbern.data.domain import Axis, Domain, TimeUnit, moment_of, named_with
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
+from dbern.synopsis.smoothing import Smoothing
 from dbern.system import memory_limit, memory_used
 from dbern.types import FloatArray
 
@@ -57,9 +58,9 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     if not isinstance(points, np.ndarray | list | tuple):
         array = _stacked(points, domain)
     elif domain.lists:
-        found: Any = points if hasattr(points, "dtype") else np.asarray(points, dtype=object)
-        check_shape(found.shape, domain)
-        return _of_columns(list(found.T), domain)
+        table: Any = points if hasattr(points, "dtype") else np.asarray(points, dtype=object)
+        check_shape(table.shape, domain)
+        return _of_columns(list(table.T), domain)
     else:
         units = {axis.unit for axis in domain.axes}
         array = as_numbers(points, units.pop() if len(units) == 1 else None, domain)
@@ -122,16 +123,16 @@ def gridded(
     import xarray
 
     shape, dims = tuple(len(column) for column in columns), [column.dims[0] for column in columns]
-    given = getattr(points, "coords", {})
-    labels = {name: one for name, one in given.items() if {*one.dims} <= {*dims}}
+    coords = getattr(points, "coords", {})
+    labels = {name: labels for name, labels in coords.items() if {*labels.dims} <= {*dims}}
     labels |= dict(zip(domain.names, columns, strict=True))
-    own = hasattr(points, "dtype")  # one array, and neither a dataset nor a mapping
-    order = [one for one in points.dims if one in dims] if own else upright(dims)
+    is_array = hasattr(points, "dtype")  # one array, and neither a dataset nor a mapping
+    order = [dim for dim in points.dims if dim in dims] if is_array else upright(dims)
     if values.ndim == 2:
         shape, dims, labels["class"] = (*shape, len(classes)), [*dims, "class"], list(classes)
         order = [*order, "class"]
-    found = xarray.DataArray(values.reshape(shape), labels, dims, "value", attributes)
-    return conventional(found.transpose(*order))
+    grid = xarray.DataArray(values.reshape(shape), labels, dims, "value", attributes)
+    return conventional(grid.transpose(*order))
 
 
 def _columns_of_grid(points: Points, domain: Domain) -> list[Any] | None:
@@ -145,11 +146,11 @@ def _columns_of_grid(points: Points, domain: Domain) -> list[Any] | None:
     dims = [tuple(column.dims) for column in columns]
     if len(dims) > 1 and len(set(dims)) == 1 and len(dims[0]) == 1:  # points along one
         return None
-    if len(set(dims)) < len(dims) or any(len(own) != 1 for own in dims):
-        found = ", ".join(f"{name} over ({', '.join(map(str, own))})"
-                          for name, own in zip(names, dims, strict=True))  # fmt: skip
+    if len(set(dims)) < len(dims) or any(len(dimensions) != 1 for dimensions in dims):
+        stated = ", ".join(f"{name} over ({', '.join(map(str, dimensions))})"
+                          for name, dimensions in zip(names, dims, strict=True))  # fmt: skip
         raise SpecError(
-            f"the coordinates are {found}. Write each over a dimension of its own for a grid, or "
+            f"the coordinates are {stated}. Write each over a dimension of its own for a grid, or "
             'all over one for points, such as dataset.stack(point=["x", "y"])'
         )
     return columns
@@ -163,11 +164,11 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
             f"the coordinates span {count} points, which need {needed >> 20} MiB, and this process "
             f"may use {offered >> 20}. Ask for parts of the grid"
         )
-    places = _axis_columns(columns, domain)
-    points = np.empty((*(len(one) for one in places), len(places)))
-    for i, one in enumerate(np.ix_(*places)):
-        points[..., i] = one
-    return points.reshape(-1, len(places))
+    positions = _axis_columns(columns, domain)
+    points = np.empty((*(len(axis_positions) for axis_positions in positions), len(positions)))
+    for i, axis_positions in enumerate(np.ix_(*positions)):
+        points[..., i] = axis_positions
+    return points.reshape(-1, len(positions))
 
 
 LEAST_BETA = 1e-12
@@ -199,28 +200,28 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
 
 
 def _axis_columns(columns: Sequence[Any], domain: Domain) -> list[FloatArray]:
-    return [_axis_column(*one, domain) for one in zip(columns, domain.axes, strict=True)]
+    return [_axis_column(*column, domain) for column in zip(columns, domain.axes, strict=True)]
 
 
 def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
     """Numbers, or the positions of values in the axis's list; NaN for what is not listed."""
     if not axis.categories:
         return as_numbers(values, axis.unit, domain)
-    places = {value: float(i) for i, value in enumerate(axis.categories)}
+    codes_by_value = {value: float(i) for i, value in enumerate(axis.categories)}
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if {type(value) for value in axis.categories} == {str} and kind in tuple("biufc"):
         raise SpecError(
             f"points: {axis.name} is a list of texts. Write a table with the columns "
             f"{', '.join(domain.names)}, or a list of points with one of the texts in each"
         )
-    found = np.asarray(values, dtype=object)
+    listed = np.asarray(values, dtype=object)
     try:
-        codes = [places.get(value, np.nan) for value in found.flat]
+        codes = [codes_by_value.get(value, np.nan) for value in listed.flat]
     except TypeError:  # whose text quotes the value
         raise SpecError(
             f"points: {axis.name} is a list of values. Write one of them for each point"
         ) from None
-    return np.array(codes, dtype=np.float64).reshape(found.shape)
+    return np.array(codes, dtype=np.float64).reshape(listed.shape)
 
 
 def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
@@ -234,19 +235,21 @@ def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray
         return np.where(ma.getmaskarray(values), np.nan, known)
     if unit is None:
         return _floats(values, domain)
-    found = np.asarray(values)
-    if found.dtype.kind == "M":
-        return unit.of_datetimes(found)
-    if found.dtype.kind == "U" or any(isinstance(one, date | str) for one in found.flat):
+    column = np.asarray(values)
+    if column.dtype.kind == "M":
+        return unit.of_datetimes(column)
+    if column.dtype.kind == "U" or any(isinstance(moment, date | str) for moment in column.flat):
         try:
-            moments = (moment_of(one) if isinstance(one, str) else one for one in found.flat)
-            numbers = [np.nan if one is None else unit.of(one) for one in moments]
+            moments = (
+                moment_of(moment) if isinstance(moment, str) else moment for moment in column.flat
+            )
+            numbers = [np.nan if moment is None else unit.of(moment) for moment in moments]
         except (ValueError, AttributeError, TypeError):  # whose text quotes the value
             raise SpecError(
                 "points are not dates or times. Write numpy datetime64 or ISO texts, such as "
                 '"2026-01-01"'
             ) from None
-        return np.array(numbers, dtype=np.float64).reshape(found.shape)
+        return np.array(numbers, dtype=np.float64).reshape(column.shape)
     return _floats(values, domain)
 
 
@@ -301,19 +304,24 @@ def orders(h: Any, domain: Domain) -> dict[str, int]:
 
     Raises SpecError for anything else.
     """
-    given = per_axis(h, domain.dimensions, 1, MOST_H)
-    if given is None:
+    axis_orders = per_axis(h, domain.dimensions, 1, MOST_H)
+    if axis_orders is None:
         raise SpecError(
             f'h = {h}: write an integer from 1 to {MOST_H}, one for each axis, or "auto"'
         )
-    return dict(zip(domain.names, given, strict=True))
+    return dict(zip(domain.names, axis_orders, strict=True))
 
 
-def per_axis(given: Any, axes: int, least: int, most: float = math.inf) -> list[int] | None:
+def per_axis(integers: Any, axes: int, minimum: int, maximum: float = math.inf) -> list[int] | None:
     """Return one integer for each axis, from one for all or one for each; else None."""
-    each = list(given) if isinstance(given, list | tuple | np.ndarray) else [given] * axes
-    whole = all(isinstance(one, int | np.integer) and least <= one <= most for one in each)
-    return list(map(int, each)) if whole and len(each) == axes else None
+    by_axis = (
+        list(integers) if isinstance(integers, list | tuple | np.ndarray) else [integers] * axes
+    )
+    valid = all(
+        isinstance(integer, int | np.integer) and minimum <= integer <= maximum
+        for integer in by_axis
+    )
+    return list(map(int, by_axis)) if valid and len(by_axis) == axes else None
 
 
 # --- A regular grid over the whole domain: its axes, a function on it, and its labels
@@ -359,12 +367,12 @@ def grid_axes(
             f"use {offered >> 20} more. Write smaller counts, or ask for parts of it by "
             "iter_batches"
         )
-    unit = [np.linspace(0.0, 1.0, count) for count in counts]
+    positions = [np.linspace(0.0, 1.0, count) for count in counts]
     if part is None:
-        return unit
+        return positions
     return [
-        np.clip((own.at(one) - axis.low) / axis.width, 0.0, 1.0)
-        for one, own, axis in zip(unit, part.axes, domain.axes, strict=True)
+        np.clip((window_axis.at(axis_positions) - axis.low) / axis.width, 0.0, 1.0)
+        for axis_positions, window_axis, axis in zip(positions, part.axes, domain.axes, strict=True)
     ]
 
 
@@ -407,18 +415,18 @@ def _in_blocks(
     columns: tuple[int, ...],
 ) -> FloatArray:
     """Evaluate the grid of some axes by blocks that are long in the last ones."""
-    found = np.empty((*(len(axis) for axis in unit), *columns))
+    values = np.empty((*(len(axis) for axis in unit), *columns))
     sizes, room = [], _BLOCK_POINTS
     for axis in reversed(unit):
         sizes.append(min(len(axis), room))
         room //= sizes[-1]
-    steps = [
+    slices = [
         [slice(start, start + size) for start in range(0, len(axis), size)]
         for axis, size in zip(unit, reversed(sizes), strict=True)
     ]
-    for place in itertools.product(*steps):
-        found[place] = evaluate([axis[part] for axis, part in zip(unit, place, strict=True)])
-    return found
+    for block in itertools.product(*slices):
+        values[block] = evaluate([axis[steps] for axis, steps in zip(unit, block, strict=True)])
+    return values
 
 
 def on_grid(
@@ -428,10 +436,10 @@ def on_grid(
     smoothing: Smoothing,
 ) -> FloatArray:
     """Return an array's values on the grid of all axes, constant along those it does not have."""
-    own = [unit[domain.names.index(axis)] for axis in array.axes]
-    values = array.on_grid(own, smoothing)
+    axis_positions = [unit[domain.names.index(axis)] for axis in array.axes]
+    values = array.on_grid(axis_positions, smoothing)
     missing = [i for i, name in enumerate(domain.names) if name not in array.axes]
-    if not missing or not own:  # a vector has no axes
+    if not missing or not axis_positions:  # a vector has no axes
         return values
     shape = tuple(len(positions) for positions in unit)
     return np.broadcast_to(np.expand_dims(values, missing), shape)
@@ -453,15 +461,15 @@ def upright(names: Sequence[Any]) -> tuple[Any, ...]:
     return (*others[::-1], first)
 
 
-def conventional(found: xarray.DataArray) -> xarray.DataArray:
+def conventional(array: xarray.DataArray) -> xarray.DataArray:
     """Set how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
-    if found.dtype.kind == "f":
-        found.encoding["_FillValue"] = np.nan
-    if _LOCATION in found.coords:
-        found.encoding["grid_mapping"] = _LOCATION
-    for one in found.coords.values():
-        one.encoding["_FillValue"] = None
-    return found
+    if array.dtype.kind == "f":
+        array.encoding["_FillValue"] = np.nan
+    if _LOCATION in array.coords:
+        array.encoding["grid_mapping"] = _LOCATION
+    for coordinate in array.coords.values():
+        coordinate.encoding["_FillValue"] = None
+    return array
 
 
 def coordinates(axis: Axis, count: int) -> np.ndarray[Any, Any]:
@@ -469,8 +477,8 @@ def coordinates(axis: Axis, count: int) -> np.ndarray[Any, Any]:
     positions = np.linspace(0.0, 1.0, count)
     values = positions if axis.unit is None else np.empty(count, dtype="datetime64[us]")
     for start in range(0, count, _BLOCK_POINTS):
-        part = slice(start, start + _BLOCK_POINTS)
-        values[part] = as_datetimes(axis.at(positions[part]), axis)
+        block = slice(start, start + _BLOCK_POINTS)
+        values[block] = as_datetimes(axis.at(positions[block]), axis)
     return values
 
 
@@ -513,10 +521,10 @@ def labelled(
     }
     last = ["class"] if values.ndim > domain.dimensions else []
     labels |= {key: list(classes) for key in last}
-    found = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
+    grid = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
     for axis in domain.axes:
-        describe_axis(found[axis.name], axis)
-    return conventional(found.transpose(*upright(domain.names), *last))
+        describe_axis(grid[axis.name], axis)
+    return conventional(grid.transpose(*upright(domain.names), *last))
 
 
 def attributes_of(

@@ -26,7 +26,7 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.promises import Promises
 from dbern.strategies.bias import mends_of
-from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing, as_released
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import (
     About,
     ArrayBand,
@@ -57,6 +57,7 @@ from dbern.synopsis.points import (
     values_on_grid,
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
+from dbern.synopsis.smoothing import Question, Smoothing
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache, cpu_count, one_thread
 from dbern.types import FloatArray
@@ -67,9 +68,9 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.distribution import Distribution
 
 
-_KEPT_BANDS = 8
+_MAX_CACHED_BANDS = 8
 
-_Asked: TypeAlias = tuple[Fraction, Order, About]
+_BandArguments: TypeAlias = tuple[Fraction, Order, About]
 _Smoothings: TypeAlias = tuple[Smoothing, ...] | None
 
 
@@ -115,7 +116,7 @@ class Synopsis:
     @property
     def url(self) -> str:
         """Its folder or ``s3://`` URL."""
-        return str(self._store.place)
+        return str(self._store.location)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -200,15 +201,17 @@ class Synopsis:
         if answer == "probability":
             require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
-        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+        return Question(
+            smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
+        )
 
-    def _asked(self, points: Points, question: Question) -> Any:
+    def _answer(self, points: Points, question: Question) -> Any:
         several = self.combination.multi_output or question.answer == "probability"
         columns = (len(self.classes),) if several else ()
         return self._mapped(points, partial(Synopsis._evaluate, question=question), columns)
 
     def _answered(self, points: Points, question: Question) -> Any:
-        values = self._asked(points, question)
+        values = self._answer(points, question)
         return values if type(points) is np.ndarray else self._like(points, values, question.answer)
 
     def _mapped(
@@ -222,16 +225,16 @@ class Synopsis:
         check_shape(array.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
         chunks = (array.chunks[0], *((count,) for count in last))
-        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
-        facts |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
-        facts |= {"new_axis": list(range(1, len(chunks)))}
+        layout: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
+        layout |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
+        layout |= {"new_axis": list(range(1, len(chunks)))}
         array = array.rechunk({1: -1}) if array.ndim == 2 else array
-        return array.map_blocks(block, self, total, **facts)
+        return array.map_blocks(block, self, total, **layout)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         names = self.combination.columns_of(answer)
-        facts = self._attributes if answer == "value" else None
-        return self._labelled(like(points, values, self.domain, names, self.classes, facts))
+        attributes = self._attributes if answer == "value" else None
+        return self._labelled(like(points, values, self.domain, names, self.classes, attributes))
 
     def _labelled(self, answer: Any) -> Any:
         if "class" in getattr(answer, "coords", ()):
@@ -291,7 +294,7 @@ class Synopsis:
         """
         if not self._decides:
             return self(points, h)
-        values = np.asarray(self._asked(points, self._question(h, "decision")))
+        values = np.asarray(self._answer(points, self._question(h, "decision")))
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
         labels, unknown = np.array(self.classes)[codes], np.isnan(values.reshape(len(values), -1))
         if unknown.any():
@@ -331,8 +334,8 @@ class Synopsis:
         if self.meaning != "density":
             raise SpecError("score_samples: what was released is not a density. Call the synopsis")
         with np.errstate(divide="ignore"):
-            found = np.log(np.maximum(self(plain(points, self.domain), h), 0.0))  # keeps NaN
-        return gridded(points, found, self.domain, self.classes)
+            logs = np.log(np.maximum(self(plain(points, self.domain), h), 0.0))  # keeps NaN
+        return gridded(points, logs, self.domain, self.classes)
 
     def _evaluate(
         self, points: FloatArray, total: int, threads: int = 1, *, question: Question
@@ -405,9 +408,9 @@ class Synopsis:
     ) -> Certificate:
         """Return the parts of `band`: approximation, rounding and noise; it raises as that does."""
         level = confidence(beta)
-        parts = [one.certificate for one in self._bands(level, h, about)]
-        least = lower_bound_of(self._store.released, float(level))
-        return replace(combined(self.combination, parts, least), beta=float(level))
+        parts = [band.certificate for band in self._bands(level, h, about)]
+        lower_bound = lower_bound_of(self._store.released, float(level))
+        return replace(combined(self.combination, parts, lower_bound), beta=float(level))
 
     def explain(self, beta: float | str = 0.05) -> str:
         """Return who may fail with which share of beta, in a band and in an answer.
@@ -436,31 +439,31 @@ class Synopsis:
         largest : float, optional
             The largest released value, of which errors are told as shares.
         """
-        facts, volume = self.metadata, self.domain.volume
-        sure, by, first = facts["certificate"], facts["target"], self.arrays[0]
-        by_place, perturbed = self.combination.pointwise, by.get("method") == "objective"
-        top = max(one.value_unit * one.highest for one in self.arrays)
-        signed = any(one.counted_in != one.name for one in self.arrays)
+        metadata, volume = self.metadata, self.domain.volume
+        certificate, target, first = metadata["certificate"], metadata["target"], self.arrays[0]
+        pointwise, perturbed = self.combination.pointwise, target.get("method") == "objective"
+        top = max(array.value_unit * array.highest for array in self.arrays)
+        signed = any(array.counted_in != array.name for array in self.arrays)
         extent = self.combination.extent(None if top == math.inf else (-signed * top, top))
         density = volume > 0 and all(
-            one.kernels and one.value_unit == 1 / volume for one in self.arrays
+            array.kernels and array.value_unit == 1 / volume for array in self.arrays
         )
-        follows = self.about == "these-data" and not by_place
+        follows = self.about == "these-data" and not pointwise
         return Promises(
-            expected=facts.get("expected_error"),
-            these_data=self.band(sure["beta"]) if follows else None,
-            any_database=sure["total"],
-            beta=sure["beta"],
-            unit=self._unit(density=density),
+            expected=metadata.get("expected_error"),
+            these_data=self.band(certificate["beta"]) if follows else None,
+            any_database=certificate["total"],
+            beta=certificate["beta"],
+            unit=self._value_unit(density=density),
             largest=largest,
-            extent=tuple(facts["extent"]) if "extent" in facts else extent,
+            extent=tuple(metadata["extent"]) if "extent" in metadata else extent,
             released=True,
-            by_place=by_place,
+            by_place=pointwise,
             on_lattice=isinstance(first, ReleasedArray),
             mends=mends_of(first.approximation, perturbed, bool(self.domain.lists)),
         )
 
-    def _unit(self, *, density: bool) -> str:
+    def _value_unit(self, *, density: bool) -> str:
         columns, names = self.metadata.get("columns", {}), [axis.label for axis in self.domain.axes]
         response = columns.get("response", "the response")
         response = named_with(response, self.metadata.get("units", {}).get(response, ""))
@@ -479,16 +482,16 @@ class Synopsis:
             pairs = self.combination.pairs(parts)
         quotient = isinstance(self.combination, Ratio) and not selected
 
-        def made() -> list[ArrayBand]:
+        def make_bands() -> list[ArrayBand]:
             bands = partial(bands_of, selected=selected, quotient=quotient)
             with one_thread():  # as plans do: threads wait longer than small matrices take
                 return [band for pair in pairs for band in bands(pair, beta / len(pairs))]
 
-        return self._kept_bands((beta, smoothings, selected, about), made)
+        return self._cached_bands((beta, smoothings, selected, about), make_bands)
 
     @cached_property
-    def _kept_bands(self) -> LRUCache[list[ArrayBand]]:
-        return LRUCache(_KEPT_BANDS)
+    def _cached_bands(self) -> LRUCache[list[ArrayBand]]:
+        return LRUCache(_MAX_CACHED_BANDS)
 
     @cached_property
     def _bracketed(self) -> list[Bracketed | None]:
@@ -512,27 +515,27 @@ class Synopsis:
         SpecError
             For points, a confidence or an order that this synopsis cannot have.
         """
-        asked = (confidence(beta), h, about)
-        self._bands(*asked, raw=True)  # refused now, and not by a worker
+        arguments = (confidence(beta), h, about)
+        self._bands(*arguments, raw=True)  # refused now, and not by a worker
         columns = (len(self.classes),) if self.combination.multi_output else ()
-        both = self._mapped(points, partial(Synopsis._ends, asked=asked), (*columns, 2))
+        both = self._mapped(points, partial(Synopsis._interval, arguments=arguments), (*columns, 2))
         return self._like(points, both[..., 0]), self._like(points, both[..., 1])
 
-    def _ends(
-        self, points: FloatArray, total: int, threads: int = 1, *, asked: _Asked
+    def _interval(
+        self, points: FloatArray, total: int, threads: int = 1, *, arguments: _BandArguments
     ) -> FloatArray:
-        combination, bands = self.combination, self._bands(*asked, raw=True)
-        smoothings, own = self._smoothings(asked[1], raw=True), self._smoothings(asked[1])
+        combination, bands, h = self.combination, self._bands(*arguments, raw=True), arguments[1]
+        smoothings, shrunk = self._smoothings(h, raw=True), self._smoothings(h)
         if isinstance(combination, Ratio):
             parts = self._parts(points, smoothings, total, threads)
             errors = [band.at(points[:, self.arrays[0].columns]) for band in bands]
             quotients, pairs = combination.quotients, combination.pairs(parts)
-            each = len(errors) // len(quotients)
-            ends = [
-                quotient_ends(quotient, pair, errors[i * each : (i + 1) * each])
+            count = len(errors) // len(quotients)
+            bounds = [
+                quotient_ends(quotient, pair, errors[i * count : (i + 1) * count])
                 for i, (quotient, pair) in enumerate(zip(quotients, pairs, strict=True))
             ]
-            low, high = np.stack(ends, axis=-1) if combination.multi_output else ends[0]
+            low, high = np.stack(bounds, axis=-1) if combination.multi_output else bounds[0]
             outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
@@ -547,8 +550,8 @@ class Synopsis:
             low, high = values - width, values + width
             if combination.pointwise:
                 low, high = combination.to_range(low), combination.to_range(high)
-            if own != smoothings:  # the values themselves, of which noise was silenced
-                values = self._evaluate(points, total, threads, question=Question(own))
+            if shrunk != smoothings:  # the values themselves, of which noise was silenced
+                values = self._evaluate(points, total, threads, question=Question(shrunk))
                 low, high = np.minimum(low, values), np.maximum(high, values)
         return np.stack([low, high], axis=-1)
 
@@ -611,9 +614,13 @@ class Synopsis:
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        told = [one.promise.told(self.interval) for one in self._bracketed if one and one.promise]
-        facts = self.combination, self.domain, self.metadata, axis
-        return distribution_of(self.arrays, *facts, next(iter(told), None))
+        bounds = [
+            bound.promise.told(self.interval)
+            for bound in self._bracketed
+            if bound and bound.promise
+        ]
+        context = self.combination, self.domain, self.metadata, axis
+        return distribution_of(self.arrays, *context, next(iter(bounds), None))
 
     def grid(self, shape: Shape, h: Order = None, *, window: Window = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.
@@ -633,11 +640,11 @@ class Synopsis:
         """
         from dbern.synopsis.questions.regions import part_of
 
-        part = None if window is None else part_of(window, self.domain)
+        box = None if window is None else part_of(window, self.domain)
         smoothings, combination = self._smoothings(h), self.combination
-        values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, part)
-        facts = self.metadata["name"], self._attributes
-        grid = labelled(values, part or self.domain, self.classes, *facts)
+        values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, box)
+        labels = self.metadata["name"], self._attributes
+        grid = labelled(values, box or self.domain, self.classes, *labels)
         labelled_grid: xarray.DataArray = self._labelled(grid)
         return labelled_grid
 
@@ -687,7 +694,9 @@ class Synopsis:
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
         """Released arrays, in the order of the combination."""
         functions = self._store.released.functions
-        return tuple(self._array(name, part) for part in functions for name in part.arrays)
+        return tuple(
+            self._array(name, component) for component in functions for name in component.arrays
+        )
 
     def _array(self, name: str, component: Component) -> ReleasedArray | ReleasedVector:
         if isinstance(component, LatticeComponent):
@@ -698,11 +707,14 @@ class Synopsis:
 
     def _smoothings(self, h: Order, *, raw: bool = False) -> tuple[Smoothing, ...]:
         if _is_auto(h):
-            found = [array.chosen for array in self.arrays]
+            smoothings = [array.chosen for array in self.arrays]
         else:
-            asked = {} if h is None else orders(h, self.domain)
-            found = [one.smoothing([asked[a] for a in one.axes if asked]) for one in self.arrays]
-        return tuple(map(as_released, self.arrays, found) if raw else found)
+            stated = {} if h is None else orders(h, self.domain)
+            smoothings = [
+                array.smoothing([stated[axis] for axis in array.axes if stated])
+                for array in self.arrays
+            ]
+        return tuple(map(as_released, self.arrays, smoothings) if raw else smoothings)
 
 
 def _is_auto(h: Order) -> bool:
@@ -718,9 +730,9 @@ def _sent_block(
 @lru_cache(maxsize=8)
 def arrived(url: str, release_id: str) -> Synopsis:
     """Return the synopsis sent to this process; blocks of one request share what it computed."""
-    found = open_synopsis(url)
-    found._store.require(release_id)
-    return found
+    synopsis = open_synopsis(url)
+    synopsis._store.require(release_id)
+    return synopsis
 
 
 # --- A synopsis that needs no folder
@@ -729,16 +741,16 @@ def arrived(url: str, release_id: str) -> Synopsis:
 class HeldSynopsis(Synopsis):
     """The same function with every object of its store in memory; made by `held`."""
 
-    def __init__(self, place: Memory) -> None:
-        self._store = ReleasedStore(place)
+    def __init__(self, location: Memory) -> None:
+        self._store = ReleasedStore(location)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (HeldSynopsis, (self._store.place,))
+        return (HeldSynopsis, (self._store.location,))
 
 
 def held(synopsis: Synopsis) -> HeldSynopsis:
     """Return a synopsis that travels with its numbers; the folder may go afterwards."""
     synopsis.verify()
-    place = synopsis._store.place
-    names = [MANIFEST, *place.names()]
-    return HeldSynopsis(Memory({name: b"".join(place.parts(name, 1 << 62)) for name in names}))
+    location = synopsis._store.location
+    names = [MANIFEST, *location.names()]
+    return HeldSynopsis(Memory({name: b"".join(location.parts(name, 1 << 62)) for name in names}))

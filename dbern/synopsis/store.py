@@ -96,12 +96,12 @@ class _Document(StrictModel):
 
 def _implied_by(layout: ArrayLayout) -> dict[str, Any]:
     """Return the ``zarr.json`` of an array, or the limits of what the format leaves open."""
-    first, *others = layout.shape
-    chunk: list[Any] = [first, *others]
+    first, *rest = layout.shape
+    chunk: list[Any] = [first, *rest]
     codecs: list[Any] = [_LITTLE, _ZSTD]
     if layout.sharded:  # in whole layers
-        most = min(first, max(1, _MOST_SHARD // math.prod(others)))
-        chunk = [Limits(int, 1, most), *others]
+        max_layers = min(first, max(1, _MOST_SHARD // math.prod(rest)))
+        chunk = [Limits(int, 1, max_layers), *rest]
         inner = {"chunk_shape": chunk, "codecs": codecs, "index_location": "end"}
         inner["index_codecs"] = [_LITTLE, {"name": "crc32c"}]
         codecs = [{"name": "sharding_indexed", "configuration": inner}]
@@ -227,8 +227,8 @@ class _Stored:
             raise damaged(where, self.name(index), "", "its index is cut off")
         if int.from_bytes(data[-_CHECKSUM:], "little") != crc32c(data[start:-_CHECKSUM]):
             raise damaged(where, self.name(index), "", "the checksum of its index is wrong")
-        places = np.frombuffer(data[start:-_CHECKSUM], "<u8").reshape(-1, 2).tolist()
-        for first, size in places:
+        index_entries = np.frombuffer(data[start:-_CHECKSUM], "<u8").reshape(-1, 2).tolist()
+        for first, size in index_entries:
             if first == size == _NOWHERE:
                 yield None
             elif first + size > start:
@@ -337,12 +337,12 @@ class Manifest(StrictModel):
     @classmethod
     def parse(cls, text: bytes, where: str) -> Self:
         """Read a manifest of this format version; `where` names the store in errors."""
-        found = parse_object(_Version, text, where, MANIFEST)
-        if (found.format, found.format_version) != (FORMAT, FORMAT_VERSION):
+        version = parse_object(_Version, text, where, MANIFEST)
+        if (version.format, version.format_version) != (FORMAT, FORMAT_VERSION):
             raise IntegrityError(
-                f"{where}: is {printable(found.format)} version {found.format_version}, and this "
-                f"dbern reads {FORMAT} version {FORMAT_VERSION}. Open it with the dbern that wrote "
-                "it"
+                f"{where}: is {printable(version.format)} version {version.format_version}, and "
+                f"this dbern reads {FORMAT} version {FORMAT_VERSION}. Open it with the dbern that "
+                "wrote it"
             )
         return parse_object(cls, text, where, MANIFEST)
 
@@ -353,11 +353,11 @@ def digest(data: bytes) -> Entry:
 
 
 def _digest_of(parts: Iterable[bytes]) -> Entry:
-    size, found = 0, hashlib.sha256()
+    size, sha256 = 0, hashlib.sha256()
     for part in parts:
         size += len(part)
-        found.update(part)
-    return Entry(bytes=size, sha256=found.hexdigest())
+        sha256.update(part)
+    return Entry(bytes=size, sha256=sha256.hexdigest())
 
 
 # --- The released store
@@ -377,40 +377,42 @@ class ReleasedStore:
     and ReleaseError where the place cannot be read.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        with unreadable_refused(str(place)):
+    def __init__(self, location: Place) -> None:
+        self.location = location
+        with unreadable_refused(str(location)):
             self._read_metadata()
 
     def _read_metadata(self) -> None:
-        with failures_told(self.place, "read"):
+        with failures_told(self.location, "read"):
             try:
-                text = self.place.read(MANIFEST)
+                text = self.location.read(MANIFEST)
             except (FileNotFoundError, NotADirectoryError):
-                raise _not_a_synopsis(self.place) from None
+                raise _not_a_synopsis(self.location) from None
         self.manifest = text
-        self._manifest = Manifest.parse(text, str(self.place))
+        self._manifest = Manifest.parse(text, str(self.location))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        released = parse_object(Root, self._metadata(ROOT), str(self.place), ROOT).attributes
+        released = parse_object(Root, self._metadata(ROOT), str(self.location), ROOT).attributes
         self.released = released
         for key in ("release_id", "created"):
             if getattr(released, key) != getattr(self._manifest, key):
                 raise damaged(
-                    str(self.place), ROOT, f"attributes.{key}", "is not that of the manifest"
+                    str(self.location), ROOT, f"attributes.{key}", "is not that of the manifest"
                 )
         groups = list(array_groups(released))
-        names = [f"{path}/{name}/{ROOT}" for path, part in groups for name in array_paths(part)]
-        texts = dict(zip(names, self._each(self._metadata, names), strict=True))
-        self._arrays = _stored_arrays(released, texts, str(self.place))
+        names = [
+            f"{path}/{name}/{ROOT}" for path, component in groups for name in array_paths(component)
+        ]
+        texts = dict(zip(names, self._read_all(self._metadata, names), strict=True))
+        self._arrays = _stored_arrays(released, texts, str(self.location))
         described = 2 + 2 * len(groups)  # root, components, and each lattice's
         described += len(names) + sum(len(array.names) for array in self._arrays.values())
         if len(self._manifest.objects) > described + _MAX_UNKNOWN_OBJECTS:
             why = f"names {len(self._manifest.objects)}, and the release has {described}"
-            raise damaged(str(self.place), MANIFEST, "objects", why)
+            raise damaged(str(self.location), MANIFEST, "objects", why)
         for array in self._arrays.values():
             for name in array.names:
                 if self._entry(name).bytes > array.object_bytes:
-                    raise too_large(str(self.place), name, array.object_bytes)
+                    raise too_large(str(self.location), name, array.object_bytes)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
@@ -428,18 +430,20 @@ class ReleasedStore:
         """Refuse another release than the given one: it may have come to its place."""
         if self._manifest.release_id != release_id:
             raise IntegrityError(
-                f"{self.place}: holds another release than was opened. Open it again"
+                f"{self.location}: holds another release than was opened. Open it again"
             )
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
         """Return a whole small array, read into memory, and its attributes."""
         values = self._decoded(path, 0)
-        least = 1 / LARGEST_NUMBER if "/eigenvalues" in path else -LARGEST_NUMBER
-        if not ((values >= least) & (values <= LARGEST_NUMBER)).all():
-            raise damaged(str(self.place), self._arrays[path].name(0), "", "holds no such number")
+        minimum = 1 / LARGEST_NUMBER if "/eigenvalues" in path else -LARGEST_NUMBER
+        if not ((values >= minimum) & (values <= LARGEST_NUMBER)).all():
+            raise damaged(
+                str(self.location), self._arrays[path].name(0), "", "holds no such number"
+            )
         return values, dict(self._arrays[path].attributes)
 
-    def facts(self, path: str) -> Mapping[str, Any]:
+    def array_attributes(self, path: str) -> Mapping[str, Any]:
         """Return the attributes of an array."""
         return self._arrays[path].attributes
 
@@ -449,10 +453,10 @@ class ReleasedStore:
         values = np.empty(array.shape)
 
         def fill(index: int) -> None:
-            place = slice(index * array.layers, (index + 1) * array.layers)
-            values[place] = self._shard(path, index)
+            layers = slice(index * array.layers, (index + 1) * array.layers)
+            values[layers] = self._shard(path, index)
 
-        self._each(fill, range(len(array.names)))
+        self._read_all(fill, range(len(array.names)))
         return values
 
     def shard(self, path: str, index: int) -> FloatArray:
@@ -466,12 +470,14 @@ class ReleasedStore:
     def _shard(self, path: str, index: int) -> FloatArray:
         integers = self._decoded(path, index)
         if (integers == MISSING).any():
-            raise IntegrityError(f"{self.place}: coefficients are missing. Copy the synopsis again")
+            raise IntegrityError(
+                f"{self.location}: coefficients are missing. Copy the synopsis again"
+            )
         return np.asarray(integers * float(self._arrays[path].attributes["scale_factor"]))
 
     def _decoded(self, path: str, index: int) -> Any:
         array = self._arrays[path]
-        return array.decoded(index, self._checked(array.name(index)), str(self.place))
+        return array.decoded(index, self._checked(array.name(index)), str(self.location))
 
     def verify(self, trusted: Sequence[str | Path] = ()) -> int:
         """Check every object, and that there is no other; return how many there are.
@@ -481,85 +487,85 @@ class ReleasedStore:
         from dbern.synopsis.signatures import is_signature, public_key_of, require_signed
 
         keys = [public_key_of(path) for path in trusted]
-        with failures_told(self.place, "read"):
-            there = {name for name in self.place.names() if not is_signature(name)}
+        with failures_told(self.location, "read"):
+            there = {name for name in self.location.names() if not is_signature(name)}
         unknown = there - set(self._manifest.objects)
         if unknown:
             raise IntegrityError(
-                f"{self.place}: {printable(min(unknown))} is not part of the release. Remove it"
+                f"{self.location}: {printable(min(unknown))} is not part of the release. Remove it"
             )
-        found = self._each(self._looked_at, self._manifest.objects)
-        require_signed(self.signers, keys, self.place)
-        return len(found)
+        checked = self._read_all(self._check_object, self._manifest.objects)
+        require_signed(self.signers, keys, self.location)
+        return len(checked)
 
     @cached_property
     def signers(self) -> tuple[str, ...]:
         """Fingerprints of the keys that signed the manifest; empty: it is unsigned."""
         from dbern.synopsis.signatures import signers_of  # the library takes 15 ms to import
 
-        return signers_of(self.place, self.manifest)
+        return signers_of(self.location, self.manifest)
 
     def sign(self, key: PrivateKey) -> str:
         """Sign the manifest, once all is as it says; return the key's fingerprint."""
         from dbern.synopsis.signatures import sign
 
-        self.place.tidy()  # a signer that was killed left what is not part of the release
+        self.location.tidy()  # a signer that was killed left what is not part of the release
         self.verify()
-        return sign(self.place, self.manifest, key)
+        return sign(self.location, self.manifest, key)
 
-    def _looked_at(self, name: str) -> None:
+    def _check_object(self, name: str) -> None:
         """Check an object, never whole in memory: what a newer version added may be of any size."""
         entry = self._entry(name)
         with self._reading(name):
-            found = _digest_of(self.place.parts(name, entry.bytes))
-        self._require_same(name, found)
+            measured = _digest_of(self.location.parts(name, entry.bytes))
+        self._require_same(name, measured)
 
-    def _each(self, read: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
+    def _read_all(self, read: Callable[[Any], Any], names: Collection[Any]) -> list[Any]:
         """Read several at a time, where that is worth the threads."""
-        if len(items) < self.place.worth_threads:
-            return list(map(read, items))
+        if len(names) < self.location.worth_threads:
+            return list(map(read, names))
         with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(read, items))
+            return list(pool.map(read, names))
 
     def _entry(self, name: str) -> Entry:
         if name not in self._manifest.objects:
             why = f"does not name {name}, which the release has to have"
-            raise damaged(str(self.place), MANIFEST, "objects", why)
+            raise damaged(str(self.location), MANIFEST, "objects", why)
         return self._manifest.objects[name]
 
     def _metadata(self, name: str) -> bytes:
         if self._entry(name).bytes > MOST_METADATA:
-            raise too_large(str(self.place), name, MOST_METADATA)
+            raise too_large(str(self.location), name, MOST_METADATA)
         return self._checked(name)
 
     def _checked(self, name: str) -> bytes:
         with self._reading(name):
-            data = self.place.read(name, self._entry(name).bytes)
+            data = self.location.read(name, self._entry(name).bytes)
         self._require_same(name, digest(data))
         return data
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        with failures_told(self.place, "read"):
+        with failures_told(self.location, "read"):
             try:
                 yield
             except (FileNotFoundError, NotADirectoryError):
                 raise IntegrityError(
-                    f"{self.place}: {name} is missing. Copy the synopsis again"
+                    f"{self.location}: {name} is missing. Copy the synopsis again"
                 ) from None
 
-    def _require_same(self, name: str, found: Entry) -> None:
-        if found != self._manifest.objects[name]:
+    def _require_same(self, name: str, measured: Entry) -> None:
+        if measured != self._manifest.objects[name]:
             raise IntegrityError(
-                f"{self.place}: {name} is not what was released. Copy the synopsis again"
+                f"{self.location}: {name} is not what was released. Copy the synopsis again"
             )
 
 
-def _not_a_synopsis(place: Place) -> IntegrityError | SpecError:
-    if not place.exists():
-        return SpecError(f"{place}: there is no such {place.noun}. Check the path")
-    if owner(place) is not None:
+def _not_a_synopsis(location: Place) -> IntegrityError | SpecError:
+    if not location.exists():
+        return SpecError(f"{location}: there is no such {location.noun}. Check the path")
+    if owner(location) is not None:
         return IntegrityError(
-            f"{place}: has no {MANIFEST}, so its release is not finished. Run the release again"
+            f"{location}: has no {MANIFEST}, so its release is not finished. Run the release again"
         )
-    return IntegrityError(f"{place}: is not a dbern synopsis (no {MANIFEST}). Check the path")
+    return IntegrityError(f"{location}: is not a dbern synopsis (no {MANIFEST}). Check the path")

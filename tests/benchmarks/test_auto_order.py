@@ -13,7 +13,7 @@ from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.privacy.families import covariance_of
-from dbern.synopsis.arrays import ORDERS, Smoothing, _whole_ranks, select, smoothed
+from dbern.synopsis.smoothing import ORDERS, Smoothing, _whole_ranks, select, smoothed
 
 REPEATS = int(os.environ.get("DBERN_REPEATS", "20"))
 TASKS = {"figure 1, b .1": figure_one(0.1), "figure 1, b .05": figure_one(0.05), "2-d": mixture()}

@@ -23,7 +23,8 @@ from dbern.privacy.families import LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
-from dbern.synopsis.arrays import ReleasedArray, Smoothing, select
+from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.smoothing import Smoothing, select
 
 AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
 
@@ -109,7 +110,7 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
         assert select(blocks, Covariance(deviation), strategy, h) == expected
     assert set(shards.reads.values()) == {3}  # once for each choice
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.arrays._SUMS", 1)  # one candidate at a time
+        patch.setattr("dbern.synopsis.smoothing._SUMS", 1)  # one candidate at a time
         assert select(blocks, Covariance(0.0), strategy, h) == chosen[0]
 
 

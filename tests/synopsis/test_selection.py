@@ -11,7 +11,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import Covariance, public_stream
 from dbern.privacy.laplace import discrete_laplace
-from dbern.synopsis.arrays import select, smoothed, smoothings
+from dbern.synopsis.smoothing import select, smoothed, smoothings
 
 
 def figure_one(bandwidth, epsilon):

@@ -17,7 +17,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import SILENCED
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
-from dbern.synopsis.arrays import quieted
+from dbern.synopsis.shrinkage import quieted
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}

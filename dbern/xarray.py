@@ -20,17 +20,10 @@ from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
 from dbern.synopsis.arrays import MOST_LOADED
 from dbern.synopsis.evaluate import Interpolant, Polynomial
+from dbern.synopsis.grids import grid_axes
+from dbern.synopsis.labels import labelled
 from dbern.synopsis.lazy_polynomial import AnyFunction, LazyPolynomial
-from dbern.synopsis.points import (
-    Points,
-    Shape,
-    Window,
-    as_points,
-    grid_axes,
-    labelled,
-    like,
-    per_axis,
-)
+from dbern.synopsis.points import Points, Shape, Window, as_points, like, per_axis
 from dbern.synopsis.questions.regions import part_of
 from dbern.synopsis.store import SHARD_BYTES
 from dbern.system import LRUCache

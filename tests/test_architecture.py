@@ -56,8 +56,8 @@ OWNERS = {  # prefixes of module names
     "dask": ("dbern.cluster", "dbern.synopsis"),
     "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.run"),
     "pyarrow": (  # of which a synopsis's arrays use the zstd decoder alone
-        *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points", "dbern.synopsis.store"),
-        "dbern.sklearn",
+        *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points"),
+        *("dbern.synopsis.stored_arrays", "dbern.sklearn"),
     ),
     "obstore": ("dbern.data.objects",),
     "zarr": ("dbern.synopsis",),

@@ -166,7 +166,7 @@ def _described(facts: dict[str, Any], constant: str = "") -> str:
     from dbern.data.domain import named_with
     from dbern.promises import printed_sum
     from dbern.reporting.wording import parameters_of
-    from dbern.synopsis.points import of_columns
+    from dbern.synopsis.labels import of_columns
 
     units = facts.get("units", {})
     axes = "; ".join(

@@ -15,8 +15,9 @@ import numpy as np
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit, named_with
 from dbern.errors import needed, printable
+from dbern.synopsis.grids import values_on_grid
+from dbern.synopsis.labels import named_values
 from dbern.synopsis.maps import FAR
-from dbern.synopsis.points import named_values, values_on_grid
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray

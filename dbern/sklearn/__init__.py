@@ -76,7 +76,7 @@ from dbern.sklearn.columns import (
     to_floats,
 )
 from dbern.synopsis.arrays import ReleasedVector
-from dbern.synopsis.reader import held
+from dbern.synopsis.memory import held
 from dbern.synopsis.regression import in_data_units
 from dbern.targets import Learner
 from dbern.types import FloatArray

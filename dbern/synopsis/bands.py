@@ -66,13 +66,7 @@ from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bias_envelopes import (
-    MOST_AXES,
-    BiasEnvelope,
-    bias_envelopes,
-    norms,
-    weighed,
-)
+from dbern.strategies.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
 from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.metadata import Released

@@ -10,7 +10,7 @@ import numpy as np
 
 from dbern.data.domain import Domain, rounded_text
 from dbern.errors import SpecError, printable
-from dbern.synopsis.points import of_columns
+from dbern.synopsis.labels import of_columns
 from dbern.system import format_number, html_table
 
 if TYPE_CHECKING:

@@ -15,11 +15,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dbern.combination import KINDS, combination_of
 from dbern.combination.base import Combination, Parts
-from dbern.components.component import (
-    Component,
-    LatticeComponent,
-    StoredCertificate,
-)
+from dbern.components.component import Component, LatticeComponent, StoredCertificate
 from dbern.components.strict import (
     ABSENT,
     Count,

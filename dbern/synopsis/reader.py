@@ -19,7 +19,7 @@ from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
-from dbern.data.storage import MANIFEST, Memory, place_at
+from dbern.data.storage import place_at
 from dbern.errors import SpecError, printable
 from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
@@ -38,6 +38,8 @@ from dbern.synopsis.bands import (
     quotient_ends,
 )
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, require_probabilities
+from dbern.synopsis.grids import values_on_grid
+from dbern.synopsis.labels import attributes_of, groups_column, labelled
 from dbern.synopsis.maps import described, plotted
 from dbern.synopsis.points import (
     Order,
@@ -45,16 +47,12 @@ from dbern.synopsis.points import (
     Shape,
     Window,
     as_points,
-    attributes_of,
     check_shape,
     confidence,
     gridded,
-    groups_column,
-    labelled,
     like,
     orders,
     plain,
-    values_on_grid,
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.smoothing import Question, Smoothing
@@ -72,9 +70,6 @@ _MAX_CACHED_BANDS = 8
 
 _BandArguments: TypeAlias = tuple[Fraction, Order, About]
 _Smoothings: TypeAlias = tuple[Smoothing, ...] | None
-
-
-# --- Synopsis
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -733,24 +728,3 @@ def arrived(url: str, release_id: str) -> Synopsis:
     synopsis = open_synopsis(url)
     synopsis._store.require(release_id)
     return synopsis
-
-
-# --- A synopsis that needs no folder
-
-
-class HeldSynopsis(Synopsis):
-    """The same function with every object of its store in memory; made by `held`."""
-
-    def __init__(self, location: Memory) -> None:
-        self._store = ReleasedStore(location)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (HeldSynopsis, (self._store.location,))
-
-
-def held(synopsis: Synopsis) -> HeldSynopsis:
-    """Return a synopsis that travels with its numbers; the folder may go afterwards."""
-    synopsis.verify()
-    location = synopsis._store.location
-    names = [MANIFEST, *location.names()]
-    return HeldSynopsis(Memory({name: b"".join(location.parts(name, 1 << 62)) for name in names}))

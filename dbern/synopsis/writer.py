@@ -26,7 +26,8 @@ from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_publishe
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Layout, Slab
-from dbern.synopsis.store import MISSING, Entry, Manifest, digest
+from dbern.synopsis.manifest import Entry, Manifest, digest
+from dbern.synopsis.stored_arrays import MISSING
 from dbern.types import FloatArray, Int64Array
 
 _CHUNK_COEFFICIENTS = 1 << 16

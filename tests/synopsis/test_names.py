@@ -18,9 +18,9 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
+from dbern.synopsis.labels import as_datetimes, named_values
 from dbern.synopsis.maps import plotted
 from dbern.synopsis.metadata import Released
-from dbern.synopsis.points import as_datetimes, named_values
 
 ROWS = 4000
 RESPONSE = {"column": "delay", "bounds": [0.0, 60.0]}

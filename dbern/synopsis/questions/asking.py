@@ -15,7 +15,8 @@ from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain, rounded_text
 from dbern.errors import SpecError, printable
 from dbern.failure import POPULATION, Account
-from dbern.synopsis.points import as_datetimes, confidence, conventional, describe_axis
+from dbern.synopsis.labels import as_datetimes, conventional, describe_axis
+from dbern.synopsis.points import confidence
 from dbern.synopsis.questions.answers import Answer, Interval, Law, Percent, Target
 from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Band, Line

@@ -1,0 +1,27 @@
+"""A synopsis that needs no folder: every object of its store is in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbern.data.storage import MANIFEST, Memory
+from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.store import ReleasedStore
+
+
+class HeldSynopsis(Synopsis):
+    """The same function with every object of its store in memory; made by `held`."""
+
+    def __init__(self, location: Memory) -> None:
+        self._store = ReleasedStore(location)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (HeldSynopsis, (self._store.location,))
+
+
+def held(synopsis: Synopsis) -> HeldSynopsis:
+    """Return a synopsis that travels with its numbers; the folder may go afterwards."""
+    synopsis.verify()
+    location = synopsis._store.location
+    names = [MANIFEST, *location.names()]
+    return HeldSynopsis(Memory({name: b"".join(location.parts(name, 1 << 62)) for name in names}))

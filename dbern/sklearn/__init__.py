@@ -418,7 +418,7 @@ class _Regressor(RegressorMixin, Released):
     def _check_interval(self) -> None:
         """Refuse an interval that would be the bounds of y wherever it is asked for."""
         promises = self.synopsis_.promises()
-        if promises.empty and not (promises.by_place and promises.on_lattice):
+        if promises.empty and not (promises.pointwise and promises.on_lattice):
             method = self.synopsis_.metadata["target"].get("method")
             by = f" by {method}" if method else ""
             raise SpecError(

@@ -20,11 +20,11 @@ from dbern.combination.responses import Ratio, Shifted
 from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import place_at
+from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError, printable
 from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.promises import Promises
 from dbern.strategies.bias import mends_of
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import (
@@ -426,7 +426,7 @@ class Synopsis:
             line for claim, budget in budgets.items() for line in (claim, *budget.lines(level))
         )
 
-    def promises(self, largest: float | None = None) -> Promises:
+    def promises(self, largest: float | None = None) -> ErrorSummary:
         """Return the errors that `show` and reports print, at the confidence of the certificate.
 
         Parameters
@@ -444,7 +444,7 @@ class Synopsis:
             array.kernels and array.value_unit == 1 / volume for array in self.arrays
         )
         follows = self.about == "these-data" and not pointwise
-        return Promises(
+        return ErrorSummary(
             expected=metadata.get("expected_error"),
             these_data=self.band(certificate["beta"]) if follows else None,
             any_database=certificate["total"],
@@ -453,9 +453,9 @@ class Synopsis:
             largest=largest,
             extent=tuple(metadata["extent"]) if "extent" in metadata else extent,
             released=True,
-            by_place=pointwise,
+            pointwise=pointwise,
             on_lattice=isinstance(first, ReleasedArray),
-            mends=mends_of(first.approximation, perturbed, bool(self.domain.lists)),
+            remedies=mends_of(first.approximation, perturbed, bool(self.domain.lists)),
         )
 
     def _value_unit(self, *, density: bool) -> str:

@@ -69,9 +69,9 @@ from dbern.bernstein.shapes import mean, monotone, positive_mean, value_range
 from dbern.certificate import Certificate
 from dbern.components.component import LatticeComponent
 from dbern.data.domain import Domain
+from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError
 from dbern.noise_quantile import Beside
-from dbern.promises import Promises
 from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import About
 from dbern.synopsis.lazy_polynomial import AnyFunction
@@ -359,7 +359,7 @@ class ShapedSynopsis(Synopsis):
             for name in component.arrays
         )
 
-    def promises(self, largest: float | None = None) -> Promises:
+    def promises(self, largest: float | None = None) -> ErrorSummary:
         """Return the promises of `Synopsis`; any database's is wider by how far shaping moved."""
         promises = super().promises(largest)
         moved = self.combination.error([array.moved for array in self.arrays])

@@ -31,9 +31,9 @@ from dbern.erm.risk import (
 )
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.erm.user import UserKernel, UserLoss, imported
+from dbern.error_summary import printed_sum
 from dbern.noise_quantile import _fewest_draws, quantile_rank
 from dbern.privacy.accuracy import public_stream
-from dbern.promises import printed_sum
 from dbern.strategies.base import Entries
 from dbern.targets.black_boxes import Range, _uniform_records
 from dbern.targets.class_sums import ClassSums

@@ -69,7 +69,7 @@ from dbern.strategies.bias import KernelMixture
 from dbern.strategies.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
 from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
-from dbern.synopsis.metadata import Released
+from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
@@ -396,7 +396,7 @@ def bracketed(
     return bounds
 
 
-def lower_bound_of(released: Released, beta: float) -> LowerBound:
+def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     """Return what no mechanism can do better than, by what was released first."""
     first = released.components[0]
     if not isinstance(first, LatticeComponent) or not first.additive:

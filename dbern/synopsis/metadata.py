@@ -182,7 +182,7 @@ class StoredRandomPrivacy(StrictModel):
     seed: Annotated[int, Field(ge=0)]
 
 
-class Released(StrictModel):
+class ReleaseMetadata(StrictModel):
     """Attributes of the root."""
 
     format: Literal["dbern-synopsis"]
@@ -274,10 +274,10 @@ class Root(StrictModel):
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
-    attributes: Released
+    attributes: ReleaseMetadata
 
 
-def array_groups(released: Released) -> Iterator[tuple[str, Component]]:
+def array_groups(released: ReleaseMetadata) -> Iterator[tuple[str, Component]]:
     """Return each released array's group below the root, and its component."""
     for component in released.components:
         for name in component.arrays:

@@ -29,7 +29,7 @@ from dbern.components.strict import StrictModel, damaged, parse_object
 from dbern.data.storage import ROOT
 from dbern.errors import EnvironmentRefusedError
 from dbern.strategies.approximation import Limits
-from dbern.synopsis.metadata import Released, array_groups
+from dbern.synopsis.metadata import ReleaseMetadata, array_groups
 from dbern.system import memory_limit
 
 MISSING = int(np.iinfo(np.int64).min)
@@ -224,7 +224,7 @@ def _content(frame: bytes) -> int | None:
 
 
 def stored_arrays(
-    released: Released, texts: Mapping[str, bytes], where: str
+    released: ReleaseMetadata, texts: Mapping[str, bytes], where: str
 ) -> dict[str, StoredArray]:
     """Arrays that the root's attributes promise, by path, each checked by its ``zarr.json``."""
     stored: dict[str, StoredArray] = {}

@@ -191,6 +191,6 @@ def combined(
     )
 
 
-def told_error(released: float, factor: float, rest: float) -> float:
+def bias_from_statistic(released: float, factor: float, rest: float) -> float:
     """Error of bins on the data at hand by a component's `promise`, but for the promise's noise."""
     return OUTWARD * (factor * max(0.0, released) + rest)

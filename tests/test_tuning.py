@@ -16,7 +16,7 @@ from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis, bin_matrix, enclosing_nodes
-from dbern.certificate import told_error
+from dbern.certificate import bias_from_statistic
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.failure import BAND, CHOICE
@@ -177,7 +177,7 @@ def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
         fine = finer.finer.bins[0]
         counted = bin_matrix(x, fine.cells, fine.degree).sum(axis=0) / max(1, len(x))
         number = finer.missed(counted) / finer.bound
-        promised = told_error(number, facts["factor"], facts["rest"])
+        promised = bias_from_statistic(number, facts["factor"], facts["rest"])
         assert missed <= promised <= 1.3 * missed + 2.5 * facts["rest"]
         short += missed > facts["factor"] * number
     assert short > 0
@@ -553,7 +553,7 @@ def test_no_promise_is_exceeded_more_often_than_it_says(kind, axes):
         told_of = float(released(integers, number, key, number.name)[0])
         errors = number.lattice_error + number.released_error
         terms = number.promise
-        promised = told_error(told_of + errors, terms["factor"], terms["rest"])
+        promised = bias_from_statistic(told_of + errors, terms["factor"], terms["rest"])
         promised = min(promised, own.certificate.approximation)
         rest = sure[whose].rounding + sure[whose].noise
         found.append((np.abs(values - truth).max(), promised + rest))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from dbern.certificate import silenced_if_even, told_error
+from dbern.certificate import bias_from_statistic, silenced_if_even
 from dbern.combination.responses import Ratio
 from dbern.planning.choose import Candidate
 from dbern.planning.contracts import PlannedPart
@@ -117,5 +117,5 @@ def _promised(bins: PlannedMeasurement, number: PlannedMeasurement) -> float:
     """Predict what a number will tell of evenly spread records."""
     promise = number.promise
     missed = promise["even"] + number.lattice_error + number.released_error
-    bias = told_error(missed, promise["factor"], promise["rest"]) - promise["rest"]
+    bias = bias_from_statistic(missed, promise["factor"], promise["rest"]) - promise["rest"]
     return float(bias + promise["least"]) + bins.certificate.rounding

@@ -12,10 +12,10 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.certificate import Certificate
 from dbern.components.component import (
+    BiasStatistic,
     Component,
     Features,
     LatticeComponent,
-    Promise,
     ScaledNoise,
     ScaledSensitivity,
     StoredCertificate,
@@ -132,7 +132,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
     }
     if planned.entries:
         if promise:
-            stated["promise"] = Promise.from_json(promise)
+            stated["promise"] = BiasStatistic.from_json(promise)
         if measurement.features is not None:
             stated["features"] = dict(
                 zip(Features.model_fields, measurement.features, strict=False)

@@ -55,9 +55,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import Certificate, told_error
+from dbern.certificate import Certificate, bias_from_statistic
 from dbern.combination.responses import Quotient
-from dbern.components.component import LatticeComponent, Promise, VectorComponent
+from dbern.components.component import BiasStatistic, LatticeComponent, VectorComponent
 from dbern.failure import BAND, CHOICE
 from dbern.noise_quantile import Beside, chosen_noise, enclose, quantile_rank
 from dbern.noise_sups import noise_sups
@@ -123,14 +123,14 @@ class ArrayBand:
 
 
 @dataclass(frozen=True)
-class Promised:
+class DataDependentBound:
     """A number that bounds how much an array misses of the data at hand.
 
     The array's bins were chosen by `among` numbers, this one among them.
     """
 
     number: ReleasedVector
-    terms: Promise
+    terms: BiasStatistic
     among: int = 1
 
     @property
@@ -138,7 +138,7 @@ class Promised:
         """Bound of the error everywhere, in data units, but for the noise of the number."""
         errors = self.number.component.errors
         released = float(self.number.entries[0]) + errors.lattice + errors.released
-        return told_error(released, self.terms.factor, self.terms.rest)
+        return bias_from_statistic(released, self.terms.factor, self.terms.rest)
 
     def told(self, ends: Callable[..., Any]) -> Any:
         """Return the promise in the form that questions take, with a band of these data."""
@@ -164,7 +164,7 @@ class Bracketed:
 
     array: ReleasedArray
     counted: ReleasedArray
-    promise: Promised | None = None
+    promise: DataDependentBound | None = None
 
     def band(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
@@ -417,7 +417,7 @@ def _read(values: FloatArray, brackets: Sequence[BiasEnvelope], reached: FloatAr
     return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
 
 
-def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
+def _promises_of(store: ReleasedStore) -> dict[str, DataDependentBound]:
     numbers = [
         (ReleasedVector(store, component.arrays[0], component), component.promise)
         for component in store.released.components
@@ -425,7 +425,7 @@ def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
     ]
     counts = Counter(name for _, terms in numbers for name in terms.of)
     return {  # the last of several is of the bins that were chosen
-        name: Promised(number, terms, counts[name])
+        name: DataDependentBound(number, terms, counts[name])
         for number, terms in numbers
         for name in terms.of
     }

@@ -155,7 +155,7 @@ class DataDependentBound:
 
 
 @dataclass(frozen=True)
-class Bracketed:
+class LocalBiasBound:
     """An array, and the one whose bins count each of its records with at least its weight.
 
     Both are bins of the same axes, and the function is a sum of kernels over records. A promise,
@@ -203,14 +203,14 @@ class Bracketed:
 
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
-        brackets, counted = self.brackets(smoothing), self.counted
+        brackets, counted = self.envelopes(smoothing), self.counted
         root, largest = norms(brackets, 2), norms(brackets, math.inf)
         level = math.log(root.size / beta)
         reached = family_of(counted.law).weighted_tail(counted.law, root, largest, level)
         rest = _granule(counted) * reached + counted.released_error * norms(brackets, 1)
         return _read(counted.released, brackets, self.array.value_unit * rest)
 
-    def brackets(self, smoothing: Smoothing) -> list[BiasEnvelope]:
+    def envelopes(self, smoothing: Smoothing) -> list[BiasEnvelope]:
         """Return its brackets, axis by axis, for the public cells of its axes.
 
         They are weights of what was released: of two levels, those that read the narrow bins.
@@ -226,7 +226,7 @@ class Bracketed:
         ]
 
 
-Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing]
+Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, LocalBiasBound | None, Smoothing]
 """An array, what its band follows if anything, and the smoothing."""
 
 
@@ -252,7 +252,7 @@ def bands_of(
 
 
 def _quotient_bands(
-    numerator: Bracketed, denominator: Bracketed, smoothing: Smoothing, beta: Fraction
+    numerator: LocalBiasBound, denominator: LocalBiasBound, smoothing: Smoothing, beta: Fraction
 ) -> list[ArrayBand] | None:
     """Bands of ``N - m_i D`` at public m_i, together; None where both do not err together.
 
@@ -274,7 +274,7 @@ def _quotient_bands(
     noises = _quotient_noise(top, below, smoothing, beta * BAND["values"])
     if noises is None:
         return None
-    brackets, scale = denominator.brackets(smoothing), below.value_unit
+    brackets, scale = denominator.envelopes(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
     root, largest, sums = (norms(brackets, order) for order in (2, math.inf, 1))
     level, scales = (
@@ -372,9 +372,9 @@ def quotient_ends(
     return np.minimum(low, value), np.maximum(high, value)
 
 
-def bracketed(
+def local_bias_bounds(
     arrays: Sequence[ReleasedArray | ReleasedVector], store: ReleasedStore
-) -> list[Bracketed | None]:
+) -> list[LocalBiasBound | None]:
     """Return for each array of a release the bracket that its band follows, or None.
 
     It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
@@ -383,7 +383,7 @@ def bracketed(
     functions = {
         released.name: released for released in arrays if isinstance(released, ReleasedArray)
     }
-    bounds: list[Bracketed | None] = []
+    bounds: list[LocalBiasBound | None] = []
     for released in arrays:
         array = functions.get(released.name)
         count_array = None if array is None else functions.get(array.counted_in or "")
@@ -392,7 +392,9 @@ def bracketed(
             continue
         same = (count_array.axes, count_array.oblique) == (array.axes, array.oblique)
         fits = same and array.kernels and array.bins and count_array.bins
-        bounds.append(Bracketed(array, count_array, promises.get(array.name)) if fits else None)
+        bounds.append(
+            LocalBiasBound(array, count_array, promises.get(array.name)) if fits else None
+        )
     return bounds
 
 

@@ -30,10 +30,10 @@ from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import (
     About,
     ArrayBand,
-    Bracketed,
+    LocalBiasBound,
     Part,
     bands_of,
-    bracketed,
+    local_bias_bounds,
     lower_bound_of,
     quotient_ends,
 )
@@ -373,7 +373,7 @@ class Synopsis:
         "these-data" where the release lets them follow it: kernel sums released as bins, on one to
         three axes. Elsewhere "any-database", whatever is asked for.
         """
-        return "these-data" if any(self._bracketed) else "any-database"
+        return "these-data" if any(self._local_bias_bounds) else "any-database"
 
     def band(
         self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
@@ -470,7 +470,7 @@ class Synopsis:
         if about not in get_args(About):
             raise SpecError(f'about = "{about}": write "these-data" or "any-database"')
         smoothings, selected = self._smoothings(h, raw=raw), _is_auto(h)
-        follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
+        follows = self._local_bias_bounds if about == "these-data" else [None for _ in self.arrays]
         parts = [*zip(self.arrays, follows, smoothings, strict=True)]
         pairs: Sequence[Sequence[Part]] = [parts]
         if isinstance(self.combination, Ratio):
@@ -489,8 +489,8 @@ class Synopsis:
         return LRUCache(_MAX_CACHED_BANDS)
 
     @cached_property
-    def _bracketed(self) -> list[Bracketed | None]:
-        return bracketed(self.arrays, self._store)
+    def _local_bias_bounds(self) -> list[LocalBiasBound | None]:
+        return local_bias_bounds(self.arrays, self._store)
 
     def interval(
         self,
@@ -611,7 +611,7 @@ class Synopsis:
 
         bounds = [
             bound.promise.told(self.interval)
-            for bound in self._bracketed
+            for bound in self._local_bias_bounds
             if bound and bound.promise
         ]
         context = self.combination, self.domain, self.metadata, axis

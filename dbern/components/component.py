@@ -170,7 +170,7 @@ class StoredCertificate(StrictModel):
         return self
 
 
-class Errors(StrictModel):
+class NumericalErrors(StrictModel):
     """Bounds in unit-cube units: of a lattice value before release, of a released one but noise."""
 
     lattice: NotNegative
@@ -249,7 +249,7 @@ class _Accuracy(StrictModel):
     noise: ScaledNoise
     sensitivity: ScaledSensitivity
     certificate: StoredCertificate
-    errors: Errors
+    errors: NumericalErrors
 
 
 class LatticeComponent(_Accuracy, _Lattice, _Arrays):

@@ -14,7 +14,7 @@ from projects import SOLVED, Project, fix_reservations, labelled
 
 import dbern
 from dbern.bernstein.basis import Blocks
-from dbern.components.component import Errors, LatticeComponent, ScaledNoise
+from dbern.components.component import LatticeComponent, NumericalErrors, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
@@ -67,7 +67,7 @@ def array(values, h, layers):
         k=tuple(count - 1 for count in values.shape),
         h=tuple(h),
         noise=ScaledNoise.of(LAPLACE, "", LaplaceNoise(1, 0, 1), 1.0),
-        errors=Errors(lattice=0.0, released=0.0),
+        errors=NumericalErrors(lattice=0.0, released=0.0),
     )
     shards = Shards(values, layers)
     return ReleasedArray(shards, "f", component, Domain(AXES[: values.ndim])), shards

@@ -49,25 +49,25 @@ class Certificate:
         return self.approximation + self.rounding + self.noise
 
 
-SILENCED = 0.2
+SHRUNK_FRACTION = 0.2
 """Of the bound on a density's noise: how far silencing it may move the function."""
-_SILENCED_AXES, _SILENCED_BINS = (2, 3), 1 << 20
+_SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
 
 
-def with_silence(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
+def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
     """Return the certificate of a density with silenced noise, and the largest change by that.
 
-    A triangle inequality: `dbern.synopsis.shrinkage.silenced` moves bins' function by no more. On
+    A triangle inequality: `dbern.synopsis.shrinkage.shrunk_within` moves bins' function by no more. On
     one axis hardly anything is gained by it, on more than three and of more bins it would take
     long.
     """
-    able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SILENCED_AXES
-    able = able and strategy.layout.size <= _SILENCED_BINS
-    max_distance = SILENCED * certificate.noise if able else 0.0
+    able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SHRUNK_AXES
+    able = able and strategy.layout.size <= _SHRUNK_BINS
+    max_distance = SHRUNK_FRACTION * certificate.noise if able else 0.0
     return replace(certificate, noise=certificate.noise + max_distance), max_distance
 
 
-def silenced_if_even(max_distance: float, strategy: Any, law: Noise) -> float:
+def shrunk_distance_if_even(max_distance: float, strategy: Any, law: Noise) -> float:
     """Return the part of `max_distance` that is silenced for evenly spread records.
 
     It is 0 where they stand out: by six deviations of the noise in a window of five bins an axis;

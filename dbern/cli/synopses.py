@@ -119,7 +119,7 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     synopsis = open_synopsis(synopsis_path)
     promises = synopsis.promises(page_picture(synopsis).largest)
     signers, text = synopsis.signers, _described(synopsis.metadata, promises.constant)
-    moved = max(one.silenced for one in synopsis.arrays)
+    moved = max(one.shrunk_distance for one in synopsis.arrays)
     quieter = (
         f"noise that nothing stands out of: values moved by at most {moved:.3g}{promises.unit}"
     )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from dbern.certificate import bias_from_statistic, silenced_if_even
+from dbern.certificate import bias_from_statistic, shrunk_distance_if_even
 from dbern.combination.responses import Ratio
 from dbern.planning.choose import Candidate
 from dbern.planning.contracts import PlannedPart
@@ -84,7 +84,7 @@ def _these_data(
         return None
     first, width = parts[0].planned, bound.spec.combination.error(known)
     least = min([width, *(_promised(first, number.planned) for number in numbers)])
-    return least + silenced_if_even(first.most_silenced, first.strategy, first.noise.law)
+    return least + shrunk_distance_if_even(first.most_silenced, first.strategy, first.noise.law)
 
 
 def _question_widths(

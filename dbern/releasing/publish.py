@@ -42,7 +42,7 @@ from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.mean_squares import typical_noise
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
-from dbern.synopsis.shrinkage import silenced
+from dbern.synopsis.shrinkage import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of
@@ -245,7 +245,7 @@ def _derived_from(
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
     strategy = cast("Strategy", planned.strategy)
-    values, moved, share = silenced(values, noise, strategy, planned.h, most / unit)
+    values, moved, share = shrunk_within(values, noise, strategy, planned.h, most / unit)
     return values, {"silenced": moved * unit, "silenced_share": share} if share else {}
 
 

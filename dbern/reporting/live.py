@@ -105,7 +105,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one) for one in released],
-        "answered": [_packed(one.answered) if one.silenced else "" for one in functions],
+        "answered": [_packed(one.shrunk) if one.shrunk_distance else "" for one in functions],
         "shows": shows,
         "counting": counting,
         "matrices": [_index_of(one, arrays) for one in whose],

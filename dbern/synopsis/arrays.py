@@ -26,7 +26,7 @@ from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.mean_squares import typical_noise
 from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.lazy_polynomial import AnyFunction, LazyPolynomial
-from dbern.synopsis.shrinkage import quieted
+from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.smoothing import Smoothing, full_ranks, select, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
@@ -57,7 +57,7 @@ class ReleasedVector:
     highest = math.inf
     value_unit = 1.0
     counted_in = None
-    silenced = 0.0
+    shrunk_distance = 0.0
     chosen = Smoothing((), ())
 
     def __init__(self, store: ReleasedStore, name: str, component: VectorComponent) -> None:
@@ -128,7 +128,7 @@ class ReleasedArray:
         self.box = cube if self.oblique else self.domain  # oblique coordinates are in the cube
 
     @property
-    def silenced(self) -> float:
+    def shrunk_distance(self) -> float:
         """Distance between the function of the lattice and that of the bins, by silenced noise."""
         return self._silence[0]
 
@@ -141,10 +141,10 @@ class ReleasedArray:
         return float(attributes.get("silenced", 0.0)), float(attributes.get("silenced_share", 0.0))
 
     @property
-    def answered(self) -> FloatArray:
+    def shrunk(self) -> FloatArray:
         """Source of the lattice, in data units: bins, some of their noise silenced."""
         released, (_, fraction) = self.released, self._silence
-        return released + fraction * (quieted(released, self.noise) - released)
+        return released + fraction * (shrunk(released, self.noise) - released)
 
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
         """Return the whole release at an order; at another than its own no noise is silenced."""
@@ -243,7 +243,7 @@ class ReleasedArray:
         certificate = self.model(smoothing).bound(
             smoothing.h, beta, num_simultaneous, extra_noise=extra_noise
         )
-        moved = 0.0 if smoothing.raw else self.silenced
+        moved = 0.0 if smoothing.raw else self.shrunk_distance
         return replace(certificate, noise=certificate.noise + moved)
 
     def model(self, smoothing: Smoothing) -> ErrorModel:
@@ -358,4 +358,4 @@ class ReleasedArray:
 
 def as_released(array: ReleasedArray | ReleasedVector, smoothing: Smoothing) -> Smoothing:
     """Return the smoothing of what carries the noise, before any of it was silenced."""
-    return replace(smoothing, raw=array.silenced > 0)
+    return replace(smoothing, raw=array.shrunk_distance > 0)

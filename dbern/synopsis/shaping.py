@@ -24,7 +24,7 @@ stay. Small bumps may hide below the noise, so no band that holds for every data
 this (Low 1997): the band is wider by how far the function was moved.
 
 Densities by bins on two and three axes are silenced at the release, by at most a share of the
-certificate's noise, which counts it (`dbern.synopsis.shrinkage.silenced`). *Raw* is the function
+certificate's noise, which counts it (`dbern.synopsis.shrinkage.shrunk_within`). *Raw* is the function
 before that, of which *quiet* is made; its band is narrower by how far it was moved.
 
 Monotone along an axis
@@ -77,7 +77,7 @@ from dbern.synopsis.bands import About
 from dbern.synopsis.lazy_polynomial import AnyFunction
 from dbern.synopsis.points import Order, Points, plain
 from dbern.synopsis.reader import Synopsis, arrived
-from dbern.synopsis.shrinkage import quieted
+from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.smoothing import Smoothing
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
@@ -275,7 +275,7 @@ class ShapedArray(ReleasedArray):
         bernstein, moved = self._coefficients(smoothing), 0.0
         linear = self.component.interpolated
         if _QUIET in self._shapes:
-            quiet = quieted(self.released, self.noise, self.bins[0].levels)
+            quiet = shrunk(self.released, self.noise, self.bins[0].levels)
             quiet = self._coefficients_of(quiet, smoothing)
             moved = OUTWARD * float(np.abs(value_range(quiet - bernstein, linear=linear)).max())
             bernstein = quiet

@@ -23,7 +23,7 @@ _CHANGES = 1 << 23  # values of a movement in memory at a time (64 MiB)
 _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 
 
-def quieted(values: FloatArray, noise: Covariance, levels: Levels | None = None) -> FloatArray:
+def shrunk(values: FloatArray, noise: Covariance, levels: Levels | None = None) -> FloatArray:
     """Return noisy bins less what does not stand out of the noise ("Quiet" in `shaping`).
 
     Of two levels the wide bins tell what stands out, and as much is kept of the narrow ones there.
@@ -48,7 +48,7 @@ def _standing_out(values: FloatArray, noise: Covariance) -> FloatArray:
     return factors
 
 
-def silenced(
+def shrunk_within(
     values: FloatArray, noise: Covariance, strategy: Strategy, h: Sequence[int], max_distance: float
 ) -> tuple[FloatArray, float, float]:
     """Return bins moved towards quiet ones, how far their function is moved, and by what share.
@@ -56,7 +56,7 @@ def silenced(
     The share is the largest up to 1 that moves it by at most `max_distance`; 0 where few bins
     are empty.
     """
-    quiet = quieted(values, noise)
+    quiet = shrunk(values, noise)
     if np.mean(quiet == 0) < _LEAST_EMPTY:
         return values, 0.0, 0.0
     for oversampling in _OVERSAMPLING:

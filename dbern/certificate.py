@@ -13,7 +13,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.base import Combination
 from dbern.noise_quantile import (
-    Beside,
+    ExtraNoise,
     linear_noise_bound,
     noise_bound,
     polynomial_noise_bound,
@@ -104,7 +104,7 @@ class ErrorModel:
         beta: Fraction,
         num_simultaneous: int = 1,
         lower_bound: LowerBound | None = None,
-        extra_noise: Beside = None,
+        extra_noise: ExtraNoise = None,
     ) -> Certificate:
         """Bound the sup error at order `h`; `lower_bound` is the known lower bound.
 

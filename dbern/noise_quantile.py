@@ -24,7 +24,7 @@ from dbern.strategies.approximation import CUT, Hats, Series, bent, released_ser
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
 
-Beside: TypeAlias = tuple[Noise, float] | None
+ExtraNoise: TypeAlias = tuple[Noise, float] | None
 _OVERSAMPLING = 8  # of nodes that enclose
 _FEWEST_DRAWS, _SOME_DRAWS = 128, 500
 _MOST_DRAWS = (8000, 8000, 700)  # on one axis and more: those on three may rise between more nodes
@@ -40,7 +40,11 @@ _BETA_LOW, _MAX_BETA_LOW = Fraction(1, 10), Fraction(19, 20)  # a number is low;
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
 def noise_bound(
-    strategy: Strategy, h: tuple[int, ...], law: Noise, beta: Fraction, extra_noise: Beside = None
+    strategy: Strategy,
+    h: tuple[int, ...],
+    law: Noise,
+    beta: Fraction,
+    extra_noise: ExtraNoise = None,
 ) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
@@ -66,7 +70,7 @@ def noise_bound(
 
 
 def chosen_noise(
-    noise: Callable[[Fraction, Beside], float],
+    noise: Callable[[Fraction, ExtraNoise], float],
     beta: Fraction,
     extra_noise: tuple[Noise, float],
     num_candidates: int,
@@ -170,7 +174,7 @@ def polynomial_noise_bound(
 
 
 def _simulated_quantile(
-    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, extra_noise: Beside = None
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, extra_noise: ExtraNoise = None
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 

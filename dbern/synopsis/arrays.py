@@ -18,7 +18,7 @@ from dbern.components.component import LatticeComponent, VectorComponent
 from dbern.components.layout import map_groups
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.noise_quantile import Beside
+from dbern.noise_quantile import ExtraNoise
 from dbern.strategies import strategy_of
 from dbern.strategies.base import LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import Approximation, KernelMixture
@@ -232,7 +232,7 @@ class ReleasedArray:
         num_simultaneous: int,
         *,
         selected: bool,
-        extra_noise: Beside = None,
+        extra_noise: ExtraNoise = None,
     ) -> Certificate:
         """Bound its error; `selected`: the smoothing was chosen by looking at the values.
 

@@ -59,7 +59,7 @@ from dbern.certificate import Certificate, bias_from_statistic
 from dbern.combination.responses import Quotient
 from dbern.components.component import BiasStatistic, LatticeComponent, VectorComponent
 from dbern.failure import BAND, CHOICE
-from dbern.noise_quantile import Beside, chosen_noise, enclose, quantile_rank
+from dbern.noise_quantile import ExtraNoise, chosen_noise, enclose, quantile_rank
 from dbern.noise_sups import noise_sups
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
@@ -177,7 +177,7 @@ class LocalBiasBound:
         rest = beta * BAND["values"]
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
-        def noise(beta_i: Fraction, extra_noise: Beside) -> float:  # one smoothing's of so many
+        def noise(beta_i: Fraction, extra_noise: ExtraNoise) -> float:  # one smoothing's of so many
             total = beta_i * count
             return array.bound(
                 smoothing, total, num_simultaneous, selected=selected, extra_noise=extra_noise

@@ -71,7 +71,7 @@ from dbern.components.component import LatticeComponent
 from dbern.data.domain import Domain
 from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError
-from dbern.noise_quantile import Beside
+from dbern.noise_quantile import ExtraNoise
 from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import About
 from dbern.synopsis.lazy_polynomial import AnyFunction
@@ -240,7 +240,7 @@ class ShapedArray(ReleasedArray):
         num_simultaneous: int,
         *,
         selected: bool,
-        extra_noise: Beside = None,
+        extra_noise: ExtraNoise = None,
     ) -> _ShapedCertificate:
         """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
         raw = super().bound(

@@ -76,7 +76,7 @@ from dbern.sklearn.columns import (
     to_floats,
 )
 from dbern.synopsis.arrays import ReleasedVector
-from dbern.synopsis.memory import held
+from dbern.synopsis.memory import to_memory
 from dbern.synopsis.regression import in_data_units
 from dbern.targets import Learner
 from dbern.types import FloatArray
@@ -246,7 +246,7 @@ class Released(BaseEstimator):
                 budget={**self._charge, "ledger": ledger, "dataset": dataset},
             )
             with _given_up(ledger, dataset, name):
-                self.synopsis_ = held(release(spec, data=pa.table(columns)).synopsis)
+                self.synopsis_ = to_memory(release(spec, data=pa.table(columns)).synopsis)
         self.release_name_ = name
         _warn_of_a_second_fit()
         return self

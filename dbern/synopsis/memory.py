@@ -9,19 +9,19 @@ from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.store import ReleasedStore
 
 
-class HeldSynopsis(Synopsis):
-    """The same function with every object of its store in memory; made by `held`."""
+class MemorySynopsis(Synopsis):
+    """The same function with every object of its store in memory; made by `to_memory`."""
 
     def __init__(self, location: Memory) -> None:
         self._store = ReleasedStore(location)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (HeldSynopsis, (self._store.location,))
+        return (MemorySynopsis, (self._store.location,))
 
 
-def held(synopsis: Synopsis) -> HeldSynopsis:
+def to_memory(synopsis: Synopsis) -> MemorySynopsis:
     """Return a synopsis that travels with its numbers; the folder may go afterwards."""
     synopsis.verify()
     location = synopsis._store.location
     names = [MANIFEST, *location.names()]
-    return HeldSynopsis(Memory({name: b"".join(location.parts(name, 1 << 62)) for name in names}))
+    return MemorySynopsis(Memory({name: b"".join(location.parts(name, 1 << 62)) for name in names}))

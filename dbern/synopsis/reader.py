@@ -97,7 +97,7 @@ class Synopsis:
         self._store = ReleasedStore(place_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (arrived, (self.url, self.metadata["release_id"]))
+        return (unpickle, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -723,7 +723,7 @@ def _sent_block(
 
 
 @lru_cache(maxsize=8)
-def arrived(url: str, release_id: str) -> Synopsis:
+def unpickle(url: str, release_id: str) -> Synopsis:
     """Return the synopsis sent to this process; blocks of one request share what it computed."""
     synopsis = open_synopsis(url)
     synopsis._store.require(release_id)

@@ -76,7 +76,7 @@ from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray, ReleasedVector, as
 from dbern.synopsis.bands import About
 from dbern.synopsis.lazy_polynomial import AnyFunction
 from dbern.synopsis.points import Order, Points, plain
-from dbern.synopsis.reader import Synopsis, arrived
+from dbern.synopsis.reader import Synopsis, unpickle
 from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.smoothing import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -338,7 +338,7 @@ class ShapedSynopsis(Synopsis):
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_received, (self.url, self._shapes, self.metadata["release_id"]))
+        return (_unpickle, (self.url, self._shapes, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
@@ -402,6 +402,6 @@ class ShapedSynopsis(Synopsis):
 
 
 @lru_cache(maxsize=4)
-def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
+def _unpickle(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
     """Share one synopsis among the blocks of a worker: the integral takes longer than a block."""
-    return ShapedSynopsis(arrived(url, release_id), shapes)
+    return ShapedSynopsis(unpickle(url, release_id), shapes)

@@ -24,7 +24,7 @@ from dbern.components.strict import (
     NotNegative,
     OrdersOrLinear,
     Positive,
-    Share,
+    PositiveDecimal,
     Steps,
     StrictModel,
     Text,
@@ -225,7 +225,7 @@ class BiasStatistic(StrictModel):
 class _Arrays(StrictModel):
     arrays: Annotated[tuple[Name, ...], Field(min_length=1)]
     axes: tuple[Text, ...]
-    share: Share
+    share: PositiveDecimal
     value_unit: Positive
 
 

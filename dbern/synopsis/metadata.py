@@ -23,7 +23,7 @@ from dbern.components.strict import (
     Name,
     NotNegative,
     Positive,
-    Share,
+    PositiveDecimal,
     StrictModel,
     Text,
     checked,
@@ -175,7 +175,7 @@ class StoredRandomPrivacy(StrictModel):
     """Random differential privacy, and how its sensitivity was estimated."""
 
     guarantee: Text = ABSENT
-    gamma: Share
+    gamma: PositiveDecimal
     distribution: Text
     samples: Count
     order: Count
@@ -201,9 +201,9 @@ class ReleaseMetadata(StrictModel):
     domain: StoredDomain
     target: StoredTarget
     components: Annotated[list[Component], Field(min_length=1)]
-    epsilon: Share
+    epsilon: PositiveDecimal
     delta: Exact
-    rho: Share | None = ABSENT
+    rho: PositiveDecimal | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
     unit: Annotated[Text, checked(partial(or_value_error, PrivacyUnit.shown))]
     random_dp: StoredRandomPrivacy = ABSENT

@@ -126,12 +126,12 @@ class ArrayBand:
 class DataDependentBound:
     """A number that bounds how much an array misses of the data at hand.
 
-    The array's bins were chosen by `among` numbers, this one among them.
+    The array's bins were chosen by `num_candidates` numbers, this one among them.
     """
 
     number: ReleasedVector
     terms: BiasStatistic
-    among: int = 1
+    num_candidates: int = 1
 
     @property
     def approximation(self) -> float:
@@ -140,13 +140,13 @@ class DataDependentBound:
         released = float(self.number.entries[0]) + errors.lattice + errors.released
         return bias_from_statistic(released, self.terms.factor, self.terms.rest)
 
-    def told(self, ends: Callable[..., Any]) -> Any:
+    def for_questions(self, interval: Callable[..., Any]) -> Any:
         """Return the promise in the form that questions take, with a band of these data."""
-        from dbern.synopsis.questions.asking import Promised as Told
+        from dbern.synopsis.questions.asking import Promised
 
-        at_least = self.terms.least
-        bins = Fraction(1) if self.among == 1 else CHOICE["bins"]
-        return Told(math.inf if at_least is None else at_least, bins, ends)
+        minimum = math.inf if self.terms.least is None else self.terms.least
+        beta_bins = Fraction(1) if self.num_candidates == 1 else CHOICE["bins"]
+        return Promised(minimum, beta_bins, interval)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -163,7 +163,7 @@ class LocalBiasBound:
     """
 
     array: ReleasedArray
-    counted: ReleasedArray
+    count_array: ReleasedArray
     promise: DataDependentBound | None = None
 
     def band(
@@ -186,9 +186,9 @@ class LocalBiasBound:
         certificate = array.bound(smoothing, rest, num_simultaneous, selected=selected)
         promised = math.inf
         if promise:
-            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.among)
+            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.num_candidates)
             if (
-                promise.among > 1
+                promise.num_candidates > 1
                 or both - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation
             ):
                 certificate = replace(certificate, noise=alone)
@@ -203,12 +203,12 @@ class LocalBiasBound:
 
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
-        brackets, counted = self.envelopes(smoothing), self.counted
-        root, largest = norms(brackets, 2), norms(brackets, math.inf)
+        envelopes, count_array = self.envelopes(smoothing), self.count_array
+        root, largest = norms(envelopes, 2), norms(envelopes, math.inf)
         level = math.log(root.size / beta)
-        reached = family_of(counted.law).weighted_tail(counted.law, root, largest, level)
-        rest = _granule(counted) * reached + counted.released_error * norms(brackets, 1)
-        return _read(counted.released, brackets, self.array.value_unit * rest)
+        reached = family_of(count_array.law).weighted_tail(count_array.law, root, largest, level)
+        rest = _granule(count_array) * reached + count_array.released_error * norms(envelopes, 1)
+        return _read(count_array.released, envelopes, self.array.value_unit * rest)
 
     def envelopes(self, smoothing: Smoothing) -> list[BiasEnvelope]:
         """Return its brackets, axis by axis, for the public cells of its axes.
@@ -218,7 +218,7 @@ class LocalBiasBound:
         array = self.array
         pairs = zip(array.bins, smoothing.ranks, strict=True)
         used = [bins.using(rank or bins.rank) for bins, rank in pairs]
-        axes, counted = (array.kernels, array.lattice.k, smoothing.h, used), self.counted.bins
+        axes, counted = (array.kernels, array.lattice.k, smoothing.h, used), self.count_array.bins
         envelopes = bias_envelopes(*axes, counted)
         return [
             BiasEnvelope(*map(bins.on_released, (envelope.kernel, envelope.error)))
@@ -267,16 +267,16 @@ def _quotient_bands(
     )
     if (
         shared_by_top != shared_by_below
-        or numerator.counted is not below
-        or denominator.counted is not below
+        or numerator.count_array is not below
+        or denominator.count_array is not below
     ):
         return None
     noises = _quotient_noise(top, below, smoothing, beta * BAND["values"])
     if noises is None:
         return None
-    brackets, scale = denominator.envelopes(smoothing), below.value_unit
+    envelopes, scale = denominator.envelopes(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
-    root, largest, sums = (norms(brackets, order) for order in (2, math.inf, 1))
+    root, largest, sums = (norms(envelopes, order) for order in (2, math.inf, 1))
     level, scales = (
         math.log(len(_QUOTIENTS) * root.size / (beta * BAND["approximation"])),
         _scales(top, below),
@@ -287,7 +287,7 @@ def _quotient_bands(
         # Independent sums, so that exponents of their bounds add up; of the larger scale.
         reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
         reached = reached + (below.released_error + abs(m) * top.released_error) * sums
-        table = _read(below.released - m * top.released, brackets, scale * reached)
+        table = _read(below.released - m * top.released, envelopes, scale * reached)
         approximation, rounding = np.add(of_top, np.multiply(abs(m), of_below)).tolist()
         table = np.minimum(table, approximation)
         certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
@@ -412,10 +412,12 @@ def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     return strongest_bound(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
 
 
-def _read(values: FloatArray, brackets: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
+def _read(values: FloatArray, envelopes: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
     """Evaluate ``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
-    sizes = [BiasEnvelope(np.abs(envelope.kernel), np.abs(envelope.error)) for envelope in brackets]
-    bounds = weighed(values, brackets) + _FLOATS * weighed(np.abs(values), sizes) + reached
+    sizes = [
+        BiasEnvelope(np.abs(envelope.kernel), np.abs(envelope.error)) for envelope in envelopes
+    ]
+    bounds = weighed(values, envelopes) + _FLOATS * weighed(np.abs(values), sizes) + reached
     return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
 
 

@@ -610,7 +610,7 @@ class Synopsis:
         from dbern.synopsis.questions.distribution import distribution_of
 
         bounds = [
-            bound.promise.told(self.interval)
+            bound.promise.for_questions(self.interval)
             for bound in self._local_bias_bounds
             if bound and bound.promise
         ]

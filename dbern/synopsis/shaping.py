@@ -24,8 +24,8 @@ stay. Small bumps may hide below the noise, so no band that holds for every data
 this (Low 1997): the band is wider by how far the function was moved.
 
 Densities by bins on two and three axes are silenced at the release, by at most a share of the
-certificate's noise, which counts it (`dbern.synopsis.shrinkage.shrunk_within`). *Raw* is the function
-before that, of which *quiet* is made; its band is narrower by how far it was moved.
+certificate's noise, which counts it (`dbern.synopsis.shrinkage.shrunk_within`). *Raw* is the
+function before that, of which *quiet* is made; its band is narrower by how far it was moved.
 
 Monotone along an axis
 ----------------------

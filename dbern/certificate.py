@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
+from dbern.strategies.bins import AxisBins
 from dbern.strategies.limits import LowerBound
 
 
@@ -67,7 +67,7 @@ def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certif
     return replace(certificate, noise=certificate.noise + max_distance), max_distance
 
 
-def shrunk_distance_if_even(max_distance: float, strategy: Any, law: Noise) -> float:
+def shrunk_distance_if_even(max_distance: float, bins: Sequence[AxisBins], law: Noise) -> float:
     """Return the part of `max_distance` that is silenced for evenly spread records.
 
     It is 0 where they stand out: by six deviations of the noise in a window of five bins an axis;
@@ -75,7 +75,7 @@ def shrunk_distance_if_even(max_distance: float, strategy: Any, law: Noise) -> f
     """
     if max_distance == 0:
         return 0.0
-    family, cells = family_of(law), [axis.cells for axis in strategy.bins]
+    family, cells = family_of(law), [axis.cells for axis in bins]
     scale = math.ldexp(family.scale(law), law.granularity_exponent)
     counts = np.array(5.0 ** len(cells))
     variance = family.covariance(law.values).scaled(scale).variance(counts, counts)

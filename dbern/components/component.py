@@ -206,7 +206,7 @@ class Features(StrictModel):
     grid: Count = ABSENT
 
 
-class BiasStatistic(StrictModel):
+class StoredBiasStatistic(StrictModel):
     """The error of arrays as it follows from a number that is released beside them.
 
     The number was of `bins` so named in the plan, whose predicted noise is `noise`.
@@ -241,7 +241,7 @@ class _Lattice(StrictModel):
 
 class _Vector(StrictModel):
     entries: Annotated[tuple[Text, ...], Field(min_length=1)]
-    promise: BiasStatistic = ABSENT
+    promise: StoredBiasStatistic = ABSENT
     features: Features = ABSENT
 
 

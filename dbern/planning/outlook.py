@@ -84,7 +84,8 @@ def _these_data(
         return None
     first, width = parts[0].planned, bound.spec.combination.error(known)
     least = min([width, *(_promised(first, number.planned) for number in numbers)])
-    return least + shrunk_distance_if_even(first.most_silenced, first.strategy, first.noise.law)
+    bins = getattr(first.strategy, "bins", ())
+    return least + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
 
 
 def _question_widths(

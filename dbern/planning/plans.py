@@ -12,12 +12,12 @@ from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.certificate import Certificate
 from dbern.components.component import (
-    BiasStatistic,
     Component,
     Features,
     LatticeComponent,
     ScaledNoise,
     ScaledSensitivity,
+    StoredBiasStatistic,
     StoredCertificate,
     VectorComponent,
 )
@@ -132,7 +132,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
     }
     if planned.entries:
         if promise:
-            stated["promise"] = BiasStatistic.from_json(promise)
+            stated["promise"] = StoredBiasStatistic.from_json(promise)
         if measurement.features is not None:
             stated["features"] = dict(
                 zip(Features.model_fields, measurement.features, strict=False)

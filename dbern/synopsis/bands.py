@@ -57,7 +57,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate, bias_from_statistic
 from dbern.combination.responses import Quotient
-from dbern.components.component import BiasStatistic, LatticeComponent, VectorComponent
+from dbern.components.component import LatticeComponent, StoredBiasStatistic, VectorComponent
 from dbern.failure import BAND, CHOICE
 from dbern.noise_quantile import ExtraNoise, chosen_noise, enclose, quantile_rank
 from dbern.noise_sups import noise_sups
@@ -130,7 +130,7 @@ class DataDependentBound:
     """
 
     number: ReleasedVector
-    terms: BiasStatistic
+    terms: StoredBiasStatistic
     num_candidates: int = 1
 
     @property

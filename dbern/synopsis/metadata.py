@@ -182,9 +182,7 @@ class StoredRandomPrivacy(StrictModel):
     seed: Annotated[int, Field(ge=0)]
 
 
-class ReleaseMetadata(StrictModel):
-    """Attributes of the root."""
-
+class _ReleaseIdentity(StrictModel):
     format: Literal["dbern-synopsis"]
     format_version: Literal[1]
     dbern_version: Text
@@ -197,19 +195,33 @@ class ReleaseMetadata(StrictModel):
     created: Text
     dataset: Text
     ledger_id: Text
+
+
+class _ReleasedFunction(StrictModel):
     combine: StoredCombination
     domain: StoredDomain
     target: StoredTarget
     components: Annotated[list[Component], Field(min_length=1)]
+
+
+class _ReleaseGuarantee(StrictModel):
     epsilon: PositiveDecimal
     delta: Exact
     rho: PositiveDecimal | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
     unit: Annotated[Text, checked(partial(or_value_error, PrivacyUnit.shown))]
     random_dp: StoredRandomPrivacy = ABSENT
+
+
+class _ReleaseErrors(StrictModel):
     certificate: StoredCertificate
     expected_error: NotNegative = ABSENT
     extent: _Extent = ABSENT
+
+
+class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _ReleaseIdentity):
+    """Attributes of the root; keys in the order of FORMAT.md."""
+
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")

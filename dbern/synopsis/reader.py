@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -55,7 +55,7 @@ from dbern.synopsis.points import (
     plain,
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
-from dbern.synopsis.smoothing import Question, Smoothing
+from dbern.synopsis.smoothing import Smoothing
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache, cpu_count, one_thread
 from dbern.types import FloatArray
@@ -70,6 +70,19 @@ _MAX_CACHED_BANDS = 8
 
 _BandArguments: TypeAlias = tuple[Fraction, Order, About]
 _Smoothings: TypeAlias = tuple[Smoothing, ...] | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Evaluation of every point of a request.
+
+    There is a smoothing for each released array, or None for the nearest node's value; `noise` is
+    the deviation of each array's noise, where `answer` needs it.
+    """
+
+    smoothings: tuple[Smoothing, ...] | None
+    answer: Answer = "value"
+    noise: tuple[float, ...] = ()
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -169,7 +182,9 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        return self._answered(points, Question(None) if method == "nearest" else self._question(h))
+        return self._answered(
+            points, Evaluation(None) if method == "nearest" else self._evaluation(h)
+        )
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -186,28 +201,30 @@ class Synopsis:
                 "iter_batches: these are points of one batch: call the synopsis, or write a list "
                 "of batches"
             )
-        question = self._question(h)
-        return (self._answered(points, question) for points in batches)
+        evaluation = self._evaluation(h)
+        return (self._answered(points, evaluation) for points in batches)
 
-    def _question(self, h: Order, answer: Answer = "value") -> Question:
+    def _evaluation(self, h: Order, answer: Answer = "value") -> Evaluation:
         smoothings = self._smoothings(h)
         if answer == "value":
-            return Question(smoothings)
+            return Evaluation(smoothings)
         if answer == "probability":
             require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
-        return Question(
+        return Evaluation(
             smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
         )
 
-    def _answer(self, points: Points, question: Question) -> Any:
-        several = self.combination.multi_output or question.answer == "probability"
+    def _answer(self, points: Points, evaluation: Evaluation) -> Any:
+        several = self.combination.multi_output or evaluation.answer == "probability"
         columns = (len(self.classes),) if several else ()
-        return self._mapped(points, partial(Synopsis._evaluate, question=question), columns)
+        return self._mapped(points, partial(Synopsis._evaluate, evaluation=evaluation), columns)
 
-    def _answered(self, points: Points, question: Question) -> Any:
-        values = self._answer(points, question)
-        return values if type(points) is np.ndarray else self._like(points, values, question.answer)
+    def _answered(self, points: Points, evaluation: Evaluation) -> Any:
+        values = self._answer(points, evaluation)
+        return (
+            values if type(points) is np.ndarray else self._like(points, values, evaluation.answer)
+        )
 
     def _mapped(
         self, points: Points, block: Callable[..., FloatArray], last: tuple[int, ...]
@@ -248,7 +265,7 @@ class Synopsis:
         It takes points (m, l) in axis order, of categories their places in the lists, and gives
         what `self(points, h)` would, or decisions or probabilities. Threads may share it.
         """
-        return partial(self._evaluate, question=self._question(h, answer), total=total)
+        return partial(self._evaluate, evaluation=self._evaluation(h, answer), total=total)
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """Return what decides: above zero for the second of two classes, or the largest column.
@@ -269,7 +286,7 @@ class Synopsis:
         """
         if not self._decides:
             raise SpecError("decision_function: this function has no classes. Call the synopsis")
-        return self._answered(points, self._question(h, "decision"))
+        return self._answered(points, self._evaluation(h, "decision"))
 
     @property
     def _decides(self) -> bool:
@@ -289,7 +306,7 @@ class Synopsis:
         """
         if not self._decides:
             return self(points, h)
-        values = np.asarray(self._answer(points, self._question(h, "decision")))
+        values = np.asarray(self._answer(points, self._evaluation(h, "decision")))
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
         labels, unknown = np.array(self.classes)[codes], np.isnan(values.reshape(len(values), -1))
         if unknown.any():
@@ -314,7 +331,7 @@ class Synopsis:
         SpecError
             Where what was released gives no probabilities.
         """
-        return self._answered(points, self._question(h, "probability"))
+        return self._answered(points, self._evaluation(h, "probability"))
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
         """Return the logarithm of a density, by scikit-learn's name; NaN outside the bounds.
@@ -333,15 +350,15 @@ class Synopsis:
         return gridded(points, logs, self.domain, self.classes)
 
     def _evaluate(
-        self, points: FloatArray, total: int, threads: int = 1, *, question: Question
+        self, points: FloatArray, total: int, threads: int = 1, *, evaluation: Evaluation
     ) -> FloatArray:
-        combination, answer = self.combination, question.answer
-        parts = self._parts(points, question.smoothings, total, threads)
+        combination, answer = self.combination, evaluation.answer
+        parts = self._parts(points, evaluation.smoothings, total, threads)
         unit = self.domain.features(points) if combination.of_points else None
         if answer == "value":
             values = combination.values(parts, unit)
         else:
-            values = combination.decisions(parts, unit, question.noise)
+            values = combination.decisions(parts, unit, evaluation.noise)
         if answer == "probability":
             values = combination.probabilities(values)
         if not combination.is_array:  # else it is NaN there already
@@ -540,13 +557,13 @@ class Synopsis:
                 else band.at(points[:, array.columns])
                 for array, band in zip(self.arrays, bands, strict=True)
             ]
-            values = self._evaluate(points, total, threads, question=Question(smoothings))
+            values = self._evaluate(points, total, threads, evaluation=Evaluation(smoothings))
             width = combination.errors(errors)
             low, high = values - width, values + width
             if combination.pointwise:
                 low, high = combination.to_range(low), combination.to_range(high)
             if shrunk != smoothings:  # the values themselves, of which noise was silenced
-                values = self._evaluate(points, total, threads, question=Question(shrunk))
+                values = self._evaluate(points, total, threads, evaluation=Evaluation(shrunk))
                 low, high = np.minimum(low, values), np.maximum(high, values)
         return np.stack([low, high], axis=-1)
 

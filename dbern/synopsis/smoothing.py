@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbern.bernstein.basis import INTERPOLATED, Blocks, blocks_of, on_axes
-from dbern.combination.base import Answer
 from dbern.privacy.accuracy import Covariance
 from dbern.strategies import strategy_of
 from dbern.strategies.base import Strategy
@@ -32,19 +31,6 @@ class Smoothing:
     h: tuple[int, ...]
     ranks: tuple[int | None, ...]
     raw: bool = False
-
-
-@dataclass(frozen=True)
-class Question:
-    """Evaluation of every point of a request.
-
-    There is a smoothing for each released array, or None for the nearest node's value; `noise` is
-    the deviation of each array's noise, where `answer` needs it.
-    """
-
-    smoothings: tuple[Smoothing, ...] | None
-    answer: Answer = "value"
-    noise: tuple[float, ...] = ()
 
 
 def full_ranks(strategy: Strategy) -> tuple[int | None, ...]:

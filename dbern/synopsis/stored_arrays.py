@@ -102,7 +102,7 @@ def _differences(stated: Any, implied: Any, key: str = "") -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class StoredArray:
+class EncodedArray:
     """One array of a store: the path of its group, its layout, and its attributes.
 
     Each of its objects has `layers` layers of the first axis, and a chunk of these has `inner`.
@@ -225,9 +225,9 @@ def _content(frame: bytes) -> int | None:
 
 def stored_arrays(
     released: ReleaseMetadata, texts: Mapping[str, bytes], where: str
-) -> dict[str, StoredArray]:
+) -> dict[str, EncodedArray]:
     """Arrays that the root's attributes promise, by path, each checked by its ``zarr.json``."""
-    stored: dict[str, StoredArray] = {}
+    stored: dict[str, EncodedArray] = {}
     for group, component in array_groups(released):
         documents: dict[str, Any] = {}
         for path in array_paths(component):
@@ -237,7 +237,7 @@ def stored_arrays(
         if ranks is not None:
             layouts = {**group_layout(component), **map_layouts(component, ranks)}
             for path, layout in layouts.items():
-                arrays[path] = StoredArray.of(f"{group}/{path}", layout, documents[path], where)
+                arrays[path] = EncodedArray.of(f"{group}/{path}", layout, documents[path], where)
         if ranks is None or not _admit(component, ranks, arrays):
             name = f"{group}/{released_path(component)}/{ROOT}"
             raise damaged(where, name, "shape", _UNLIKE)
@@ -255,7 +255,7 @@ def _ranks(component: Component, documents: Mapping[str, Any]) -> list[int] | No
     return ranks if not maps or component.noise.law.values in (math.inf, values) else None
 
 
-def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, StoredArray]) -> bool:
+def _admit(component: Component, ranks: Sequence[int], arrays: Mapping[str, EncodedArray]) -> bool:
     """Whether the attributes of its maps say that so many values are released of each."""
     for group, rank in zip(map_groups(component), ranks, strict=True):
         attributes: dict[str, Any] = {}

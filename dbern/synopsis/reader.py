@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -37,7 +37,7 @@ from dbern.synopsis.bands import (
     lower_bound_of,
     quotient_ends,
 )
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, require_probabilities
+from dbern.synopsis.evaluate import LEAST_RESAMPLED
 from dbern.synopsis.grids import values_on_grid
 from dbern.synopsis.labels import attributes_of, groups_column, labelled
 from dbern.synopsis.maps import described, plotted
@@ -209,7 +209,7 @@ class Synopsis:
         if answer == "value":
             return Evaluation(smoothings)
         if answer == "probability":
-            require_probabilities(self.combination, self.metadata["target"])
+            _require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
         return Evaluation(
             smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
@@ -745,3 +745,21 @@ def unpickle(url: str, release_id: str) -> Synopsis:
     synopsis = open_synopsis(url)
     synopsis._store.require(release_id)
     return synopsis
+
+
+def _require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+    """Refuse a function that leaves no probabilities of its classes, and say what does."""
+    if not combination.classes:
+        raise SpecError("probabilities: this function has no classes. Ask for its values")
+    if combination.log_odds or combination.meaning(target) == "log-odds":
+        return
+    if target.get("release") == "joint":
+        raise SpecError(
+            "probabilities: a joint release is the difference of two scores, which do not follow "
+            'from it. Release naive Bayes with release = "factored", or ask for decisions'
+        )
+    raise SpecError(
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
+        "decision_function or predict, or release naive-bayes or, of two classes, "
+        "logistic-regression"
+    )

@@ -37,7 +37,7 @@ LAYERS = [
     {"noise_sups"},
     {"combination"},
     {"strategies", "ledger"},
-    {"bernstein", "privacy", "data", "failure", "promises"},
+    {"bernstein", "privacy", "data", "failure", "error_summary"},
     {"percentages"},
     {"system"},
     {"errors"},

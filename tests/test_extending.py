@@ -297,7 +297,7 @@ from dbern.combination.functions import FunctionCombination
 class Halved(FunctionCombination):
     kind: ClassVar[str] = "halved"
 
-    def values(self, parts, unit=None):
+    def values(self, parts, unit_points=None):
         return self.functions(parts, unit)[0] / 2
 
     def errors(self, errors):

@@ -42,14 +42,16 @@ class LeastSquares(CutToRange):
     products: str | None = None
     ridge: float | None = None
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the linear function's values, in the range."""
-        if unit is None:
+        if unit_points is None:
             raise ValueError("least squares is of points")
         if self.degree is not None:
-            listed, numbers = np.split(unit, [sum(self.lists)], axis=-1)
-            unit = np.concatenate([listed, with_products(numbers)], axis=-1)
-        return self.to_range(linear_values(parts[0], unit, self.constant)[0] + self.middle)
+            listed, numbers = np.split(unit_points, [sum(self.lists)], axis=-1)
+            unit_points = np.concatenate([listed, with_products(numbers)], axis=-1)
+        return self.to_range(linear_values(parts[0], unit_points, self.constant)[0] + self.middle)
 
     @property
     def of_points(self) -> bool:

@@ -51,7 +51,9 @@ class Ranged(Combination):
         """Cut values to the range."""
         return np.asarray(np.clip(values, self.low, self.high))
 
-    def unit(self, names: Sequence[str], *, density: bool, response: str = "the response") -> str:
+    def unit_text(
+        self, names: Sequence[str], *, density: bool, response: str = "the response"
+    ) -> str:
         """Return the response's."""
         del names, density
         return f" of {response}"
@@ -86,17 +88,19 @@ class Shifted(FunctionCombination, Ranged):
     grid: int | None = None
     degree: int | None = None
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the function's values, from the middle."""
-        return np.asarray(self.functions(parts, unit)[0] + self.middle)
+        return np.asarray(self.functions(parts, unit_points)[0] + self.middle)
 
     def functions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None
     ) -> Sequence[FloatArray]:
         """Return the function's values."""
-        if self.grid is not None and self.degree is not None and unit is not None:
-            return [grid_polynomials(unit[..., 0], self.grid, self.degree + 1) @ parts[0]]
-        return super().functions(parts, unit)
+        if self.grid is not None and self.degree is not None and unit_points is not None:
+            return [grid_polynomials(unit_points[..., 0], self.grid, self.degree + 1) @ parts[0]]
+        return super().functions(parts, unit_points)
 
     @property
     def of_points(self) -> bool:
@@ -182,9 +186,11 @@ class Quotient(Ratio):
         """Itself."""
         return (self,)
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the quotient, in the range."""
-        del unit
+        del unit_points
         center, denominator = self.center or 0.0, np.maximum(parts[1], 0.0)
         # Nothing is squared: units may be any.
         size = np.hypot(denominator, pull_scale(self.noise or 0.0))
@@ -240,10 +246,12 @@ class Quotients(Ratio):
             for center, noise in zip(centers, noises, strict=True)
         )
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the quotients, in the range."""
         pairs = zip(self.quotients, self.pairs(parts), strict=True)
-        return np.stack([quotient.values(pair, unit) for quotient, pair in pairs], axis=-1)
+        return np.stack([quotient.values(pair, unit_points) for quotient, pair in pairs], axis=-1)
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """Return the range's width, of each."""

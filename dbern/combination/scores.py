@@ -97,19 +97,21 @@ class ClassScores(Combination):
         """Whether its values depend on a point besides through the arrays."""
         return bool(self.lists)
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return scores, or their difference."""
-        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit_points)
         scores = self._scores(moments, self._evidence(parts, u))
         if self.lists:
             scores = scores * _listed_scores(cells, moments[:, 0], listed)
         return np.moveaxis(scores, 0, -1) if self.multi_output else scores[1] - scores[0]
 
     def decisions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
         """Return the log odds of the second of two classes, or logarithms of probabilities."""
-        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit_points)
         logs = self._log_scores(moments, self._evidence(parts, u), noise)
         if self.lists:
             logs = logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1], self.lists)
@@ -142,9 +144,9 @@ class ClassScores(Combination):
         moments, cells = np.split(rows, [rows.shape[1] - sum(self.lists)], axis=1)
         return moments, cells
 
-    def _parted(self, unit: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    def _parted(self, unit_points: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Points as listed values, and as positions from the middle."""
-        points, width = np.empty(0) if unit is None else unit, sum(self.lists)
+        points, width = np.empty(0) if unit_points is None else unit_points, sum(self.lists)
         return points[..., :width], points[..., width:] - 0.5
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:

@@ -35,7 +35,7 @@ def outlook_of(
     density = len(additive) == len(parts) and all(
         measurement.unit == 1 / domain.volume for measurement in additive
     )
-    unit = combination.unit(domain.names, density=density)
+    unit = combination.unit_text(domain.names, density=density)
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):

@@ -123,7 +123,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
         "places": places,
         "ratio": _ratio(axes),
-        "unit": synopsis.combination.unit([axis.label for axis in axes], density=True),
+        "unit": synopsis.combination.unit_text([axis.label for axis in axes], density=True),
         "groups": [printable(str(one)) for one in synopsis.classes],
         "column": synopsis.metadata.get("columns", {}).get("group", "Group"),
         "value": value,

@@ -212,7 +212,7 @@ def value_name(synopsis: Synopsis) -> str:
     combination, domain = synopsis.combination, synopsis.domain
     if synopsis.meaning == "density":
         labels = [axis.label for axis in domain.axes]
-        return printable("density" + combination.unit(labels, density=True))
+        return printable("density" + combination.unit_text(labels, density=True))
     return printable(named_with(*named_values(combination, domain, synopsis.metadata)))
 
 

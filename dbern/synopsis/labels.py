@@ -117,7 +117,7 @@ def named_values(
         units = [axis.unit.name.lower() if axis.unit else axis.units for axis in domain.axes]
         if all(units):
             return meaning, " ".join(f"{u}-1" if u.isalpha() else f"({u})-1" for u in units)
-        return meaning + combination.unit(domain.names, density=True), ""
+        return meaning + combination.unit_text(domain.names, density=True), ""
     if meaning == "response":
         name = columns.get("response", meaning)
         return name, metadata.get("units", {}).get(name, "")

@@ -479,7 +479,7 @@ class Synopsis:
         columns, names = self.metadata.get("columns", {}), [axis.label for axis in self.domain.axes]
         response = columns.get("response", "the response")
         response = named_with(response, self.metadata.get("units", {}).get(response, ""))
-        return self.combination.unit(names, density=density, response=response)
+        return self.combination.unit_text(names, density=density, response=response)
 
     def _bands(
         self, beta: Fraction, h: Order, about: About, *, raw: bool = False

@@ -298,7 +298,7 @@ class Halved(FunctionCombination):
     kind: ClassVar[str] = "halved"
 
     def values(self, parts, unit_points=None):
-        return self.functions(parts, unit)[0] / 2
+        return self.functions(parts, unit_points)[0] / 2
 
     def errors(self, errors):
         return errors[0] / 2

@@ -25,7 +25,7 @@ _DENSITIES, _LOGISTIC = ("kernel-density",), ("logistic-regression",)
 
 
 @dataclass(frozen=True)
-class Parts:
+class ReleasedShapes:
     """Shapes of what was released, from which a store's combination has to be made.
 
     `arrays` has the names of the axes of each function, and of each vector the number of its
@@ -190,12 +190,12 @@ class Combination(ABC):
         return "" if fits else "classes do not fit the kind"
 
     @abstractmethod
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether a store that has these parts has what it is made of."""
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the features that vectors have to state, where they state any."""
-        return parts.columns, 0.0, None
+        return shapes.columns, 0.0, None
 
     def to_dict(self) -> dict[str, Any]:
         """Return kind and parameters as JSON values."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, Parts
+from dbern.combination.base import Combination, FeatureShape, ReleasedShapes
 from dbern.types import FloatArray
 
 
@@ -57,15 +57,15 @@ class FunctionCombination(Combination):
         """The number of functions."""
         return 1
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are as many weights, or the functions."""
         if self.constant is not None:
-            return parts.arrays == (self.outputs * (parts.columns + (self.constant > 0)),)
-        return isinstance(parts.arrays[0], tuple)
+            return shapes.arrays == (self.outputs * (shapes.columns + (self.constant > 0)),)
+        return isinstance(shapes.arrays[0], tuple)
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, and the constant."""
-        return parts.columns, self.constant or 0.0, None
+        return shapes.columns, self.constant or 0.0, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,11 +136,11 @@ class _Columns(FunctionCombination):
         """The number of functions."""
         return len(self.classes)
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there is a function for each class, or its weights."""
         if self.constant is not None:
-            return super().is_made_of(parts)
-        return len(parts.arrays) == len(parts.functions) == self.outputs
+            return super().is_made_of(shapes)
+        return len(shapes.arrays) == len(shapes.functions) == self.outputs
 
 
 @dataclass(frozen=True, kw_only=True)

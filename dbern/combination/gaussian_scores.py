@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Parts
+from dbern.combination.base import ReleasedShapes
 from dbern.combination.scores import ClassScores, over, share_of
 from dbern.types import FloatArray
 
@@ -221,9 +221,9 @@ class GaussianScores(ClassScores):
         divided = min(self.floors, default=1) < _LEAST_FLOOR
         return "floors: must be above 0" if divided else super().inconsistency()
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the moments of each class, and its cells."""
-        numbers_per_class = 1 + 2 * len(parts.numbers) + sum(parts.lists)
-        fits_axes = len(self.peaks) == len(self.floors) == len(parts.numbers)
-        fits = fits_axes and self.lists == parts.lists
-        return fits and parts.arrays == (len(self.classes) * numbers_per_class,)
+        numbers_per_class = 1 + 2 * len(shapes.numbers) + sum(shapes.lists)
+        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numbers)
+        fits = fits_axes and self.lists == shapes.lists
+        return fits and shapes.arrays == (len(self.classes) * numbers_per_class,)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Parts
+from dbern.combination.base import ReleasedShapes
 from dbern.combination.scores import ClassScores, over, share_of
 from dbern.types import FloatArray
 
@@ -110,9 +110,9 @@ class KernelScores(ClassScores):
         sums = [*errors[index : -1 : len(self.classes)], *[errors[-1] for _ in self.lists]]
         return _kernel_score_error(sums, errors[-1], [*self.peaks, *heights])
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the sums of each axis and class, and the counts."""
-        sums = [(name,) for name in parts.numbers for _ in self.classes]
-        counts = len(self.classes) * (1 + sum(parts.lists))
-        fits_axes = len(self.peaks) == len(self.floors) == len(parts.numbers)
-        return fits_axes and self.lists == parts.lists and parts.arrays == (*sums, counts)
+        sums = [(name,) for name in shapes.numbers for _ in self.classes]
+        counts = len(self.classes) * (1 + sum(shapes.lists))
+        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numbers)
+        return fits_axes and self.lists == shapes.lists and shapes.arrays == (*sums, counts)

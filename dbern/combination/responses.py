@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, Meaning, Parts
+from dbern.combination.base import Combination, FeatureShape, Meaning, ReleasedShapes
 from dbern.combination.functions import FunctionCombination
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import MIN_NUMBER
@@ -120,16 +120,16 @@ class Shifted(FunctionCombination, Ranged):
             return "degree: too large for the grid"
         return super().inconsistency()
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the coefficients, weights or the function."""
         if self.degree is None:
-            return super().is_made_of(parts)
-        one_axis = len(parts.numbers) == 1 and not parts.lists and len(parts.features) == 1
-        return one_axis and parts.arrays == (self.degree + 1,)
+            return super().is_made_of(shapes)
+        one_axis = len(shapes.numbers) == 1 and not shapes.lists and len(shapes.features) == 1
+        return one_axis and shapes.arrays == (self.degree + 1,)
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, the constant and the grid."""
-        return parts.columns, self.constant or 0.0, self.grid
+        return shapes.columns, self.constant or 0.0, self.grid
 
 
 _T = TypeVar("_T")
@@ -160,9 +160,9 @@ class Ratio(CutToRange):
         count = len(self.quotients)
         return list(zip(parts[:count], parts[count:], strict=True))
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are two functions for each quotient."""
-        return len(parts.arrays) == len(parts.functions) == 2 * len(self.quotients)
+        return len(shapes.arrays) == len(shapes.functions) == 2 * len(self.quotients)
 
 
 @dataclass(frozen=True, kw_only=True)

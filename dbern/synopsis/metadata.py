@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dbern.combination import KINDS, combination_of
-from dbern.combination.base import Combination, Parts
+from dbern.combination.base import Combination, ReleasedShapes
 from dbern.components.component import Component, LatticeComponent, StoredCertificate
 from dbern.components.strict import (
     ABSENT,
@@ -250,7 +250,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             fits = component.promise is None or set(component.promise.of) <= functions
             require(fits, "components: promise names an array that is not there")
         require(self.functions, "components: there is no function")
-        self._require_parts(domain)
+        self._require_shapes(domain)
         return self
 
     @property
@@ -258,11 +258,11 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
         """Return the components that the function is made of."""
         return [component for component in self.components if component.promise is None]
 
-    def _require_parts(self, domain: list[str]) -> None:
+    def _require_shapes(self, domain: list[str]) -> None:
         """Refuse a count of functions or vectors that `combine` does not make the function of."""
         released = [component for component in self.functions for _ in component.arrays]
         features = (component.features for component in released if component.features)
-        parts = Parts(
+        shapes = ReleasedShapes(
             arrays=tuple(
                 component.axes
                 if isinstance(component, LatticeComponent)
@@ -275,9 +275,9 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),
         )
         combination = self.combine.restore()
-        fits = or_value_error(combination.is_made_of, parts)
+        fits = or_value_error(combination.is_made_of, shapes)
         require(fits, f"combine: {combination.kind} is not made of such components")
-        same = set(parts.features) <= {combination.features(parts)}
+        same = set(shapes.features) <= {combination.features(shapes)}
         require(same, "features: are not those of combine")
 
 

@@ -88,7 +88,7 @@ class ErrorModel:
 
     `lattice_error` bounds the error of a lattice value before release (effective kernel,
     positions), `released_error` that of a released value but for the noise (floats, rounding to the
-    grid); `unit` multiplies unit-cube values to give data units.
+    grid); `value_unit` multiplies unit-cube values to give data units.
     """
 
     approximation: Approximation
@@ -96,7 +96,7 @@ class ErrorModel:
     law: Noise
     lattice_error: float
     released_error: float
-    unit: float
+    value_unit: float
 
     def bound(
         self,
@@ -113,11 +113,11 @@ class ErrorModel:
         `noise_bound`, its factor in data units.
         """
         num_simultaneous *= self.approximation.choices
-        extra_noise = extra_noise and (extra_noise[0], extra_noise[1] / self.unit)
+        extra_noise = extra_noise and (extra_noise[0], extra_noise[1] / self.value_unit)
         noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous, extra_noise)
         return Certificate(
             *self.parts(h),
-            noise=noise * self.unit,
+            noise=noise * self.value_unit,
             beta=float(beta),
             lower_bound=lower_bound.value if lower_bound else 0.0,
             lower_bound_kind=lower_bound.kind if lower_bound else "",
@@ -132,7 +132,7 @@ class ErrorModel:
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
         bias = self.approximation.error(lattice.k, h, strategy.axis_maps)
-        return bias * self.unit, rounding * self.unit
+        return bias * self.value_unit, rounding * self.value_unit
 
 
 def vector_bound(

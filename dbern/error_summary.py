@@ -115,16 +115,16 @@ def _upward(amount: float, digits: int = 4) -> str:
     return printed_sum([amount], digits)[1]
 
 
-def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
+def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
     """Texts of the parts of a bound and of their sum, which is the sum of the texts.
 
     Each part is rounded up, to a decimal place that leaves the sum about so many digits.
     """
-    total = sum(parts)
+    total = sum(amounts)
     if not 0 < total < math.inf:
-        return [f"{part:g}" for part in parts], f"{total:g}"
+        return [f"{amount:g}" for amount in amounts], f"{total:g}"
     decimal_place = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
-    rounded = [Decimal(part).quantize(decimal_place, ROUND_CEILING) for part in parts]
+    rounded = [Decimal(amount).quantize(decimal_place, ROUND_CEILING) for amount in amounts]
     return [_plain(number) for number in rounded], _plain(sum(rounded, Decimal(0)))
 
 

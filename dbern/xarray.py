@@ -90,7 +90,7 @@ class ReleasedDataset:
     ) -> xarray.DataArray:
         """Return values on a regular grid over the domain, or a window, as `Synopsis.grid` does."""
         box = None if window is None else part_of(window, self.domain)
-        values = self._polynomial(h).grid(grid_axes(shape, self.domain, part=box))
+        values = self._polynomial(h).grid(grid_axes(shape, self.domain, window=box))
         return labelled(values, box or self.domain)
 
     @cached_property

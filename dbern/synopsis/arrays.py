@@ -125,7 +125,8 @@ class ReleasedArray:
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
         self.oblique = component.oblique.restore() if component.oblique else None
         cube = Domain(tuple(Axis(axis, 0.0, 1.0) for axis in self.axes))
-        self.box = cube if self.oblique else self.domain  # oblique coordinates are in the cube
+        # Oblique coordinates are in the cube.
+        self.lattice_domain = cube if self.oblique else self.domain
 
     @property
     def shrunk_distance(self) -> float:
@@ -254,7 +255,7 @@ class ReleasedArray:
             law=self.law,
             lattice_error=self.component.errors.lattice,
             released_error=self.released_error,
-            unit=self.value_unit,
+            value_unit=self.value_unit,
         )
 
     @cached_property
@@ -336,13 +337,13 @@ class ReleasedArray:
 
     def _function(self, smoothing: Smoothing) -> AnyFunction:
         if self.large:
-            return LazyPolynomial(*self._factors(smoothing), self.box)
+            return LazyPolynomial(*self._factors(smoothing), self.lattice_domain)
         return self._function_of(self._coefficients(smoothing))
 
     def _function_of(self, coefficients: FloatArray) -> AnyFunction:
         """Return the function of coefficients in memory: a polynomial, or linear between them."""
         form = Interpolant if self.component.interpolated else Polynomial
-        return form(coefficients, self.box)
+        return form(coefficients, self.lattice_domain)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""

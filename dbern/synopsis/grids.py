@@ -29,7 +29,7 @@ def grid_axes(
     domain: Domain,
     numbers: int = 1,
     arrays: Sequence[ReleasedArray | ReleasedVector] = (),
-    part: Domain | None = None,
+    window: Domain | None = None,
 ) -> list[FloatArray]:
     """Return positions in [0, 1] along each axis, ends included: of the domain, or a part of it.
 
@@ -58,11 +58,13 @@ def grid_axes(
             "iter_batches"
         )
     positions = [np.linspace(0.0, 1.0, count) for count in counts]
-    if part is None:
+    if window is None:
         return positions
     return [
         np.clip((window_axis.at(axis_positions) - axis.low) / axis.width, 0.0, 1.0)
-        for axis_positions, window_axis, axis in zip(positions, part.axes, domain.axes, strict=True)
+        for axis_positions, window_axis, axis in zip(
+            positions, window.axes, domain.axes, strict=True
+        )
     ]
 
 
@@ -72,7 +74,7 @@ def values_on_grid(
     arrays: Sequence[ReleasedArray | ReleasedVector],
     smoothings: Sequence[Smoothing],
     combination: Combination,
-    part: Domain | None = None,
+    window: Domain | None = None,
 ) -> FloatArray:
     """Evaluate the function on a grid over the domain or a part of it, classes last.
 
@@ -93,43 +95,45 @@ def values_on_grid(
     columns = (len(combination.classes),) if combination.multi_output else ()
     values = math.prod(columns)
     if combination.is_array:
-        return evaluate(grid_axes(shape, domain, 1, arrays, part))
+        return evaluate(grid_axes(shape, domain, 1, arrays, window))
     if any(array.large for array in arrays):
-        return evaluate(grid_axes(shape, domain, len(arrays) + 3 * values, arrays, part))
-    return _in_blocks(grid_axes(shape, domain, values, (), part), evaluate, columns)
+        return evaluate(grid_axes(shape, domain, len(arrays) + 3 * values, arrays, window))
+    return _in_blocks(grid_axes(shape, domain, values, (), window), evaluate, columns)
 
 
 def _in_blocks(
-    unit: Sequence[FloatArray],
+    axis_positions: Sequence[FloatArray],
     evaluate: Callable[[Sequence[FloatArray]], FloatArray],
     columns: tuple[int, ...],
 ) -> FloatArray:
     """Evaluate the grid of some axes by blocks that are long in the last ones."""
-    values = np.empty((*(len(axis) for axis in unit), *columns))
+    values = np.empty((*(len(axis) for axis in axis_positions), *columns))
     sizes, room = [], _BLOCK_POINTS
-    for axis in reversed(unit):
+    for axis in reversed(axis_positions):
         sizes.append(min(len(axis), room))
         room //= sizes[-1]
     slices = [
         [slice(start, start + size) for start in range(0, len(axis), size)]
-        for axis, size in zip(unit, reversed(sizes), strict=True)
+        for axis, size in zip(axis_positions, reversed(sizes), strict=True)
     ]
     for block in itertools.product(*slices):
-        values[block] = evaluate([axis[steps] for axis, steps in zip(unit, block, strict=True)])
+        values[block] = evaluate(
+            [axis[steps] for axis, steps in zip(axis_positions, block, strict=True)]
+        )
     return values
 
 
 def on_grid(
     array: ReleasedArray | ReleasedVector,
     domain: Domain,
-    unit: Sequence[FloatArray],
+    grid_positions: Sequence[FloatArray],
     smoothing: Smoothing,
 ) -> FloatArray:
     """Return an array's values on the grid of all axes, constant along those it does not have."""
-    axis_positions = [unit[domain.names.index(axis)] for axis in array.axes]
+    axis_positions = [grid_positions[domain.names.index(axis)] for axis in array.axes]
     values = array.on_grid(axis_positions, smoothing)
     missing = [i for i, name in enumerate(domain.names) if name not in array.axes]
     if not missing or not axis_positions:  # a vector has no axes
         return values
-    shape = tuple(len(positions) for positions in unit)
+    shape = tuple(len(positions) for positions in grid_positions)
     return np.broadcast_to(np.expand_dims(values, missing), shape)

@@ -25,10 +25,10 @@ def upright(names: Sequence[Any]) -> tuple[Any, ...]:
 
     The other way round where the first one says that it goes up, such as a latitude.
     """
-    first, *others = names
-    if others and str(first).lower() in _NORTHWARD:
-        return (*others[:0:-1], first, others[0])
-    return (*others[::-1], first)
+    first, *rest = names
+    if rest and str(first).lower() in _NORTHWARD:
+        return (*rest[:0:-1], first, rest[0])
+    return (*rest[::-1], first)
 
 
 def conventional(array: xarray.DataArray) -> xarray.DataArray:

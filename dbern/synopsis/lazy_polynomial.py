@@ -39,12 +39,12 @@ class LazyPolynomial:
         """Evaluate points (m, l) in data units, in order of the first axis; NaN outside."""
         del total, threads
         values = np.full(len(points), np.nan)
-        unit = np.clip(self._domain.to_unit(points), 0.0, 1.0)
+        positions = np.clip(self._domain.to_unit(points), 0.0, 1.0)
         inside = np.flatnonzero(self._domain.inside(points))
-        inside = inside[np.argsort(unit[inside, 0], kind="stable")]
+        inside = inside[np.argsort(positions[inside, 0], kind="stable")]
         for first in range(0, len(inside), _ROWS):
-            chosen = inside[first : first + _ROWS]
-            values[chosen] = self._evaluate(self._weights(unit[chosen].T))
+            batch = inside[first : first + _ROWS]
+            values[batch] = self._evaluate(self._weights(positions[batch].T))
         return values
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:

@@ -63,10 +63,10 @@ def digest(data: bytes) -> Entry:
     return digest_of([data])
 
 
-def digest_of(parts: Iterable[bytes]) -> Entry:
+def digest_of(chunks: Iterable[bytes]) -> Entry:
     """Return the size and SHA-256 of an object that comes in parts."""
     size, sha256 = 0, hashlib.sha256()
-    for part in parts:
-        size += len(part)
-        sha256.update(part)
+    for chunk in chunks:
+        size += len(chunk)
+        sha256.update(chunk)
     return Entry(bytes=size, sha256=sha256.hexdigest())

@@ -354,11 +354,11 @@ class Synopsis:
     ) -> FloatArray:
         combination, answer = self.combination, evaluation.answer
         parts = self._parts(points, evaluation.smoothings, total, threads)
-        unit = self.domain.features(points) if combination.of_points else None
+        unit_points = self.domain.features(points) if combination.of_points else None
         if answer == "value":
-            values = combination.values(parts, unit)
+            values = combination.values(parts, unit_points)
         else:
-            values = combination.decisions(parts, unit, evaluation.noise)
+            values = combination.decisions(parts, unit_points, evaluation.noise)
         if answer == "probability":
             values = combination.probabilities(values)
         if not combination.is_array:  # else it is NaN there already

@@ -66,13 +66,13 @@ class ReleasedVector:
         self._store = store
 
     @cached_property
-    def entries(self) -> FloatArray:
+    def numbers(self) -> FloatArray:
         """The numbers, (m,)."""
         return self._store.values(f"components/{self.name}/coefficients")
 
     def values(self, *_points: object) -> FloatArray:
         """Return the numbers, whatever the points."""
-        return self.entries
+        return self.numbers
 
     def on_grid(self, *_positions: object) -> FloatArray:
         """Return the same, whatever the grid."""

@@ -137,7 +137,7 @@ class DataDependentBound:
     def approximation(self) -> float:
         """Bound of the error everywhere, in data units, but for the noise of the number."""
         errors = self.number.component.errors
-        released = float(self.number.entries[0]) + errors.lattice + errors.released
+        released = float(self.number.numbers[0]) + errors.lattice + errors.released
         return bias_from_statistic(released, self.terms.factor, self.terms.rest)
 
     def for_questions(self, interval: Callable[..., Any]) -> Any:

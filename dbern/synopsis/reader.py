@@ -613,7 +613,7 @@ class Synopsis:
                     "regression: the weights of one response and its columns were released. Leave "
                     'out response, columns and ridge, or release with method = "moments"'
                 )
-            return released_regression(moments.entries, self.domain, combination)
+            return released_regression(moments.numbers, self.domain, combination)
         return moments.regression(response, columns, ridge, confidence(beta))
 
     def distribution(self, axis: str | None = None) -> Distribution:

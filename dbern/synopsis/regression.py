@@ -236,7 +236,7 @@ class ReleasedMoments(ReleasedVector):
     def _measured(self) -> Measured:
         lists = tuple(len(axis.categories) for axis in self._lists)
         moments = self._combination.moments(len(self._numbers), lists)
-        return Measured.of(moments, self.entries, self.deviation())
+        return Measured.of(moments, self.numbers, self.deviation())
 
     def regression(
         self,

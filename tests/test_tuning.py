@@ -399,7 +399,7 @@ def test_an_order_that_is_chosen_later_has_its_part_of_what_numbers_may_fail_wit
     """Their noise is one for all orders: the part of each pays for it."""
     spec, plan = told_well
     given = centers(spec, plan, {"x": np.linspace(0, 1, 1000)})
-    (follows,) = synopsis_of(spec, plan, given, bytes(32))._bracketed
+    (follows,) = synopsis_of(spec, plan, given, bytes(32))._local_bias_bounds
     planned, parts = follows.array.smoothing(follows.array.order), []
     monkeypatch.setattr(
         bands,

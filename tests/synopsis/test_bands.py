@@ -730,7 +730,10 @@ def test_responses_use_the_bins_that_count_them():
     integers = centers(spec, plan, {"x": t, "r": signs})
     synopsis = synopsis_of(spec, plan, integers, bytes(32))
     assert synopsis.about == "these-data"
-    assert [one.counted.name for one in synopsis._bracketed] == ["denominator", "denominator"]
+    assert [one.count_array.name for one in synopsis._local_bias_bounds] == [
+        "denominator",
+        "denominator",
+    ]
     points = np.linspace(0, 1, 50)[:, None]
     weights = np.exp(-0.5 * ((points - t) / 0.1) ** 2)
     truth = (weights * signs).sum(axis=1) / weights.sum(axis=1)

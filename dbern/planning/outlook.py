@@ -39,7 +39,7 @@ def outlook_of(
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
-        return Outlook(extent=extent, unit=unit, pointwise=combination.pointwise)
+        return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
     if isinstance(combination, Ratio):
         above, below = (_evenly_spread(part) or math.inf for part in parts)
         counts = parts[1].planned
@@ -48,7 +48,7 @@ def outlook_of(
         quotients = combination.quotients  # of groups that are as large as one another
         even = quotients[0].even(above, below, counts.unit / len(quotients), noise)
         questions = _question_widths(parts, bound, None)
-        return Outlook(None, even, extent, unit, pointwise=True, questions=questions)
+        return Outlook(None, even, extent, unit, by_place=True, questions=questions)
     errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None

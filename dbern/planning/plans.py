@@ -163,7 +163,7 @@ class Outlook:
     these_data: float | None = None
     extent: tuple[float, float] | None = None
     unit: str = ""
-    pointwise: bool = False
+    by_place: bool = False
     questions: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,7 +215,7 @@ class ReleasePlan:
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
         return ErrorSummary(
             ahead.expected, ahead.these_data, sure.total, sure.beta, ahead.unit, largest,
-            ahead.extent, released=False, pointwise=ahead.pointwise, on_lattice=self.on_lattice,
+            ahead.extent, released=False, pointwise=ahead.by_place, on_lattice=self.on_lattice,
             remedies=mends_of(stated, "scale" in one.counting, "list_scale" in one.counting)
         )  # fmt: skip
 

@@ -46,7 +46,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.families import family_of
 from dbern.privacy.public_numbers import public_stream
 from dbern.strategies.bins import BinnedStrategy
-from dbern.synopsis.arrays import quieted, silenced
+from dbern.synopsis.shrinkage import shrunk, shrunk_within
 from dbern.types import FloatArray
 
 BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)
@@ -377,10 +377,14 @@ class Cell:
 
         def answered(seed: int) -> FloatArray:
             most = component.most_silenced
-            return silenced(noisy(seed), known, strategy, plan.h, most)[0] if most else noisy(seed)
+            return (
+                shrunk_within(noisy(seed), known, strategy, plan.h, most)[0]
+                if most
+                else noisy(seed)
+            )
 
         def quiet(seed: int) -> FloatArray:
-            return quieted(noisy(seed), known, axis.levels)
+            return shrunk(noisy(seed), known, axis.levels)
 
         errors = self.mean_error(answered, matrices), self.mean_error(quiet, matrices)
         return *errors, plan.certificate.total, choice

@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.base import Combination
 from dbern.noise_quantile import (
-    Beside,
+    ExtraNoise,
     linear_noise_bound,
     noise_bound,
     polynomial_noise_bound,
@@ -22,6 +21,7 @@ from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
+from dbern.strategies.bins import AxisBins
 from dbern.strategies.limits import LowerBound
 
 
@@ -49,36 +49,37 @@ class Certificate:
         return self.approximation + self.rounding + self.noise
 
 
-SILENCED = 0.2
+SHRUNK_FRACTION = 0.2
 """Of the bound on a density's noise: how far silencing it may move the function."""
-_SILENCED_AXES, _SILENCED_BINS = (2, 3), 1 << 20
+_SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
 
 
-def with_silence(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
-    """The certificate of a density whose noise is silenced, and the largest change by silencing.
+def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
+    """Return the certificate of a density with silenced noise, and the largest change by that.
 
-    A triangle inequality: `dbern.synopsis.arrays.silenced` moves bins' function by no more. On one
-    axis hardly anything is gained by it, on more than three and of more bins it would take long.
+    A triangle inequality: `dbern.synopsis.shrinkage.shrunk_within` moves bins' function by no more.
+    On one axis hardly anything is gained by it, on more than three and of more bins it would
+    take long.
     """
-    able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SILENCED_AXES
-    able = able and strategy.layout.size <= _SILENCED_BINS
-    most = SILENCED * certificate.noise if able else 0.0
-    return replace(certificate, noise=certificate.noise + most), most
+    able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SHRUNK_AXES
+    able = able and strategy.layout.size <= _SHRUNK_BINS
+    max_distance = SHRUNK_FRACTION * certificate.noise if able else 0.0
+    return replace(certificate, noise=certificate.noise + max_distance), max_distance
 
 
-def silenced_if_even(most: float, strategy: Any, law: Noise) -> float:
-    """The part of `most` that is silenced for evenly spread records: nothing where they stand out.
+def shrunk_distance_if_even(max_distance: float, bins: Sequence[AxisBins], law: Noise) -> float:
+    """Return the part of `max_distance` that is silenced for evenly spread records.
 
-    Records stand out by six deviations of the noise in a window of five bins an axis; four are
-    enough.
+    It is 0 where they stand out: by six deviations of the noise in a window of five bins an axis;
+    four are enough.
     """
-    if most == 0:
+    if max_distance == 0:
         return 0.0
-    family, cells = family_of(law), [axis.cells for axis in strategy.bins]
-    unit = math.ldexp(family.scale(law), law.granularity_exponent)
+    family, cells = family_of(law), [axis.cells for axis in bins]
+    scale = math.ldexp(family.scale(law), law.granularity_exponent)
     counts = np.array(5.0 ** len(cells))
-    variance = family.covariance(law.values).scaled(unit).variance(counts, counts)
-    return 0.0 if (counts / math.prod(cells)) ** 2 > 36 * variance else most
+    variance = family.covariance(law.values).scaled(scale).variance(counts, counts)
+    return 0.0 if (counts / math.prod(cells)) ** 2 > 36 * variance else max_distance
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class ErrorModel:
 
     `lattice_error` bounds the error of a lattice value before release (effective kernel,
     positions), `released_error` that of a released value but for the noise (floats, rounding to the
-    grid); `unit` multiplies unit-cube values to give data units.
+    grid); `value_unit` multiplies unit-cube values to give data units.
     """
 
     approximation: Approximation
@@ -95,30 +96,31 @@ class ErrorModel:
     law: Noise
     lattice_error: float
     released_error: float
-    unit: float
+    value_unit: float
 
     def bound(
         self,
         h: tuple[int, ...],
         beta: Fraction,
-        at_once: int = 1,
-        least: LowerBound | None = None,
-        beside: Beside = None,
+        num_simultaneous: int = 1,
+        lower_bound: LowerBound | None = None,
+        extra_noise: ExtraNoise = None,
     ) -> Certificate:
-        """Bound the sup error at order `h`; `least` is the known lower bound.
+        """Bound the sup error at order `h`; `lower_bound` is the known lower bound.
 
-        `at_once` counts the bounds that hold together: arrays of one function, or candidates that
-        `h` was chosen from after the noise was drawn. `beside` is that of `noise_bound`, its factor
-        in data units.
+        `num_simultaneous` counts the bounds that hold together: arrays of one function, or
+        candidates that `h` was chosen from after the noise was drawn. `extra_noise` is that of
+        `noise_bound`, its factor in data units.
         """
-        at_once *= self.approximation.choices
-        beside = beside and (beside[0], beside[1] / self.unit)
+        num_simultaneous *= self.approximation.choices
+        extra_noise = extra_noise and (extra_noise[0], extra_noise[1] / self.value_unit)
+        noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous, extra_noise)
         return Certificate(
             *self.parts(h),
-            noise=noise_bound(self.strategy, h, self.law, beta / at_once, beside) * self.unit,
+            noise=noise * self.value_unit,
             beta=float(beta),
-            lower_bound=least.value if least else 0.0,
-            lower_bound_kind=least.kind if least else "",
+            lower_bound=lower_bound.value if lower_bound else 0.0,
+            lower_bound_kind=lower_bound.kind if lower_bound else "",
         )
 
     def parts(self, h: Sequence[int]) -> tuple[float, float]:
@@ -129,8 +131,8 @@ class ErrorModel:
         if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
-        missed = self.approximation.error(lattice.k, h, strategy.axis_maps)
-        return missed * self.unit, rounding * self.unit
+        bias = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        return bias * self.value_unit, rounding * self.value_unit
 
 
 def vector_bound(
@@ -139,53 +141,56 @@ def vector_bound(
     features: tuple[float, ...] | None,
     error: float,
     beta: Fraction,
-    at_once: int = 1,
+    num_simultaneous: int = 1,
 ) -> Certificate:
     """Bound the error of every entry of a vector: `error`, and the noise.
 
     With `features`, axes l and constant c, entries are weights of linear functions: function by
     function those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every
     function, at every point. With a third, g, they are those of `grid_polynomials` of g points.
-    `at_once` as in `ErrorModel.bound`.
+    `num_simultaneous` as in `ErrorModel.bound`.
     """
     if features is None:
-        noise = family_of(law).tail(law, count, beta / at_once)
+        noise = family_of(law).tail(law, count, beta / num_simultaneous)
         return Certificate(0.0, error, noise, float(beta), 0.0)
     axes, constant, *grid = features
     if grid:
-        noise, gain = polynomial_noise_bound(law, count, int(grid[0]), beta / at_once)
+        noise, gain = polynomial_noise_bound(law, count, int(grid[0]), beta / num_simultaneous)
         return Certificate(0.0, error * gain, noise, float(beta), 0.0)
-    noise = linear_noise_bound(law, count, int(axes), constant, beta / at_once)
+    noise = linear_noise_bound(law, count, int(axes), constant, beta / num_simultaneous)
     return Certificate(0.0, error * sum(features), noise, float(beta), 0.0)
 
 
 def combined(
-    combination: Combination, parts: Sequence[Certificate], least: LowerBound
+    combination: Combination, certificates: Sequence[Certificate], lower_bound: LowerBound
 ) -> Certificate:
     """The certificate of a function made of arrays whose certificates hold at once.
 
-    `least` is the lower bound of its arrays; it bounds the function's error where values are
+    `lower_bound` is the lower bound of its arrays; it bounds the function's error where values are
     theirs.
     """
     if not combination.keeps_values:
-        least = LowerBound()
-    total = combination.error([part.total for part in parts])
-    noise = min(total, combination.error([part.noise for part in parts]))
-    rounding = min(total - noise, combination.error([part.rounding for part in parts]))
+        lower_bound = LowerBound()
+    total = combination.error([certificate.total for certificate in certificates])
+    noise = min(total, combination.error([certificate.noise for certificate in certificates]))
+    rounding = combination.error([certificate.rounding for certificate in certificates])
+    rounding = min(total - noise, rounding)
     if combination.keeps_errors:
-        return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
-    first, missed = parts[0], total - noise - rounding
+        return replace(
+            certificates[0], lower_bound=lower_bound.value, lower_bound_kind=lower_bound.kind
+        )
+    first, bias = certificates[0], total - noise - rounding
     alike = (first.total, first.noise, first.rounding) == (total, noise, rounding)
     return Certificate(
-        approximation=first.approximation if alike else missed,
+        approximation=first.approximation if alike else bias,
         rounding=rounding,
         noise=noise,
-        beta=parts[0].beta,
-        lower_bound=least.value,
-        lower_bound_kind=least.kind,
+        beta=certificates[0].beta,
+        lower_bound=lower_bound.value,
+        lower_bound_kind=lower_bound.kind,
     )
 
 
-def told_error(released: float, factor: float, rest: float) -> float:
+def bias_from_statistic(released: float, factor: float, rest: float) -> float:
     """Error of bins on the data at hand by a component's `promise`, but for the promise's noise."""
     return OUTWARD * (factor * max(0.0, released) + rest)

@@ -25,7 +25,7 @@ from dbern.strategies.approximation import CUT, Hats, Series, bent, released_ser
 from dbern.strategies.base import Strategy
 from dbern.types import FloatArray
 
-Beside: TypeAlias = tuple[Noise, float] | None
+ExtraNoise: TypeAlias = tuple[Noise, float] | None
 _OVERSAMPLING = 8  # of nodes that enclose
 _FEWEST_DRAWS, _SOME_DRAWS = 128, 500
 _MOST_DRAWS = (8000, 8000, 700)  # on one axis and more: those on three may rise between more nodes
@@ -36,12 +36,16 @@ _LITTLE_WORK, _WORK = 5e8, 2e9  # multiplications that most draws, and some, may
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _JOINTLY = 1 / 3  # of that, where all values are drawn together
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
-_SELDOM, _MOST_BETA = Fraction(1, 10), Fraction(19, 20)  # a number is low; of bins where it is
+_BETA_LOW, _MAX_BETA_LOW = Fraction(1, 10), Fraction(19, 20)  # a number is low; bins if it is
 
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
 def noise_bound(
-    strategy: Strategy, h: tuple[int, ...], law: Noise, beta: Fraction, beside: Beside = None
+    strategy: Strategy,
+    h: tuple[int, ...],
+    law: Noise,
+    beta: Fraction,
+    extra_noise: ExtraNoise = None,
 ) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
@@ -49,32 +53,33 @@ def noise_bound(
     norm, the tail of its values at nodes, and a simulated quantile of the very law. The last is
     above the quantile that `SIMULATION` says but for the rest of beta: so are the others, with the
     same share of it.
-    With `beside`, a law and a factor f, the bound is on the norm plus f times the positive part of
-    a draw of that law.
+    With `extra_noise`, a law and a factor f, the bound is on the norm plus f times the positive
+    part of a draw of that law.
     """
-    few = len(h) <= _SIMULATED_AXES
-    simulated = _simulated_quantile(strategy, h, law, float(beta), beside) if few else None
+    simulated = None
+    if len(h) <= _SIMULATED_AXES:
+        simulated = _simulated_quantile(strategy, h, law, float(beta), extra_noise)
     beta_left = beta if simulated is None else beta * SIMULATION["quantile"]
-    more = 0.0
-    if beside is not None:
-        more = beside[1] * _largest_draw(beside[0], 1, 2 * PROMISE["number"] * beta_left)
+    extra = 0.0
+    if extra_noise is not None:
+        extra = extra_noise[1] * _largest_draw(extra_noise[0], 1, 2 * PROMISE["number"] * beta_left)
         beta_left *= PROMISE["values"]
-    union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, beta_left)
+    bound = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, beta_left)
     if strategy.whole is None:
-        union = min(union, _tail_at_nodes(strategy, h, law, beta_left))
-    return union + more if simulated is None else min(union + more, simulated)
+        bound = min(bound, _tail_at_nodes(strategy, h, law, beta_left))
+    return bound + extra if simulated is None else min(bound + extra, simulated)
 
 
 def chosen_noise(
-    noise: Callable[[Fraction, Beside], float],
+    noise: Callable[[Fraction, ExtraNoise], float],
     beta: Fraction,
-    beside: tuple[Noise, float],
-    among: int,
+    extra_noise: tuple[Noise, float],
+    num_candidates: int,
 ) -> tuple[float, float]:
     """Bound the noise of bins alone, and with that of the number that chose them, both at once.
 
-    `noise` is the bins' `noise_bound`, `beside` the law X of the number and its factor f, `among`
-    how many numbers have chosen the bins.
+    `noise` is the bins' `noise_bound`, `extra_noise` the law X of the number and its factor f,
+    `num_candidates` how many numbers have chosen the bins.
 
     Of several numbers none falls below ``-s`` but with probability p, and none below ``-t`` but
     with ``beta / 20``. Whatever they are, the noise N of the bins is independent of them. So with
@@ -83,14 +88,15 @@ def chosen_noise(
     number is below ``-s``, and b while none is below ``-t``: in all at most ``a + p (b - a) + beta
     / 20``, which is beta.
     """
-    if among == 1:
-        both = noise(beta, beside)
+    if num_candidates == 1:
+        both = noise(beta, extra_noise)
         return both, both
-    least, lower = beta * CHOICE["bins"], beta * CHOICE["lower numbers"]
-    most = min(least + beta * CHOICE["bins of a low number"] / _SELDOM, _MOST_BETA)
-    alone, law = noise(least, None), beside[0]
-    s, t = (beside[1] * _largest_draw(law, among, 2 * p) for p in (_SELDOM, lower))
-    return alone, max(alone + s, noise(most, None) + t)
+    law, factor = extra_noise
+    beta_bins, beta_numbers = beta * CHOICE["bins"], beta * CHOICE["lower numbers"]
+    beta_low = min(beta_bins + beta * CHOICE["bins of a low number"] / _BETA_LOW, _MAX_BETA_LOW)
+    alone = noise(beta_bins, None)
+    s, t = (factor * _largest_draw(law, num_candidates, 2 * p) for p in (_BETA_LOW, beta_numbers))
+    return alone, max(alone + s, noise(beta_low, None) + t)
 
 
 def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
@@ -169,7 +175,7 @@ def polynomial_noise_bound(
 
 
 def _simulated_quantile(
-    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, beside: Beside = None
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, extra_noise: ExtraNoise = None
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
@@ -179,22 +185,24 @@ def _simulated_quantile(
     lies between nodes is less than `excess` above them but for the other share. None where that
     takes too many draws.
     """
-    whole = strategy.whole is not None
-    axes = zip(strategy.lattice.k, h, () if whole else strategy.axis_maps, strict=not whole)
+    has_joint_map = strategy.whole is not None
+    axis_maps = () if has_joint_map else strategy.axis_maps
+    axes = zip(strategy.lattice.k, h, axis_maps, strict=not has_joint_map)
     functions = [released_series(*axis) for axis in axes]
-    bases, most = _affordable(strategy, h, law, functions)
+    bases, max_draws = _affordable(strategy, h, law, functions)
     series = [axis for axis in functions if isinstance(axis, Series)]  # others are largest at nodes
     at_nodes = beta * float(FIELD["at nodes"])
-    draws = _fewest_draws(most, at_nodes)
+    draws = _fewest_draws(max_draws, at_nodes)
     rank = quantile_rank(draws, at_nodes)
-    if most < _FEWEST_DRAWS or rank is None:
+    if max_draws < _FEWEST_DRAWS or rank is None:
         return None
     added, draw = np.zeros(draws), partial(family_of(law).draw, law)
-    if beside is not None:
-        drawn = family_of(beside[0]).draw(beside[0], 1, draws, public_stream("promise", 0))[0]
-        step = beside[0].granularity_exponent - law.granularity_exponent
-        added = math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
-    if whole or not series:
+    if extra_noise is not None:
+        extra_law, factor = extra_noise
+        drawn = family_of(extra_law).draw(extra_law, 1, draws, public_stream("promise", 0))[0]
+        step = extra_law.granularity_exponent - law.granularity_exponent
+        added = math.ldexp(factor, step) * np.maximum(drawn, 0.0)
+    if has_joint_map or not series:
         sups = noise_sups(bases, draw, draws, first=strategy.whole) + added
         return OUTWARD * math.ldexp(float(np.sort(sups)[rank]), law.granularity_exponent)
     between = Fraction(beta) * FIELD["between nodes"]
@@ -212,9 +220,9 @@ def _left_out(series: Sequence[Series]) -> float:
 
     With norms n_i, of which t_i are cut off, that is ``prod n_i - prod (n_i - t_i)``.
     """
-    whole = math.prod(axis.norm for axis in series)
+    product = math.prod(axis.norm for axis in series)
     left = math.prod(max(axis.norm - axis.tail, 0.0) for axis in series)
-    return OUTWARD * (whole - left) + 2.0**-45 * whole
+    return OUTWARD * (product - left) + 2.0**-45 * product
 
 
 def _affordable(
@@ -222,19 +230,19 @@ def _affordable(
 ) -> tuple[list[FloatArray], int]:
     """Return bases of the nodes of draws, and how many draws are within the work."""
 
-    most = _MOST_DRAWS[len(h) - 1]
+    max_draws = _MOST_DRAWS[len(h) - 1]
 
-    def within(bases: Sequence[FloatArray]) -> int:
+    def count_draws(bases: Sequence[FloatArray]) -> int:
         work = _work(strategy, bases, law)
-        return int(min(most, max(_LITTLE_WORK / work, min(_SOME_DRAWS, _WORK / work))))
+        return int(min(max_draws, max(_LITTLE_WORK / work, min(_SOME_DRAWS, _WORK / work))))
 
     if strategy.whole is None:
         bases = [axis.at_nodes(COARSE)[0] for axis in series]
-        return bases, within(bases)
+        return bases, count_draws(bases)
     for oversampling, wanted in _GRIDS:
-        whole = enclose(strategy, h, 2 * oversampling)
-        bases = [whole.factor * whole.bases[0], *whole.bases[1:]]
-        affordable = within(bases)
+        enclosure = enclose(strategy, h, 2 * oversampling)
+        bases = [enclosure.factor * enclosure.bases[0], *enclosure.bases[1:]]
+        affordable = count_draws(bases)
         if affordable >= wanted:
             break
     return bases, affordable
@@ -248,26 +256,26 @@ def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
     return family_of(law).node_tail(law, a, m, math.log(2 * nodes / beta)) if m > 0 else 0.0
 
 
-def _fewest_draws(most: int, beta: float) -> int:
-    """Fewest draws with as many of them beyond the rank as with `most`."""
-    beyond = most - (quantile_rank(most, beta) or 0)
+def _fewest_draws(max_draws: int, beta: float) -> int:
+    """Fewest draws with as many of them beyond the rank as with `max_draws`."""
+    beyond = max_draws - (quantile_rank(max_draws, beta) or 0)
 
     def enough(draws: int) -> bool:
         rank = quantile_rank(draws, beta)
         return rank is not None and draws - rank >= beyond
 
-    return bisect_left(range(most), True, lo=1, key=enough)
+    return bisect_left(range(max_draws), True, lo=1, key=enough)
 
 
 def quantile_rank(draws: int, beta: float) -> int | None:
     """Rank, from 0, whose order statistic bounds the quantile; None where that takes more draws."""
-    share = float(SIMULATION["draws"])
-    level = 1 - (1 - share) * beta
+    draws_fraction = float(SIMULATION["draws"])
+    level = 1 - (1 - draws_fraction) * beta
     ranks = np.arange(1, draws + 1)
     steps = np.log((draws + 1 - ranks) / ranks * level / (1 - level))
     sizes = np.exp(draws * math.log1p(-level) + np.cumsum(steps))  # of P(Bin = r)
     reached = (1 + 1e-6) * np.cumsum(sizes[::-1])[::-1]  # a thousand logarithms round by less
-    enough = reached <= share * beta
+    enough = reached <= draws_fraction * beta
     return int(np.argmax(enough)) if enough.any() else None
 
 
@@ -292,7 +300,7 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float 
     whose values there are those of P but for R. Over axes with norms n_i,
     ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with n_i + t_i for the norm of the cut one.
     """
-    bases, factor, whole, grown = [], 1.0, 1.0, 1.0
+    bases, factor, norm, cut_norm = [], 1.0, 1.0, 1.0
     if strategy.whole is not None:
         for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
             nodes, axis_factor = enclosing_nodes(k, oversampling)
@@ -303,9 +311,9 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float 
         series = released_series(*axis, cut)
         basis, axis_factor = series.at_nodes(oversampling)
         bases.append(basis)
-        factor, whole = factor * axis_factor, whole * series.norm
-        grown *= series.norm + 2 * series.tail
-    return Enclosure(bases, factor, OUTWARD * (1 + factor) * (grown - whole))
+        factor, norm = factor * axis_factor, norm * series.norm
+        cut_norm *= series.norm + 2 * series.tail
+    return Enclosure(bases, factor, OUTWARD * (1 + factor) * (cut_norm - norm))
 
 
 def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:

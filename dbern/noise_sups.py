@@ -57,13 +57,13 @@ def sup_order_statistic(
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
     drawn = [*_drawn(shape, largest, draw, len(added), "certificate")]
     sups = added + np.concatenate([_sups_at_nodes(fields, bases) for fields in drawn])
-    least = float(np.sort(sups)[rank])
-    near = (sups + excess > least) & (sups < least + excess)
+    statistic = float(np.sort(sups)[rank])
+    near = (sups + excess > statistic) & (sups < statistic + excess)
     cuts = np.cumsum([fields.shape[-1] for fields in drawn])[:-1]
-    parts = (np.split(values, cuts) for values in (sups, added, near))
-    for fields, view, more, again in zip(drawn, *parts, strict=True):  # a view of the sups
+    by_block = (np.split(values, cuts) for values in (sups, added, near))
+    for fields, view, more, again in zip(drawn, *by_block, strict=True):  # a view of the sups
         for index in _blocks(np.flatnonzero(again), largest):
-            floor = np.maximum(view[index], least) - more[index] - excess
+            floor = np.maximum(view[index], statistic) - more[index] - excess
             raised = _between_nodes(fields[..., index], bases, tables, floor, excess)
             view[index] = np.maximum(view[index], raised + more[index])
     return float(np.sort(sups)[rank])
@@ -85,19 +85,19 @@ def _between_nodes(
         values = np.moveaxis(fields[..., draws[index]], -1, 0)
         for table, position in zip(tables, positions, strict=True):  # each rotates the axes by one
             around = table[FINER * position[index, None] + steps]
-            others = values.shape[2:]
+            later_axes = values.shape[2:]
             values = around @ values.reshape(len(index), values.shape[1], -1)
-            values = np.moveaxis(values.reshape(len(index), len(steps), *others), 1, -1)
+            values = np.moveaxis(values.reshape(len(index), len(steps), *later_axes), 1, -1)
         largest = np.abs(values).reshape(len(index), -1).max(axis=1)
-        most = sizes[draws[index], nodes[index]] + excess
-        np.maximum.at(reached, draws[index], np.minimum(largest, most))
+        ceiling = sizes[draws[index], nodes[index]] + excess
+        np.maximum.at(reached, draws[index], np.minimum(largest, ceiling))
     return reached
 
 
-def _blocks(indices: Int64Array, each: int) -> list[Int64Array]:
-    """Split indices into so many parts that numbers of a part, `each` of one, stay in the cache."""
-    parts = min(len(indices), 1 + len(indices) * each // _CACHED)
-    return np.array_split(indices, parts) if parts else []
+def _blocks(indices: Int64Array, values_per_index: int) -> list[Int64Array]:
+    """Split indices so that the values of a block, `values_per_index` each, stay in the cache."""
+    count = min(len(indices), 1 + len(indices) * values_per_index // _CACHED)
+    return np.array_split(indices, count) if count else []
 
 
 def _drawn(

@@ -21,18 +21,12 @@ from dbern.data.domain import Axis, Domain
 from dbern.data.times import TimeUnit
 from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
-from dbern.synopsis.arrays import MOST_LOADED, AnyFunction, LazyPolynomial
+from dbern.synopsis.arrays import MOST_LOADED
 from dbern.synopsis.evaluate import Interpolant, Polynomial
-from dbern.synopsis.points import (
-    Points,
-    Shape,
-    Window,
-    as_points,
-    grid_axes,
-    labelled,
-    like,
-    per_axis,
-)
+from dbern.synopsis.grids import grid_axes
+from dbern.synopsis.labels import labelled
+from dbern.synopsis.lazy_polynomial import AnyFunction, LazyPolynomial
+from dbern.synopsis.points import Points, Shape, Window, as_points, like, per_axis
 from dbern.synopsis.questions.regions import part_of
 from dbern.synopsis.store import SHARD_BYTES
 from dbern.system import LRUCache
@@ -98,9 +92,9 @@ class ReleasedDataset:
         self, shape: Shape, h: int | Sequence[int] | None = None, *, window: Window = None
     ) -> xarray.DataArray:
         """Return values on a regular grid over the domain, or a window, as `Synopsis.grid` does."""
-        part = None if window is None else part_of(window, self.domain)
-        values = self._polynomial(h).grid(grid_axes(shape, self.domain, part=part))
-        return labelled(values, part or self.domain)
+        box = None if window is None else part_of(window, self.domain)
+        values = self._polynomial(h).grid(grid_axes(shape, self.domain, window=box))
+        return labelled(values, box or self.domain)
 
     @cached_property
     def domain(self) -> Domain:
@@ -117,13 +111,13 @@ class ReleasedDataset:
                 "mask_and_scale = True"
             )
         components = self._released.get("components", [])
-        if "oblique" in values.attrs or any("oblique" in one for one in components):
+        if "oblique" in values.attrs or any("oblique" in component for component in components):
             raise SpecError(
                 "the dataset is of a density of a full covariance, whose lattice is oblique to the "
                 "axes. Open its store with dbern.open"
             )
         counts = {str(name): count - 1 for name, count in values.sizes.items()}
-        if components and all(_lattice_of(one) != counts for one in components):
+        if components and all(_lattice_of(component) != counts for component in components):
             raise SpecError(
                 "the dataset is a part of a released lattice, and a function is of the whole. "
                 "Evaluate that, then select"
@@ -133,8 +127,8 @@ class ReleasedDataset:
     def _axis(self, name: str) -> Axis:
         low, high = self._dataset[name].to_numpy()[[0, -1]]
         axes = self._released.get("domain", {}).get("axes", [])
-        unit = next((one["unit"] for one in axes if one["name"] == name and "unit" in one), None)
-        time = None if unit is None else TimeUnit(unit)
+        stored: Mapping[str, Any] = next((axis for axis in axes if axis["name"] == name), {})
+        time = TimeUnit(stored["unit"]) if "unit" in stored else None
         units = self._released.get("units", {}).get(name, "")
         return Axis(name, float(low), float(high), time, units=units)
 
@@ -164,8 +158,8 @@ class ReleasedDataset:
         return _DatasetBlocks(lattice.shape, lattice.slab_layers, self._dataset, cache)
 
     def _polynomial(self, h: int | Sequence[int] | None) -> AnyFunction:
-        given = self._released_order() if h is None else h
-        orders = per_axis(given, self.domain.dimensions, INTERPOLATED, MOST_H)
+        order = self._released_order() if h is None else h
+        orders = per_axis(order, self.domain.dimensions, INTERPOLATED, MOST_H)
         if orders is None or len({order == INTERPOLATED for order in orders}) > 1:
             raise SpecError(
                 f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis, or 0 for a "
@@ -187,17 +181,17 @@ class ReleasedDataset:
 
     def _released_order(self) -> tuple[int, ...]:
         k = list(self._lattice.k)
-        found = {
-            tuple(one["h"])
-            for one in self._released.get("components", [])
-            if one["axes"] == list(self.domain.names) and one.get("k") == k
+        orders = {
+            tuple(component["h"])
+            for component in self._released.get("components", [])
+            if component["axes"] == list(self.domain.names) and component.get("k") == k
         }
-        if len(found) != 1:
+        if len(orders) != 1:
             raise SpecError(
                 "h: the dataset does not say with which order it was released. Write h = 2, or "
                 "what the store's root attributes say in components"
             )
-        return found.pop()
+        return orders.pop()
 
 
 def _lattice_of(component: Mapping[str, Any]) -> dict[str, int]:

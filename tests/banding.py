@@ -13,7 +13,7 @@ from dbern.privacy.mechanism import privatize, to_grid
 from dbern.releasing import publish
 from dbern.releasing.publish import prefer
 from dbern.strategies.base import Strategy
-from dbern.synopsis.metadata import Released
+from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
 
 
@@ -22,14 +22,14 @@ class Held:
 
     def __init__(self, attributes: dict[str, Any]) -> None:
         self.attributes = {"name": "case", **attributes, "release_id": ""}
-        self.released = Released.from_json(self.attributes)
-        self.place, self.signers = "in memory", ()
+        self.released = ReleaseMetadata.from_json(self.attributes)
+        self.location, self.signers = "in memory", ()
         self.arrays: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
         return self.arrays[path]
 
-    def facts(self, path: str) -> Any:
+    def array_attributes(self, path: str) -> Any:
         return self.arrays[path][1]
 
     def values(self, path: str) -> Any:

@@ -10,10 +10,10 @@ import pytest
 from projects import records
 from strategies import sections
 
+from dbern.error_summary import printed_sum
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import tradeoff
-from dbern.promises import printed_sum
 
 
 @pytest.fixture

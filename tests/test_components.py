@@ -21,7 +21,7 @@ from dbern.releasing import publish
 from dbern.strategies.balls import StatedBall
 from dbern.strategies.bias import KernelMixture
 from dbern.strategies.smoothness import Holder, Linear, Smooth
-from dbern.synopsis.metadata import Released
+from dbern.synopsis.metadata import ReleaseMetadata
 
 GAUSSIAN = kernel_of("gaussian", 0.2)
 SHARED = ("noise", "sensitivity", "certificate")
@@ -38,7 +38,7 @@ def attributes_of(spec, plan):
 
 def refused_because(attributes):
     with pytest.raises(IntegrityError) as refused:
-        parse_object(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+        parse_object(ReleaseMetadata, json.dumps(attributes).encode(), "here", "zarr.json")
     return str(refused.value)
 
 
@@ -81,7 +81,7 @@ def test_plans_and_stores_state_the_same(planned):
 
 def test_what_is_written_is_what_its_reader_makes_of_it(planned):
     attributes = attributes_of(*planned)
-    read = parse_object(Released, json.dumps(attributes).encode(), "here", "zarr.json")
+    read = parse_object(ReleaseMetadata, json.dumps(attributes).encode(), "here", "zarr.json")
     pairs = measured_pairs(planned[0].components, planned[1].components)
     assert read.components == [released_component(*pair) for pair in pairs]
     assert json.dumps(read.components[0].to_json()) == json.dumps(attributes["components"][0])

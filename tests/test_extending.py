@@ -281,7 +281,7 @@ print(np.abs(values[0] - values[1]).max() < 1e-12)
         + """
     print(facts["kind"], found.arrays[0].strategy.maps == plan.strategy.maps)
     array = "components/density/reversed/reversal_x/zarr.json"
-    print(found._store.place.read(array, 1 << 20).count(b"float64"))
+    print(found._store.location.read(array, 1 << 20).count(b"float64"))
     print("released as 13 values" in str(plan))
 """,
     )
@@ -301,8 +301,8 @@ from dbern.combination.functions import FunctionCombination
 class Halved(FunctionCombination):
     kind: ClassVar[str] = "halved"
 
-    def values(self, parts, unit=None):
-        return self.functions(parts, unit)[0] / 2
+    def values(self, parts, unit_points=None):
+        return self.functions(parts, unit_points)[0] / 2
 
     def errors(self, errors):
         return errors[0] / 2

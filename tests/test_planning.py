@@ -23,6 +23,7 @@ import dbern.data.parquet
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
 from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
+from dbern.error_summary import ErrorSummary, printed_sum
 from dbern.errors import SpecError
 from dbern.noise_sups import noise_sups
 from dbern.planning import planner
@@ -42,7 +43,6 @@ from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.privacy.families import family_of
-from dbern.promises import Promises, printed_sum
 
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
 
@@ -557,23 +557,24 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
 
 @pytest.mark.parametrize("released", [False, True])
 def test_a_promise_for_these_data_that_a_constant_makes_is_called_empty(released):
-    found = Promises(None, 0.5, 0.6, 0.05, "", None, (0.0, 1.0), released)
+    found = ErrorSummary(None, 0.5, 0.6, 0.05, "", None, (0.0, 1.0), released)
     said = dict(found.lines())
     assert said["these data"].endswith("empty: a constant is never off by more than 0.5")
-    less = Promises(None, 0.4, 0.6, 0.05, "", None, (0.0, 1.0), released)
+    less = ErrorSummary(None, 0.4, 0.6, 0.05, "", None, (0.0, 1.0), released)
     assert "empty" not in dict(less.lines())["these data"]
 
 
 @pytest.mark.parametrize("these", [0.3, 0.31])
 def test_a_release_never_claims_more_error_of_these_data_than_of_any(these):
     """The line then repeats no number: one more claim would be one more that may fail."""
-    (_, (_, said), (_, worst)) = Promises(None, these, 0.3, 0.05, "", None, None, True).lines()
+    (_, (_, said), (_, worst)) = ErrorSummary(None, these, 0.3, 0.05, "", None, None, True).lines()
     assert (said, worst[:34]) == (
         "what is promised for any database",
         "no value is off by more than 0.3, ",
     )
     assert (
-        "0.31" in dict(Promises(None, 0.31, 0.3, 0.05, "", None, None, False).lines())["these data"]
+        "0.31"
+        in dict(ErrorSummary(None, 0.31, 0.3, 0.05, "", None, None, False).lines())["these data"]
     )
 
 

@@ -112,7 +112,7 @@ def test_the_attributes_say_who_paid(project, run):
 
 def changed(store, key, *value):
     """Write another value of an attribute of the root, or none, with digests that are right."""
-    from dbern.synopsis.store import Manifest, digest
+    from dbern.synopsis.manifest import Manifest, digest
 
     root = store / "zarr.json"
     content = json.loads(root.read_text())

@@ -314,7 +314,7 @@ def test_nothing_of_the_records_is_in_a_fitted_estimator():
     able = fitted()
     held = {key for key in vars(able) if key.endswith("_")}
     assert held == {"classes_", "n_features_in_", "release_name_", "synopsis_"}
-    objects = able.synopsis_._store.place._objects
+    objects = able.synopsis_._store.location._objects
     assert "manifest.json" in objects
     record = HOURS[7, 0].tobytes()
     assert not any(record in content for content in objects.values())

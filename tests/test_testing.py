@@ -16,7 +16,8 @@ from dbern.counting.kernel_sums import KernelSum
 from dbern.data.domain import Column
 from dbern.strategies.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
-from dbern.testing import _adversarial, search
+from dbern.testing import search
+from dbern.testing.databases import _adversarial_records
 
 DENSITY = {
     "data": {"bounds": {"x": [0.0, 10.0]}},
@@ -146,7 +147,7 @@ def test_records_are_at_every_edge():
             "label": {"column": "l", "classes": ["a", "b", "c"]}}  # fmt: skip
     target = {"kind": "naive-bayes", "bandwidth": [0.2, 0.2]}
     spec = dbern.ReleaseSpec(**sections(data=data, target=target))
-    records = _adversarial(spec.records)
+    records = _adversarial_records(spec.records)
     assert len(records) <= 250
     for name, low, high in (("x", 0.0, 1.0), ("y", 2.0, 4.0)):
         found = {record[name] for record in records}

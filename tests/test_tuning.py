@@ -18,7 +18,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.splines import bin_matrix
-from dbern.certificate import told_error
+from dbern.certificate import bias_from_statistic
 from dbern.components.strict import parse_object
 from dbern.errors import IntegrityError, SpecError
 from dbern.failure import BAND, CHOICE
@@ -31,7 +31,7 @@ from dbern.planning.tuning import _PLACES, NAME, _refinement, _sup
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
 from dbern.synopsis import bands, metadata
-from dbern.synopsis.arrays import smoothings
+from dbern.synopsis.smoothing import smoothings
 from dbern.synopsis.writer import SynopsisWriter
 
 AXES = "xyz"
@@ -179,7 +179,7 @@ def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
         fine = finer.finer.bins[0]
         counted = bin_matrix(x, fine.cells, fine.degree).sum(axis=0) / max(1, len(x))
         number = finer.missed(counted) / finer.bound
-        promised = told_error(number, facts["factor"], facts["rest"])
+        promised = bias_from_statistic(number, facts["factor"], facts["rest"])
         assert missed <= promised <= 1.3 * missed + 2.5 * facts["rest"]
         short += missed > facts["factor"] * number
     assert short > 0
@@ -403,7 +403,7 @@ def test_an_order_that_is_chosen_later_has_its_part_of_what_numbers_may_fail_wit
     """Their noise is one for all orders: the part of each pays for it."""
     spec, plan = told_well
     given = centers(spec, plan, {"x": np.linspace(0, 1, 1000)})
-    (follows,) = synopsis_of(spec, plan, given, bytes(32))._bracketed
+    (follows,) = synopsis_of(spec, plan, given, bytes(32))._local_bias_bounds
     planned, parts = follows.array.smoothing(follows.array.order), []
     monkeypatch.setattr(
         bands,
@@ -557,7 +557,7 @@ def test_no_promise_is_exceeded_more_often_than_it_says(kind, axes):
         told_of = float(released(integers, number, key, number.name)[0])
         errors = number.lattice_error + number.released_error
         terms = number.promise
-        promised = told_error(told_of + errors, terms["factor"], terms["rest"])
+        promised = bias_from_statistic(told_of + errors, terms["factor"], terms["rest"])
         promised = min(promised, own.certificate.approximation)
         rest = sure[whose].rounding + sure[whose].noise
         found.append((np.abs(values - truth).max(), promised + rest))

@@ -27,7 +27,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
-from dbern.synopsis.arrays import silenced
+from dbern.synopsis.shrinkage import shrunk_within
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task
@@ -140,7 +140,7 @@ class Planned:
         shape, facts = self.plan.strategy.layout.shape, (self.plan.strategy, self.plan.h)
         most = planned.most_silenced / planned.unit
         return np.array(
-            [silenced(one.reshape(shape), known, *facts, most)[0].ravel() for one in values]
+            [shrunk_within(one.reshape(shape), known, *facts, most)[0].ravel() for one in values]
         )
 
     def evaluate(self, points: FloatArray) -> FloatArray:

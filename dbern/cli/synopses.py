@@ -100,7 +100,7 @@ def query(
         synopsis = synopsis.shaped(*shapes)
     asked: Answer = "probability" if probabilities else "value"
     with shown_progress(quiet) as progress:
-        rows = answer(synopsis, queries, answers, h=order, asked=asked, progress=progress)
+        rows = answer(synopsis, queries, answers, h=order, quantity=asked, progress=progress)
     done = synopsis.metadata.get("post_processing", [])
     text = f"answered {counted(rows, 'row')} in {answers}"
     content = {"rows": rows, "answers": answers, "already": False, "post_processing": done}
@@ -120,7 +120,7 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     synopsis = open_synopsis(synopsis_path)
     promises = synopsis.promises(page_picture(synopsis).largest)
     signers, text = synopsis.signers, _described(synopsis.metadata, promises.constant)
-    moved = max(one.silenced for one in synopsis.arrays)
+    moved = max(one.shrunk_distance for one in synopsis.arrays)
     quieter = (
         f"noise that nothing stands out of: values moved by at most {moved:.3g}{promises.unit}"
     )
@@ -165,9 +165,9 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
 
 def _described(facts: dict[str, Any], constant: str = "") -> str:
     from dbern.data.domain import named_with
-    from dbern.promises import printed_sum
+    from dbern.error_summary import printed_sum
     from dbern.reporting.wording import parameters_of
-    from dbern.synopsis.points import of_columns
+    from dbern.synopsis.labels import of_columns
 
     units = facts.get("units", {})
     axes = "; ".join(

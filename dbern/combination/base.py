@@ -25,7 +25,7 @@ _DENSITIES, _LOGISTIC = ("kernel-density",), ("logistic-regression",)
 
 
 @dataclass(frozen=True)
-class Parts:
+class ReleasedShapes:
     """Shapes of what was released, from which a store's combination has to be made.
 
     `arrays` has the names of the axes of each function, and of each vector the number of its
@@ -82,15 +82,17 @@ class Combination(ABC):
     classes: tuple[str | int | bool, ...] = ()
 
     @abstractmethod
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the function's values (m,) or (m, classes), from those of the arrays, (m,) each.
 
-        A released vector is one part, as it is. `unit` are the points'
+        A released vector is one part, as it is. `unit_points` are the points'
         `dbern.data.domain.Domain.features`, for a function that needs them (`of_points`).
         """
 
     def decisions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
         """Return values that decide: above zero for the second class, or the largest column.
 
@@ -98,7 +100,7 @@ class Combination(ABC):
         for anything else the values. `noise` has the standard deviation of each part's noise.
         """
         del noise
-        return self.values(parts, unit)
+        return self.values(parts, unit_points)
 
     def probabilities(self, decisions: FloatArray) -> FloatArray:
         """Return probabilities (m, classes), from log odds or log probabilities."""
@@ -170,7 +172,9 @@ class Combination(ABC):
         """Cut values to the public range of responses, where it states one."""
         return values
 
-    def unit(self, names: Sequence[str], *, density: bool, response: str = "the response") -> str:
+    def unit_text(
+        self, names: Sequence[str], *, density: bool, response: str = "the response"
+    ) -> str:
         """Return the unit of a value, in words that follow a number; empty where it has none.
 
         `names` and `response` are the names of the axes and of the response.
@@ -186,12 +190,12 @@ class Combination(ABC):
         return "" if fits else "classes do not fit the kind"
 
     @abstractmethod
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether a store that has these parts has what it is made of."""
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the features that vectors have to state, where they state any."""
-        return parts.columns, 0.0, None
+        return shapes.columns, 0.0, None
 
     def to_dict(self) -> dict[str, Any]:
         """Return kind and parameters as JSON values."""

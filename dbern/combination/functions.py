@@ -9,20 +9,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, Parts
+from dbern.combination.base import Combination, FeatureShape, ReleasedShapes
 from dbern.types import FloatArray
 
 
-def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
+def linear_values(
+    weights: FloatArray, unit_points: FloatArray, constant: float
+) -> list[FloatArray]:
     """Return values of linear functions at points of the unit cube, shape (..., l).
 
     `weights` are, function by function, those of the coordinates and, unless it is zero, of the
     constant.
     """
-    axes = unit.shape[-1]
+    axes = unit_points.shape[-1]
     functions = weights.reshape(-1, axes + (constant > 0))
     return [
-        np.asarray(unit @ row[:axes] + (constant * row[axes] if constant else 0.0))
+        np.asarray(unit_points @ row[:axes] + (constant * row[axes] if constant else 0.0))
         for row in functions
     ]
 
@@ -38,12 +40,12 @@ class FunctionCombination(Combination):
     constant: float | None = None
 
     def functions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None
     ) -> Sequence[FloatArray]:
         """Return the functions' values, (m,) each."""
-        if self.constant is None or unit is None:
+        if self.constant is None or unit_points is None:
             return parts
-        return linear_values(parts[0], unit, self.constant)
+        return linear_values(parts[0], unit_points, self.constant)
 
     @property
     def of_points(self) -> bool:
@@ -55,15 +57,15 @@ class FunctionCombination(Combination):
         """The number of functions."""
         return 1
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are as many weights, or the functions."""
         if self.constant is not None:
-            return parts.arrays == (self.outputs * (parts.columns + (self.constant > 0)),)
-        return isinstance(parts.arrays[0], tuple)
+            return shapes.arrays == (self.outputs * (shapes.columns + (self.constant > 0)),)
+        return isinstance(shapes.arrays[0], tuple)
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, and the constant."""
-        return parts.columns, self.constant or 0.0, None
+        return shapes.columns, self.constant or 0.0, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +77,11 @@ class Identity(FunctionCombination):
     keeps_errors: ClassVar[bool] = True
     counts_rows: ClassVar[bool] = True
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the function's values."""
-        return self.functions(parts, unit)[0]
+        return self.functions(parts, unit_points)[0]
 
     @property
     def is_array(self) -> bool:
@@ -93,16 +97,18 @@ class Sigmoid(FunctionCombination):
     log_odds: ClassVar[bool] = True
     threshold: ClassVar[float] = 0.5
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return probabilities."""
-        return np.asarray(0.5 + 0.5 * np.tanh(0.5 * self.functions(parts, unit)[0]))
+        return np.asarray(0.5 + 0.5 * np.tanh(0.5 * self.functions(parts, unit_points)[0]))
 
     def decisions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
         """Return log odds, which are the function."""
         del noise
-        return self.functions(parts, unit)[0]
+        return self.functions(parts, unit_points)[0]
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """Bound errors by the slope, which is at most a quarter."""
@@ -130,11 +136,11 @@ class _Columns(FunctionCombination):
         """The number of functions."""
         return len(self.classes)
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there is a function for each class, or its weights."""
         if self.constant is not None:
-            return super().is_made_of(parts)
-        return len(parts.arrays) == len(parts.functions) == self.outputs
+            return super().is_made_of(shapes)
+        return len(shapes.arrays) == len(shapes.functions) == self.outputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +152,11 @@ class Stack(_Columns):
     counts_rows: ClassVar[bool] = True
     by_class: ClassVar[bool] = True
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the functions' values."""
-        return np.asarray(np.stack(self.functions(parts, unit), axis=-1))
+        return np.asarray(np.stack(self.functions(parts, unit_points), axis=-1))
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """Return each column's bounds, which are those of its array."""
@@ -161,9 +169,11 @@ class OneVersusRest(_Columns):
 
     kind: ClassVar[str] = "one-vs-rest"
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return each function minus all others."""
-        stacked = np.stack(self.functions(parts, unit), axis=-1)
+        stacked = np.stack(self.functions(parts, unit_points), axis=-1)
         return np.asarray(2 * stacked - stacked.sum(axis=-1, keepdims=True))
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Parts
+from dbern.combination.base import ReleasedShapes
 from dbern.combination.scores import ClassScores, over, share_of
 from dbern.types import FloatArray
 
@@ -29,15 +29,15 @@ def _gaussian_scores(
     likelihoods in data units, floors the least standard deviations in units of u.
     """
     axes = len(peaks)
-    share = share_of(moments[:, 0], points.ndim)
-    scores = np.broadcast_to(share, (len(moments), *points.shape[:-1]))
+    class_fraction = share_of(moments[:, 0], points.ndim)
+    scores = np.broadcast_to(class_fraction, (len(moments), *points.shape[:-1]))
     for axis, (peak, floor) in enumerate(zip(peaks, floors, strict=True)):
-        mean, variance = _mean_and_variance(moments, share, axis, axes, floor)
+        mean, variance = _mean_and_variance(moments, class_fraction, axis, axes, floor)
         difference = points[..., axis] - mean
         scores = (
             scores * peak * floor / np.sqrt(variance) * np.exp(-(difference**2) / (2 * variance))
         )
-    return np.asarray(np.where(share > 0, scores, 0.0))
+    return np.asarray(np.where(class_fraction > 0, scores, 0.0))
 
 
 _NOISES = 1.5
@@ -57,7 +57,7 @@ def _gaussian_log_scores(
     """``ln p - sum_i (ln sigma_i + (u_i - mu_i)^2 / (2 sigma_i^2))``: log scores less a constant.
 
     As in `_gaussian_scores`, with a share of at least its noise. On each axis the classes' means
-    are drawn together by how much their differences may be noise (`_drawn_together`), and so are
+    are drawn together by how much their differences may be noise (`_pull_together`), and so are
     their variances, towards one that is at least its floor and 1.5 times its noise. A variance
     counts as at least 1.5 times its own noise, or that common one where that is less: a variance
     that is lost in its noise would make a likelihood surer than anything is known.
@@ -66,19 +66,20 @@ def _gaussian_log_scores(
     numbers are those of `_uncentred`, whose noise is smaller.
     """
     axes, noise = len(floors), min(max(noise, _LEAST_NOISE), _MOST_NOISE)
-    share = share_of(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
-    of_first, of_second = (noise / 2, noise / 4) if centred else (noise, noise)
-    logs = np.broadcast_to(np.log(share), (len(moments), *points.shape[:-1]))
+    class_fraction = share_of(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
+    first_noise, second_noise = (noise / 2, noise / 4) if centred else (noise, noise)
+    logs = np.broadcast_to(np.log(class_fraction), (len(moments), *points.shape[:-1]))
     for axis, floor in enumerate(floors):
-        mean, variance = _mean_and_variance(moments, share, axis, axes, floor, lost=True)
+        mean, variance = _mean_and_variance(moments, class_fraction, axis, axes, floor, lost=True)
         # What p, m and q move of m / p and q / p - (m / p)^2, where q has p / 8 added if centred.
-        of_mean = np.hypot(of_first, mean * noise) / share
-        of_share = (mean**2 - np.maximum(variance, 0.0) + 0.125 * centred) * noise
-        unsure = np.sqrt(of_second**2 + (2 * mean * of_first) ** 2 + of_share**2) / share
-        mean, _ = _drawn_together(mean, of_mean)
-        variance, common = _drawn_together(variance, unsure, floor**2)
-        least = np.maximum(np.minimum(_NOISES * unsure, common), floor**2)
-        variance = np.maximum(variance, least)
+        mean_deviation = np.hypot(first_noise, mean * noise) / class_fraction
+        fraction_noise = (mean**2 - np.maximum(variance, 0.0) + 0.125 * centred) * noise
+        variance_noise = second_noise**2 + (2 * mean * first_noise) ** 2 + fraction_noise**2
+        deviation = np.sqrt(variance_noise) / class_fraction
+        mean, _ = _pull_together(mean, mean_deviation)
+        variance, common = _pull_together(variance, deviation, floor**2)
+        minimum = np.maximum(np.minimum(_NOISES * deviation, common), floor**2)
+        variance = np.maximum(variance, minimum)
         logs = logs - 0.5 * np.log(variance) - (points[..., axis] - mean) ** 2 / (2 * variance)
     return np.asarray(logs)
 
@@ -90,21 +91,21 @@ def _uncentred(moments: FloatArray) -> FloatArray:
     return np.hstack([count, first / 2, (second + count / 2) / 4])
 
 
-def _drawn_together(
-    values: FloatArray, unsure: FloatArray, least: float | None = None
+def _pull_together(
+    values: FloatArray, deviations: FloatArray, minimum: float | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Draw the classes' values to their mean, by James and Stein's estimate; and that mean.
 
     With weights ``1 / unsure^2`` and chi^2 the weighted sum of squared differences from the mean,
     of c classes, differences keep ``1 - (c - 1) / chi^2`` of themselves, or nothing: c - 1 is what
-    chi^2 is on average where there is noise alone. With `least` the mean is at least that, and at
+    chi^2 is on average where there is noise alone. With `minimum` the mean is at least that, and at
     least 1.5 times its own noise.
     """
-    weights = unsure**-2.0
-    whole = weights.sum(axis=0)
-    mean = (values * weights).sum(axis=0) / whole
-    if least is not None:
-        mean = np.maximum(np.maximum(mean, least), _NOISES * whole**-0.5)
+    weights = deviations**-2.0
+    total = weights.sum(axis=0)
+    mean = (values * weights).sum(axis=0) / total
+    if minimum is not None:
+        mean = np.maximum(np.maximum(mean, minimum), _NOISES * total**-0.5)
     squares = ((values - mean) ** 2 * weights).sum(axis=0)
     fraction = np.maximum(0.0, 1 - (len(values) - 1) / np.maximum(squares, 1e-300))
     return np.asarray(mean + fraction * (values - mean)), np.asarray(mean)
@@ -112,7 +113,7 @@ def _drawn_together(
 
 def _mean_and_variance(
     moments: FloatArray,
-    share: FloatArray,
+    class_fraction: FloatArray,
     axis: int,
     axes: int,
     floor: float,
@@ -121,7 +122,8 @@ def _mean_and_variance(
 ) -> tuple[FloatArray, FloatArray]:
     """Each class's mean and variance on one axis, at least its floor, unless it may be `lost`."""
     first, second = (
-        over(moments[:, 1 + axis + skip].reshape(share.shape), share) for skip in (0, axes)
+        over(moments[:, 1 + axis + skip].reshape(class_fraction.shape), class_fraction)
+        for skip in (0, axes)
     )
     mean = np.clip(first, -0.5, 0.5)
     variance = np.minimum(second, 0.25) - mean**2
@@ -219,9 +221,9 @@ class GaussianScores(ClassScores):
         divided = min(self.floors, default=1) < _LEAST_FLOOR
         return "floors: must be above 0" if divided else super().inconsistency()
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the moments of each class, and its cells."""
-        of_class = 1 + 2 * len(parts.numbers) + sum(parts.lists)
-        of_axes = len(self.peaks) == len(self.floors) == len(parts.numbers)
-        fits = of_axes and self.lists == parts.lists
-        return fits and parts.arrays == (len(self.classes) * of_class,)
+        numbers_per_class = 1 + 2 * len(shapes.numbers) + sum(shapes.lists)
+        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numbers)
+        fits = fits_axes and self.lists == shapes.lists
+        return fits and shapes.arrays == (len(self.classes) * numbers_per_class,)

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Parts
+from dbern.combination.base import ReleasedShapes
 from dbern.combination.scores import ClassScores, over, share_of
 from dbern.types import FloatArray
 
 
 def _kernel_scores(
-    sums: FloatArray, shares: FloatArray, peaks: Sequence[float], floors: Sequence[float]
+    sums: FloatArray, class_fractions: FloatArray, peaks: Sequence[float], floors: Sequence[float]
 ) -> FloatArray:
     """``p prod_i q_i`` with ``q_i = s_i / p`` cut to [floor_i, peak_i]; zero where p <= 0.
 
@@ -23,15 +23,17 @@ def _kernel_scores(
     (classes,) their records over n, cut to [0, 1]. Peaks and floors are the kernel's largest value
     and the least that a likelihood counts as, one an axis.
     """
-    share = share_of(shares, sums[0].ndim)
-    scores = np.broadcast_to(share, sums[0].shape)
+    class_fraction = share_of(class_fractions, sums[0].ndim)
+    scores = np.broadcast_to(class_fraction, sums[0].shape)
     for axis_sums, peak, floor in zip(sums, peaks, floors, strict=True):
-        scores = scores * np.clip(over(axis_sums, share), floor, peak)
-    return np.asarray(np.where(share > 0, scores, 0.0))
+        scores = scores * np.clip(over(axis_sums, class_fraction), floor, peak)
+    return np.asarray(np.where(class_fraction > 0, scores, 0.0))
 
 
-def _kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[float]) -> float:
-    """Bound the error of a score where each sum is off by at most `sums` and p by `share`.
+def _kernel_score_error(
+    sums: Sequence[float], fraction_error: float, peaks: Sequence[float]
+) -> float:
+    """Bound the error of a score where each sum is off by at most `sums` and p by `fraction_error`.
 
     The records' own (s, p) lie in the convex cone ``0 <= s_i <= peak_i p``, because p counts the
     very records whose kernels s_i adds up, and what `_kernel_scores` uses is ``s~_i = s_i`` cut to
@@ -41,13 +43,15 @@ def _kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[flo
     it is homogeneous, so continuous at its tip, and the way between two points stays inside.
     """
     top = math.prod(peaks)
-    moved = sum(max(error, peak * share) / peak for error, peak in zip(sums, peaks, strict=True))
-    return min(top, top * (moved + (len(peaks) - 1) * share))
+    relative_error = sum(
+        max(error, peak * fraction_error) / peak for error, peak in zip(sums, peaks, strict=True)
+    )
+    return min(top, top * (relative_error + (len(peaks) - 1) * fraction_error))
 
 
 def _kernel_log_scores(
     sums: FloatArray,
-    shares: FloatArray,
+    class_fractions: FloatArray,
     peaks: Sequence[float],
     floors: Sequence[float],
     noise: Sequence[FloatArray | float],
@@ -62,14 +66,16 @@ def _kernel_log_scores(
     A share counts as at least its noise. `noise` has the standard deviations (classes,) of the
     sums' noise, axis by axis, and last that of the shares'; all positive.
     """
-    *of_sums, of_shares = noise
-    share = share_of(np.maximum(shares, min(float(of_shares), 1.0)), sums[0].ndim)
-    logs = np.broadcast_to(np.log(share), sums[0].shape)
-    for axis_sums, peak, floor, deviation in zip(sums, peaks, floors, of_sums, strict=True):
-        likely = np.clip(axis_sums / share, floor, peak)
-        together = (share * likely).sum(axis=0) / share.sum()
-        unsure = np.reshape(deviation, share.shape) / share
-        logs = logs + np.log((likely + unsure) / (together + unsure))
+    *sum_deviations, fraction_deviation = noise
+    class_fraction = share_of(
+        np.maximum(class_fractions, min(float(fraction_deviation), 1.0)), sums[0].ndim
+    )
+    logs = np.broadcast_to(np.log(class_fraction), sums[0].shape)
+    for axis_sums, peak, floor, deviation in zip(sums, peaks, floors, sum_deviations, strict=True):
+        likelihood = np.clip(axis_sums / class_fraction, floor, peak)
+        mean_likelihood = (class_fraction * likelihood).sum(axis=0) / class_fraction.sum()
+        noise_scale = np.reshape(deviation, class_fraction.shape) / class_fraction
+        logs = logs + np.log((likelihood + noise_scale) / (mean_likelihood + noise_scale))
     return np.asarray(logs)
 
 
@@ -104,9 +110,9 @@ class KernelScores(ClassScores):
         sums = [*errors[index : -1 : len(self.classes)], *[errors[-1] for _ in self.lists]]
         return _kernel_score_error(sums, errors[-1], [*self.peaks, *heights])
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the sums of each axis and class, and the counts."""
-        sums = [(name,) for name in parts.numbers for _ in self.classes]
-        counts = len(self.classes) * (1 + sum(parts.lists))
-        of_axes = len(self.peaks) == len(self.floors) == len(parts.numbers)
-        return of_axes and self.lists == parts.lists and parts.arrays == (*sums, counts)
+        sums = [(name,) for name in shapes.numbers for _ in self.classes]
+        counts = len(self.classes) * (1 + sum(shapes.lists))
+        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numbers)
+        return fits_axes and self.lists == shapes.lists and shapes.arrays == (*sums, counts)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import FeatureShape, Parts
+from dbern.combination.base import FeatureShape, ReleasedShapes
 from dbern.combination.functions import linear_values
 from dbern.combination.polynomials import count_with_products, with_products
 from dbern.combination.responses import CutToRange
@@ -42,14 +42,16 @@ class LeastSquares(CutToRange):
     products: str | None = None
     ridge: float | None = None
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the linear function's values, in the range."""
-        if unit is None:
+        if unit_points is None:
             raise ValueError("least squares is of points")
         if self.degree is not None:
-            listed, numbers = np.split(unit, [sum(self.lists)], axis=-1)
-            unit = np.concatenate([listed, with_products(numbers)], axis=-1)
-        return self.to_range(linear_values(parts[0], unit, self.constant)[0] + self.middle)
+            listed, numbers = np.split(unit_points, [sum(self.lists)], axis=-1)
+            unit_points = np.concatenate([listed, with_products(numbers)], axis=-1)
+        return self.to_range(linear_values(parts[0], unit_points, self.constant)[0] + self.middle)
 
     @property
     def of_points(self) -> bool:
@@ -80,16 +82,16 @@ class LeastSquares(CutToRange):
         """Return which parameters no release states together; empty where all is well."""
         return "grid and degree" if self.degree not in (None, 2) else super().inconsistency()
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the moments of the axes, of lists and of the response."""
-        numbers = count_with_products(len(parts.numbers), self.degree)
-        listed = self.degree is None or self.lists == parts.lists
-        fits = numbers < MOST_NUMBERS and self.response not in parts.axes and listed
-        fits &= numbers + sum(parts.lists) < MOST_COLUMNS or not parts.lists
-        size = self.moments(numbers + 1, parts.lists).size
-        return fits and (parts.arrays, self.constant) == ((size,), 1.0)
+        numbers = count_with_products(len(shapes.numbers), self.degree)
+        listed = self.degree is None or self.lists == shapes.lists
+        fits = numbers < MOST_NUMBERS and self.response not in shapes.axes and listed
+        fits &= numbers + sum(shapes.lists) < MOST_COLUMNS or not shapes.lists
+        size = self.moments(numbers + 1, shapes.lists).size
+        return fits and (shapes.arrays, self.constant) == ((size,), 1.0)
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, products included, and the constant."""
-        numbers = count_with_products(len(parts.numbers), self.degree)
-        return sum(parts.lists) + numbers, self.constant, None
+        numbers = count_with_products(len(shapes.numbers), self.degree)
+        return sum(shapes.lists) + numbers, self.constant, None

@@ -7,11 +7,13 @@ import numpy as np
 from dbern.types import FloatArray
 
 
-def with_products(unit: FloatArray) -> FloatArray:
+def with_products(unit_points: FloatArray) -> FloatArray:
     """Append products ``z_i z_j``, and ``2 z_i^2 - 1``, of z = 2 y - 1 to positions y."""
-    first, second = np.triu_indices(unit.shape[-1])
-    products = (2 * unit[..., first] - 1) * (2 * unit[..., second] - 1)
-    return np.concatenate([unit, np.where(first == second, 2 * products - 1, products)], axis=-1)
+    first, second = np.triu_indices(unit_points.shape[-1])
+    products = (2 * unit_points[..., first] - 1) * (2 * unit_points[..., second] - 1)
+    return np.concatenate(
+        [unit_points, np.where(first == second, 2 * products - 1, products)], axis=-1
+    )
 
 
 def count_with_products(axes: int, degree: int | None) -> int:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, Meaning, Parts
+from dbern.combination.base import Combination, FeatureShape, Meaning, ReleasedShapes
 from dbern.combination.functions import FunctionCombination
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import MIN_NUMBER
@@ -51,7 +51,9 @@ class Ranged(Combination):
         """Cut values to the range."""
         return np.asarray(np.clip(values, self.low, self.high))
 
-    def unit(self, names: Sequence[str], *, density: bool, response: str = "the response") -> str:
+    def unit_text(
+        self, names: Sequence[str], *, density: bool, response: str = "the response"
+    ) -> str:
         """Return the response's."""
         del names, density
         return f" of {response}"
@@ -86,17 +88,19 @@ class Shifted(FunctionCombination, Ranged):
     grid: int | None = None
     degree: int | None = None
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the function's values, from the middle."""
-        return np.asarray(self.functions(parts, unit)[0] + self.middle)
+        return np.asarray(self.functions(parts, unit_points)[0] + self.middle)
 
     def functions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None
     ) -> Sequence[FloatArray]:
         """Return the function's values."""
-        if self.grid is not None and self.degree is not None and unit is not None:
-            return [grid_polynomials(unit[..., 0], self.grid, self.degree + 1) @ parts[0]]
-        return super().functions(parts, unit)
+        if self.grid is not None and self.degree is not None and unit_points is not None:
+            return [grid_polynomials(unit_points[..., 0], self.grid, self.degree + 1) @ parts[0]]
+        return super().functions(parts, unit_points)
 
     @property
     def of_points(self) -> bool:
@@ -116,26 +120,27 @@ class Shifted(FunctionCombination, Ranged):
             return "degree: too large for the grid"
         return super().inconsistency()
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the coefficients, weights or the function."""
         if self.degree is None:
-            return super().is_made_of(parts)
-        one_axis = len(parts.numbers) == 1 and not parts.lists and len(parts.features) == 1
-        return one_axis and parts.arrays == (self.degree + 1,)
+            return super().is_made_of(shapes)
+        one_axis = len(shapes.numbers) == 1 and not shapes.lists and len(shapes.features) == 1
+        return one_axis and shapes.arrays == (self.degree + 1,)
 
-    def features(self, parts: Parts) -> FeatureShape:
+    def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, the constant and the grid."""
-        return parts.columns, self.constant or 0.0, self.grid
+        return shapes.columns, self.constant or 0.0, self.grid
 
 
-_Part = TypeVar("_Part")
+_T = TypeVar("_T")
 
-_UNSURE = 2.0  # of 1, 2 and 3, tried on real rows, many and few, no other errs less in more cases
+_NOISE_DEVIATIONS = 2.0
+"""Of 1, 2 and 3, tried on real rows, many and few, no other errs less in more cases."""
 
 
-def unsure(noise: float) -> float:
-    """Return by how much a quotient is drawn to its center, for its second array's noise."""
-    return _UNSURE * noise
+def pull_scale(noise: float) -> float:
+    """Return the denominator, with such noise, that is pulled half way to the center."""
+    return _NOISE_DEVIATIONS * noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,14 +155,14 @@ class Ratio(CutToRange):
     def quotients(self) -> tuple[Quotient, ...]:
         """The quotient of each pair of arrays."""
 
-    def pairs(self, parts: Sequence[_Part]) -> list[tuple[_Part, _Part]]:
+    def pairs(self, parts: Sequence[_T]) -> list[tuple[_T, _T]]:
         """Return N and D of each quotient."""
         count = len(self.quotients)
         return list(zip(parts[:count], parts[count:], strict=True))
 
-    def is_made_of(self, parts: Parts) -> bool:
+    def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are two functions for each quotient."""
-        return len(parts.arrays) == len(parts.functions) == 2 * len(self.quotients)
+        return len(shapes.arrays) == len(shapes.functions) == 2 * len(self.quotients)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,33 +186,38 @@ class Quotient(Ratio):
         """Itself."""
         return (self,)
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the quotient, in the range."""
-        del unit
-        center, below = self.center or 0.0, np.maximum(parts[1], 0.0)
-        size = np.hypot(below, unsure(self.noise or 0.0))  # nothing is squared: units may be any
+        del unit_points
+        center, denominator = self.center or 0.0, np.maximum(parts[1], 0.0)
+        # Nothing is squared: units may be any.
+        size = np.hypot(denominator, pull_scale(self.noise or 0.0))
         size = np.where(size > 0, size, np.inf)
-        quotient = center + (parts[0] - center * below) / size * (below / size)
+        quotient = center + (parts[0] - center * denominator) / size * (denominator / size)
         return self.to_range(self.middle + self.radius * quotient)
 
     def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotient:
         """Return it with the quotient of both totals as its center, and the second's noise."""
-        top, below = totals
-        center = min(max(top / below, -1.0), 1.0) if below > 0 else 0.0
+        numerator, denominator = totals
+        center = min(max(numerator / denominator, -1.0), 1.0) if denominator > 0 else 0.0
         return replace(self, center=center, noise=noise[1])
 
-    def even(self, top: float, below: float, density: float, noise: float) -> float | None:
+    def even(
+        self, numerator_error: float, denominator_error: float, density: float, noise: float
+    ) -> float | None:
         """Bound the error where the second array is `density`, by both arrays' errors.
 
         ``|e_N - m e_D| / (D + e_D)``, and ``|c - m| s^2 / ((D + e_D)^2 + s^2)`` of being drawn to
         the center, m and c at most 1; None where a constant promises as much.
         """
-        if below >= density:
+        if denominator_error >= density:
             return None
-        least = density - below
-        drawn = unsure(noise) / math.hypot(least, unsure(noise))
-        off = (top + below) / least + 2 * drawn**2
-        return (1 + 1e-12) * self.radius * off if off < 1 else None
+        smallest = density - denominator_error
+        pull = pull_scale(noise) / math.hypot(smallest, pull_scale(noise))
+        error = (numerator_error + denominator_error) / smallest + 2 * pull**2
+        return (1 + 1e-12) * self.radius * error if error < 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +246,12 @@ class Quotients(Ratio):
             for center, noise in zip(centers, noises, strict=True)
         )
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return the quotients, in the range."""
         pairs = zip(self.quotients, self.pairs(parts), strict=True)
-        return np.stack([quotient.values(pair, unit) for quotient, pair in pairs], axis=-1)
+        return np.stack([quotient.values(pair, unit_points) for quotient, pair in pairs], axis=-1)
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """Return the range's width, of each."""

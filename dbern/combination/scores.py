@@ -28,26 +28,28 @@ from dbern.data.domain import MAX_NUMBER
 from dbern.types import FloatArray
 
 
-def share_of(shares: FloatArray, dimensions: int) -> FloatArray:
+def share_of(fractions: FloatArray, dimensions: int) -> FloatArray:
     """Return the classes' shares (classes,), cut to [0, 1], as an array of so many dimensions."""
-    return np.asarray(np.clip(shares, 0.0, 1.0).reshape(-1, *[1] * (dimensions - 1)))
+    return np.asarray(np.clip(fractions, 0.0, 1.0).reshape(-1, *[1] * (dimensions - 1)))
 
 
-def over(numbers: FloatArray, share: FloatArray) -> FloatArray:
+def over(numbers: FloatArray, fraction: FloatArray) -> FloatArray:
     """Return quotients by a share; zero where that is not positive."""
-    return np.asarray(numbers / np.where(share > 0, share, np.inf))
+    return np.asarray(numbers / np.where(fraction > 0, fraction, np.inf))
 
 
-def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) -> FloatArray:
+def _listed_scores(
+    cells: FloatArray, class_fractions: FloatArray, listed: FloatArray
+) -> FloatArray:
     """``prod_b c_b / p``, quotients cut to [0, 1]: the categories' factor of a score."""
-    likely = np.clip(over(cells, share_of(shares, 2)), 0.0, 1.0)
-    taken = np.where(listed[..., None, :] > 0, likely, 1.0)
+    likelihoods = np.clip(over(cells, share_of(class_fractions, 2)), 0.0, 1.0)
+    taken = np.where(listed[..., None, :] > 0, likelihoods, 1.0)
     return np.asarray(np.moveaxis(taken.prod(axis=-1), -1, 0))
 
 
 def _listed_log_scores(
     cells: FloatArray,
-    shares: FloatArray,
+    class_fractions: FloatArray,
     listed: FloatArray,
     noise: float,
     lists: Sequence[int],
@@ -58,13 +60,13 @@ def _listed_log_scores(
     every list, whatever the noise. Were they over the class's share, the noise of that one number
     would count once for each list, and that of a list's cells would not cancel.
     """
-    share = share_of(np.maximum(shares, min(noise, 1.0)), 2)
-    positive, unsure = np.maximum(cells, 0.0), noise / share
+    class_fraction = share_of(np.maximum(class_fractions, min(noise, 1.0)), 2)
+    positive, noise_scale = np.maximum(cells, 0.0), noise / class_fraction
     starts = np.cumsum([0, *lists[:-1]])
     sums = np.repeat(np.add.reduceat(positive, starts, axis=1), lists, axis=1)
-    likely = positive / np.maximum(sums, min(noise, 1.0))
-    together = (share * likely).sum(axis=0) / share.sum()
-    logs = np.log((likely + unsure) / (together + unsure))
+    likelihoods = positive / np.maximum(sums, min(noise, 1.0))
+    mean_likelihoods = (class_fraction * likelihoods).sum(axis=0) / class_fraction.sum()
+    logs = np.log((likelihoods + noise_scale) / (mean_likelihoods + noise_scale))
     return np.asarray(np.moveaxis(listed @ logs.T, -1, 0))
 
 
@@ -95,19 +97,21 @@ class ClassScores(Combination):
         """Whether its values depend on a point besides through the arrays."""
         return bool(self.lists)
 
-    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+    def values(
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
+    ) -> FloatArray:
         """Return scores, or their difference."""
-        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit_points)
         scores = self._scores(moments, self._evidence(parts, u))
         if self.lists:
             scores = scores * _listed_scores(cells, moments[:, 0], listed)
         return np.moveaxis(scores, 0, -1) if self.multi_output else scores[1] - scores[0]
 
     def decisions(
-        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+        self, parts: Sequence[FloatArray], unit_points: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
         """Return the log odds of the second of two classes, or logarithms of probabilities."""
-        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit_points)
         logs = self._log_scores(moments, self._evidence(parts, u), noise)
         if self.lists:
             logs = logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1], self.lists)
@@ -140,9 +144,9 @@ class ClassScores(Combination):
         moments, cells = np.split(rows, [rows.shape[1] - sum(self.lists)], axis=1)
         return moments, cells
 
-    def _parted(self, unit: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    def _parted(self, unit_points: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Points as listed values, and as positions from the middle."""
-        points, width = np.empty(0) if unit is None else unit, sum(self.lists)
+        points, width = np.empty(0) if unit_points is None else unit_points, sum(self.lists)
         return points[..., :width], points[..., width:] - 0.5
 
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:

@@ -24,7 +24,7 @@ from dbern.components.strict import (
     NotNegative,
     OrdersOrLinear,
     Positive,
-    Share,
+    PositiveDecimal,
     Steps,
     StrictModel,
     Text,
@@ -130,14 +130,14 @@ class ScaledSensitivity(StrictModel):
     def of(cls, exact: Sensitivity, law: Noise, unit: float) -> Self:
         """Return that of values in some unit, with what rounding adds."""
         total = math.ldexp(family_of(law).sensitivity_in_steps(law), law.granularity_exponent)
-        share = total / float(exact.bound) - 1
+        added = total / float(exact.bound) - 1
         return cls.ready()(
             function=float(exact.function) * unit,
             l1=total * unit if exact.norm == 1 else None,
             l2=total * unit if exact.norm == 2 else None,
             derivation=(
                 f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
-                f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
+                f"+ {added:.2%} for the effective kernel, float error and rounding to the grid",
             ),
         )
 
@@ -170,7 +170,7 @@ class StoredCertificate(StrictModel):
         return self
 
 
-class Errors(StrictModel):
+class NumericalErrors(StrictModel):
     """Bounds in unit-cube units: of a lattice value before release, of a released one but noise."""
 
     lattice: NotNegative
@@ -206,7 +206,7 @@ class Features(StrictModel):
     grid: Count = ABSENT
 
 
-class Promise(StrictModel):
+class StoredBiasStatistic(StrictModel):
     """The error of arrays as it follows from a number that is released beside them.
 
     The number was of `bins` so named in the plan, whose predicted noise is `noise`.
@@ -225,7 +225,7 @@ class Promise(StrictModel):
 class _Arrays(StrictModel):
     arrays: Annotated[tuple[Name, ...], Field(min_length=1)]
     axes: tuple[Text, ...]
-    share: Share
+    share: PositiveDecimal
     value_unit: Positive
 
 
@@ -241,7 +241,7 @@ class _Lattice(StrictModel):
 
 class _Vector(StrictModel):
     entries: Annotated[tuple[Text, ...], Field(min_length=1)]
-    promise: Promise = ABSENT
+    promise: StoredBiasStatistic = ABSENT
     features: Features = ABSENT
 
 
@@ -249,7 +249,7 @@ class _Accuracy(StrictModel):
     noise: ScaledNoise
     sensitivity: ScaledSensitivity
     certificate: StoredCertificate
-    errors: Errors
+    errors: NumericalErrors
 
 
 class LatticeComponent(_Accuracy, _Lattice, _Arrays):
@@ -261,7 +261,7 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
     @model_validator(mode="after")
     def _require_lattice(self) -> Self:
         self.noise.require_unit(self.value_unit)
-        axes, whole = len(self.axes), self.spectral is not None
+        axes, joint = len(self.axes), self.spectral is not None
         require(len(self.k) == len(self.h) == axes, "k and h need one entry for each of axes")
         require(axes <= MOST_AXES, f"axes: a lattice has at most {MOST_AXES}")
         require(
@@ -282,11 +282,11 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
         square = self.oblique is None or len(self.oblique.rows) == axes
         require(square, "oblique: one row an axis")
         strategy_kind = self.noise.strategy_kind
-        require(not whole or strategy_kind == "spectral", "spectral: the noise is of another kind")
-        require(not whole or self.lattice.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
+        require(not joint or strategy_kind == "spectral", "spectral: the noise is of another kind")
+        require(not joint or self.lattice.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
         self.approximation.require_axes(axes)
         separable = self.approximation.separable or not strategy_kind
-        fits = self.approximation.reproducing if whole else separable
+        fits = self.approximation.reproducing if joint else separable
         require(fits, "approximation: does not fit the noise")
         return self
 
@@ -303,8 +303,8 @@ class LatticeComponent(_Accuracy, _Lattice, _Arrays):
     @property
     def axis_map(self) -> type[AxisMap] | None:
         """The map from released values to the lattice; None where these are lattice values."""
-        whole = self.spectral is not None
-        return map_of(self.noise.strategy_kind, self.spectral if whole else "")
+        joint = self.spectral is not None
+        return map_of(self.noise.strategy_kind, self.spectral if joint else "")
 
 
 class VectorComponent(_Accuracy, _Vector, _Arrays):
@@ -319,8 +319,8 @@ class VectorComponent(_Accuracy, _Vector, _Arrays):
         self.noise.require_unit(self.value_unit)
         require(not self.axes, "a vector has no lattice")
         require(not self.noise.strategy_kind, "a vector has no coordinates")
-        single = len(self.entries) == len(self.arrays) == 1
-        require(single or self.promise is None, "promise: is of one number")
+        is_number = len(self.entries) == len(self.arrays) == 1
+        require(is_number or self.promise is None, "promise: is of one number")
         return self
 
     @property

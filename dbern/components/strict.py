@@ -137,7 +137,7 @@ def _require_positive(text: str) -> None:
 Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=255), checked(_require_plain)]
 Exact = Annotated[str, StringConstraints(max_length=4000), checked(number)]
-Share = Annotated[str, StringConstraints(max_length=4000), checked(_require_positive)]
+PositiveDecimal = Annotated[str, StringConstraints(max_length=4000), checked(_require_positive)]
 Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
 Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values

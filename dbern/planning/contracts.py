@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
-from dbern.certificate import Certificate, ErrorModel, vector_bound, with_silence
+from dbern.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
 from dbern.components.component import ScaledNoise, ScaledSensitivity
 from dbern.components.function_classes import FunctionClass, stored_class
 from dbern.counting.accumulator import Accumulator
@@ -137,7 +137,7 @@ def _certified(
     meaning = bound.spec.combination.meaning({"kind": bound.spec.learner.kind})
     if meaning != "density" or not measurement.unsigned:
         return stored, certificate, 0.0
-    return stored, *with_silence(certificate, strategy)
+    return stored, *with_shrinkage(certificate, strategy)
 
 
 def _lower_bound(measurement: Measurement, bound: BoundSpec) -> LowerBound:

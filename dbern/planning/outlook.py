@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from dbern.certificate import silenced_if_even, told_error
+from dbern.certificate import bias_from_statistic, shrunk_distance_if_even
 from dbern.combination.responses import Ratio
 from dbern.planning.choose import Candidate
 from dbern.planning.contracts import PlannedPart
@@ -35,7 +35,7 @@ def outlook_of(
     density = len(additive) == len(parts) and all(
         measurement.unit == 1 / domain.volume for measurement in additive
     )
-    unit = combination.unit(domain.names, density=density)
+    unit = combination.unit_text(domain.names, density=density)
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
@@ -84,7 +84,8 @@ def _these_data(
         return None
     first, width = parts[0].planned, bound.spec.combination.error(known)
     least = min([width, *(_promised(first, number.planned) for number in numbers)])
-    return least + silenced_if_even(first.most_silenced, first.strategy, first.noise.law)
+    bins = getattr(first.strategy, "bins", ())
+    return least + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
 
 
 def _question_widths(
@@ -117,5 +118,5 @@ def _promised(bins: PlannedMeasurement, number: PlannedMeasurement) -> float:
     """Predict what a number will tell of evenly spread records."""
     promise = number.promise
     missed = promise["even"] + number.lattice_error + number.released_error
-    bias = told_error(missed, promise["factor"], promise["rest"]) - promise["rest"]
+    bias = bias_from_statistic(missed, promise["factor"], promise["rest"]) - promise["rest"]
     return float(bias + promise["least"]) + bins.certificate.rounding

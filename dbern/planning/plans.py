@@ -15,9 +15,9 @@ from dbern.components.component import (
     Component,
     Features,
     LatticeComponent,
-    Promise,
     ScaledNoise,
     ScaledSensitivity,
+    StoredBiasStatistic,
     StoredCertificate,
     VectorComponent,
 )
@@ -25,6 +25,7 @@ from dbern.components.function_classes import FunctionClass, read_class
 from dbern.components.strict import StrictModel
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
+from dbern.error_summary import ErrorSummary, printed_sum
 from dbern.planning.asked import told_width
 from dbern.planning.cost import Cost
 from dbern.planning.rows import spec_for_rows
@@ -35,7 +36,6 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
-from dbern.promises import Promises, printed_sum
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
@@ -132,7 +132,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
     }
     if planned.entries:
         if promise:
-            stated["promise"] = Promise.from_json(promise)
+            stated["promise"] = StoredBiasStatistic.from_json(promise)
         if measurement.features is not None:
             stated["features"] = dict(
                 zip(Features.model_fields, measurement.features, strict=False)
@@ -153,7 +153,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
 
 @dataclass(frozen=True)
 class Outlook:
-    """Errors that a plan expects beside what it certifies, in data units; see `Promises`.
+    """Errors that a plan expects beside what it certifies, in data units; see `ErrorSummary`.
 
     `questions` are those that the spec names, and what is predicted of each
     (`dbern.planning.asked`): of a density in data units, else in shares.
@@ -208,14 +208,14 @@ class ReleasePlan:
     outlook: Outlook = Outlook()
 
     @property
-    def promises(self) -> Promises:
+    def promises(self) -> ErrorSummary:
         """Expected error, promise for the data at hand as far as it is known, and for any data."""
         ahead, sure, one = self.outlook, self.certificate, self.components[0]
         stated = one.approximation.restore() if one.approximation else None
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
-        return Promises(
+        return ErrorSummary(
             ahead.expected, ahead.these_data, sure.total, sure.beta, ahead.unit, largest,
-            ahead.extent, released=False, by_place=ahead.by_place, on_lattice=self.on_lattice,
+            ahead.extent, released=False, pointwise=ahead.by_place, on_lattice=self.on_lattice,
             remedies=remedies_of(stated, "scale" in one.counting, "list_scale" in one.counting)
         )  # fmt: skip
 

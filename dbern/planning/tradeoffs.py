@@ -132,7 +132,7 @@ def smallest_epsilon(
         raise SpecError(
             f'--of: "{about}" is not told by this plan. Leave it out, or write "any-database"'
         )
-    if best.promises.by_place and about == "any-database":
+    if best.promises.pointwise and about == "any-database":
         raise SpecError(
             "--target-error: of quotients and least squares some databases leave all values open, "
             "whatever epsilon is. Release, and read interval() or regression()"

@@ -41,8 +41,8 @@ from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.mean_squares import typical_noise
-from dbern.synopsis.arrays import silenced
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
+from dbern.synopsis.shrinkage import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of
@@ -247,7 +247,9 @@ def _derived_from(
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
     strategy = cast("Strategy", planned.strategy)
-    values, moved, silenced_fraction = silenced(values, noise, strategy, planned.h, limit / unit)
+    values, moved, silenced_fraction = shrunk_within(
+        values, noise, strategy, planned.h, limit / unit
+    )
     return values, {
         "silenced": moved * unit,
         "silenced_share": silenced_fraction,

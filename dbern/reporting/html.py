@@ -40,7 +40,7 @@ from dbern.reporting.pictures import (
     text,
 )
 from dbern.reporting.wording import guarantee_of, parameters_of, signed_by
-from dbern.synopsis.points import named_values
+from dbern.synopsis.labels import named_values
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 

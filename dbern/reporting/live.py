@@ -103,7 +103,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "places": cells,
         "shape": first.released.shape,
         "released": [_packed(array) for array in released],
-        "answered": [_packed(array.answered) if array.silenced else "" for array in functions],
+        "answered": [_packed(array.shrunk) if array.shrunk_distance else "" for array in functions],
         "shows": shows,
         "counting": counting,
         "matrices": [_index_of(array, arrays) for array in matrices],
@@ -121,7 +121,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
         "places": cells,
         "ratio": _ratio(axes),
-        "unit": synopsis.combination.unit([axis.label for axis in axes], density=True),
+        "unit": synopsis.combination.unit_text([axis.label for axis in axes], density=True),
         "groups": [printable(str(group)) for group in synopsis.classes],
         "column": synopsis.metadata.get("columns", {}).get("group", "Group"),
         "value": value,
@@ -323,7 +323,7 @@ def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     tables = []
     for band in synopsis._bands(beta, None, "these-data", raw=True):  # what `interval` reads
-        cells = (1,) * len(synopsis.domain.axes) if band.table is None else band.table.shape
+        cells = band.biases.table.shape if band.biases else (1,) * len(synopsis.domain.axes)
         widths = band.at(_middles(synopsis, cells))
         tables.append({"cells": cells, "widths": _packed(widths, "<f4")})
     return tables

@@ -16,8 +16,9 @@ from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, named_with
 from dbern.data.times import TimeUnit
 from dbern.errors import optional_import, printable
+from dbern.synopsis.grids import values_on_grid
+from dbern.synopsis.labels import named_values
 from dbern.synopsis.maps import FAR
-from dbern.synopsis.points import named_values, values_on_grid
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray
@@ -212,7 +213,7 @@ def value_name(synopsis: Synopsis) -> str:
     combination, domain = synopsis.combination, synopsis.domain
     if synopsis.meaning == "density":
         labels = [axis.label for axis in domain.axes]
-        return printable("density" + combination.unit(labels, density=True))
+        return printable("density" + combination.unit_text(labels, density=True))
     return printable(named_with(*named_values(combination, domain, synopsis.metadata)))
 
 

@@ -76,7 +76,7 @@ from dbern.sklearn.columns import (
     to_floats,
 )
 from dbern.synopsis.arrays import ReleasedVector
-from dbern.synopsis.reader import held
+from dbern.synopsis.memory import to_memory
 from dbern.synopsis.regression import in_data_units
 from dbern.targets import Learner
 from dbern.types import FloatArray
@@ -246,7 +246,7 @@ class Released(BaseEstimator):
                 budget={**self._charge, "ledger": ledger, "dataset": dataset},
             )
             with _given_up(ledger, dataset, name):
-                self.synopsis_ = held(release(spec, data=pa.table(columns)).synopsis)
+                self.synopsis_ = to_memory(release(spec, data=pa.table(columns)).synopsis)
         self.release_name_ = name
         _warn_of_a_second_fit()
         return self
@@ -418,7 +418,7 @@ class _Regressor(RegressorMixin, Released):
     def _check_interval(self) -> None:
         """Refuse an interval that would be the bounds of y wherever it is asked for."""
         promises = self.synopsis_.promises()
-        if promises.empty and not (promises.by_place and promises.on_lattice):
+        if promises.empty and not (promises.pointwise and promises.on_lattice):
             method = self.synopsis_.metadata["target"].get("method")
             by = f" by {method}" if method else ""
             raise SpecError(
@@ -579,7 +579,7 @@ class LogisticRegression(_Probable):
         (vector,) = (array for array in arrays if isinstance(array, ReleasedVector))
         rows = len(self.classes_) if len(self.classes_) > 2 else 1
         constant = vector.component.features.constant
-        weights = vector.entries.reshape(rows, -1)
+        weights = vector.numbers.reshape(rows, -1)
         functions = [in_data_units(each, domain, constant) for each in weights]
         self.coef_ = np.array([[*coefficients.values()] for coefficients, _ in functions])
         self.intercept_ = np.array([intercept for _, intercept in functions])

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -55,27 +55,22 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import Certificate, told_error
+from dbern.certificate import Certificate, bias_from_statistic
 from dbern.combination.responses import Quotient
-from dbern.components.component import LatticeComponent, Promise, VectorComponent
+from dbern.components.component import LatticeComponent, StoredBiasStatistic, VectorComponent
 from dbern.failure import BAND, CHOICE
-from dbern.noise_quantile import Beside, chosen_noise, enclose, quantile_rank
+from dbern.noise_quantile import ExtraNoise, chosen_noise, enclose, quantile_rank
 from dbern.noise_sups import noise_sups
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bias_envelopes import (
-    MOST_AXES,
-    BiasEnvelope,
-    bias_envelopes,
-    norms,
-    weighed,
-)
+from dbern.strategies.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
 from dbern.strategies.limits import LowerBound, strongest_bound
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothed, smoothings
-from dbern.synopsis.metadata import Released
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
+from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -85,7 +80,7 @@ if TYPE_CHECKING:
 About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
 
-_WORTH = 0.25  # of what the worst database misses: what a promise's noise may cost
+_MAX_RELATIVE_NOISE = 0.25  # of the worst database's bias: what a promise's noise may cost
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 _QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
@@ -95,54 +90,66 @@ _MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayBand:
-    """Half-widths of one array's band: a bound everywhere, and a table of public cells.
+class CellBiases:
+    """Bounds on an array's approximation error in public cells, in data units.
 
-    `table` has the approximation part in each cell (cells_1, .., cells_l), in data units; without
-    it that of the certificate holds. `places` maps points on the array's axes to the unit cube of
-    the cells.
+    `table` (cells_1, .., cells_l) divides the unit cube of the array's lattice evenly.
+    """
+
+    array: ReleasedArray
+    table: FloatArray
+
+    def at(self, points: FloatArray) -> FloatArray:
+        """Return the bounds of the cells of points (m, l) on the array's own axes."""
+        counts = np.array(self.table.shape)
+        positions = np.nan_to_num(self.array.cube_positions(points))
+        cell = np.clip((positions * counts).astype(np.int64), 0, counts - 1)
+        return np.asarray(self.table[tuple(cell.T)])
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayBand:
+    """Half-widths of one array's band: a bound everywhere, and approximation errors by cell.
+
+    Without `biases` the approximation part of the certificate holds in every cell.
     """
 
     certificate: Certificate
-    table: FloatArray | None = None
-    places: Callable[[FloatArray], FloatArray] = np.asarray
+    biases: CellBiases | None = None
 
     def at(self, points: FloatArray) -> FloatArray:
         """Half-widths at points (m, l) on the array's own axes."""
-        sure = self.certificate
-        if self.table is None:
-            return np.full(len(points), sure.total)
-        counts = np.array(self.table.shape)
-        places = np.nan_to_num(self.places(points))
-        cell = np.clip((places * counts).astype(np.int64), 0, counts - 1)
-        return np.asarray(self.table[tuple(cell.T)] + (sure.total - sure.approximation))
+        certificate = self.certificate
+        if self.biases is None:
+            return np.full(len(points), certificate.total)
+        return self.biases.at(points) + (certificate.total - certificate.approximation)
 
 
 @dataclass(frozen=True)
-class Promised:
+class DataDependentBound:
     """A number that bounds how much an array misses of the data at hand.
 
-    The array's bins were chosen by `among` numbers, this one among them.
+    The array's bins were chosen by `num_candidates` numbers, this one among them.
     """
 
     number: ReleasedVector
-    terms: Promise
-    among: int = 1
+    terms: StoredBiasStatistic
+    num_candidates: int = 1
 
     @property
     def approximation(self) -> float:
         """Bound of the error everywhere, in data units, but for the noise of the number."""
         errors = self.number.component.errors
-        released = float(self.number.entries[0]) + errors.lattice + errors.released
-        return told_error(released, self.terms.factor, self.terms.rest)
+        released = float(self.number.numbers[0]) + errors.lattice + errors.released
+        return bias_from_statistic(released, self.terms.factor, self.terms.rest)
 
-    def told(self, release: BandOfData) -> DataDependentBand:
+    def for_questions(self, release: BandOfData) -> DataDependentBand:
         """Return the promise in the form that questions take, with a band of these data."""
         from dbern.synopsis.questions.released_bins import DataDependentBand
 
-        least = self.terms.least
-        bins = Fraction(1) if self.among == 1 else CHOICE["bins"]
-        return DataDependentBand(math.inf if least is None else least, bins, release)
+        minimum = math.inf if self.terms.least is None else self.terms.least
+        beta_bins = Fraction(1) if self.num_candidates == 1 else CHOICE["bins"]
+        return DataDependentBand(minimum, beta_bins, release)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -151,7 +158,7 @@ class Promised:
 
 
 @dataclass(frozen=True)
-class Bracketed:
+class LocalBiasBound:
     """An array, and the one whose bins count each of its records with at least its weight.
 
     Both are bins of the same axes, and the function is a sum of kernels over records. A promise,
@@ -159,46 +166,54 @@ class Bracketed:
     """
 
     array: ReleasedArray
-    counted: ReleasedArray
-    promise: Promised | None = None
+    count_array: ReleasedArray
+    promise: DataDependentBound | None = None
 
     def band(
-        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+        self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> ArrayBand:
         """Return its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
-        own = array.smoothing()
-        planned = (smoothing.h, smoothing.ranks) == (own.h, own.ranks)
+        default = array.smoothing()
+        planned = (smoothing.h, smoothing.ranks) == (default.h, default.ranks)
         promise = self.promise if planned else None
         rest = beta * BAND["values"]
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
-        def noise(part: Fraction, beside: Beside) -> float:  # one smoothing's of so many
-            found = array.bound(smoothing, part * count, at_once, selected=selected, beside=beside)
-            return found.noise
+        def noise(beta_i: Fraction, extra_noise: ExtraNoise) -> float:  # one smoothing's of so many
+            total = beta_i * count
+            return array.bound(
+                smoothing, total, num_simultaneous, selected=selected, extra_noise=extra_noise
+            ).noise
 
-        sure = array.bound(smoothing, rest, at_once, selected=selected)
+        certificate = array.bound(smoothing, rest, num_simultaneous, selected=selected)
         promised = math.inf
         if promise:
-            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.among)
-            if promise.among > 1 or both - sure.noise <= _WORTH * sure.approximation:
-                sure, promised = replace(sure, noise=alone), promise.approximation + both - alone
-        at_once *= count * array.approximation.choices
-        found = self._approximation(smoothing, beta * BAND["approximation"] / at_once)
-        table = np.minimum(found, min(sure.approximation, promised))
-        whole = replace(sure, approximation=float(table.max()), beta=float(beta))
-        return ArrayBand(whole, table, array.places)
+            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.num_candidates)
+            if (
+                promise.num_candidates > 1
+                or both - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation
+            ):
+                certificate = replace(certificate, noise=alone)
+                promised = promise.approximation + both - alone
+        num_simultaneous *= count * array.approximation.choices
+        approximation = self._approximation(
+            smoothing, beta * BAND["approximation"] / num_simultaneous
+        )
+        table = np.minimum(approximation, min(certificate.approximation, promised))
+        summary = replace(certificate, approximation=float(table.max()), beta=float(beta))
+        return ArrayBand(summary, CellBiases(array, table))
 
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
-        brackets, counted = self.brackets(smoothing), self.counted
-        root, largest = norms(brackets, 2), norms(brackets, math.inf)
+        envelopes, count_array = self.envelopes(smoothing), self.count_array
+        root, largest = norms(envelopes, 2), norms(envelopes, math.inf)
         level = math.log(root.size / beta)
-        reached = family_of(counted.law).weighted_tail(counted.law, root, largest, level)
-        rest = _granule(counted) * reached + counted.released_error * norms(brackets, 1)
-        return _read(counted.released, brackets, self.array.value_unit * rest)
+        reached = family_of(count_array.law).weighted_tail(count_array.law, root, largest, level)
+        rest = _granule(count_array) * reached + count_array.released_error * norms(envelopes, 1)
+        return _read(count_array.released, envelopes, self.array.value_unit * rest)
 
-    def brackets(self, smoothing: Smoothing) -> list[BiasEnvelope]:
+    def envelopes(self, smoothing: Smoothing) -> list[BiasEnvelope]:
         """Return its brackets, axis by axis, for the public cells of its axes.
 
         They are weights of what was released: of two levels, those that read the narrow bins.
@@ -206,7 +221,7 @@ class Bracketed:
         array = self.array
         pairs = zip(array.bins, smoothing.ranks, strict=True)
         used = [bins.using(rank or bins.rank) for bins, rank in pairs]
-        axes, counted = (array.kernels, array.lattice.k, smoothing.h, used), self.counted.bins
+        axes, counted = (array.kernels, array.lattice.k, smoothing.h, used), self.count_array.bins
         envelopes = bias_envelopes(*axes, counted)
         return [
             BiasEnvelope(*map(bins.on_released, (envelope.kernel, envelope.error)))
@@ -214,7 +229,7 @@ class Bracketed:
         ]
 
 
-Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing]
+Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, LocalBiasBound | None, Smoothing]
 """An array, what its band follows if anything, and the smoothing."""
 
 
@@ -226,8 +241,8 @@ def bands_of(
     All hold at once. `selected` as of `ReleasedArray.bound`.
     """
     if quotient:
-        (_, numerator, smoothing), (_, denominator, other) = parts
-        if numerator and denominator and smoothing == other:
+        (_, numerator, smoothing), (_, denominator, denominator_smoothing) = parts
+        if numerator and denominator and smoothing == denominator_smoothing:
             joint = _quotient_bands(numerator, denominator, smoothing, beta)
             if joint is not None:
                 return joint
@@ -240,7 +255,7 @@ def bands_of(
 
 
 def _quotient_bands(
-    numerator: Bracketed, denominator: Bracketed, smoothing: Smoothing, beta: Fraction
+    numerator: LocalBiasBound, denominator: LocalBiasBound, smoothing: Smoothing, beta: Fraction
 ) -> list[ArrayBand] | None:
     """Bands of ``N - m_i D`` at public m_i, together; None where both do not err together.
 
@@ -249,38 +264,42 @@ def _quotient_bands(
     if numerator.promise or denominator.promise:
         return None
     top, below = numerator.array, denominator.array
-    one, two = (
+    shared_by_top, shared_by_below = (
         (a.bins, a.lattice, a.value_unit, a.kernels, family_of(a.law).weighted_tail)
         for a in (top, below)
     )
-    if one != two or numerator.counted is not below or denominator.counted is not below:
+    if (
+        shared_by_top != shared_by_below
+        or numerator.count_array is not below
+        or denominator.count_array is not below
+    ):
         return None
-    found = _quotient_noise(top, below, smoothing, beta * BAND["values"])
-    if found is None:
+    noises = _quotient_noise(top, below, smoothing, beta * BAND["values"])
+    if noises is None:
         return None
-    brackets, unit = denominator.brackets(smoothing), below.value_unit
+    envelopes, scale = denominator.envelopes(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
-    root, largest, sums = (norms(brackets, order) for order in (2, math.inf, 1))
+    root, largest, sums = (norms(envelopes, order) for order in (2, math.inf, 1))
     level, scales = (
         math.log(len(_QUOTIENTS) * root.size / (beta * BAND["approximation"])),
         _scales(top, below),
     )
     tail = _granule(below) * family_of(below.law).weighted_tail(below.law, root, largest, level)
     bands = []
-    for m, noise in zip(_QUOTIENTS.tolist(), found, strict=True):
+    for m, noise in zip(_QUOTIENTS.tolist(), noises, strict=True):
         # Independent sums, so that exponents of their bounds add up; of the larger scale.
         reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
         reached = reached + (below.released_error + abs(m) * top.released_error) * sums
-        table = _read(below.released - m * top.released, brackets, unit * reached)
+        table = _read(below.released - m * top.released, envelopes, scale * reached)
         approximation, rounding = np.add(of_top, np.multiply(abs(m), of_below)).tolist()
         table = np.minimum(table, approximation)
-        whole = Certificate(float(table.max()), rounding, unit * noise, float(beta), 0.0)
-        bands.append(ArrayBand(whole, table, below.places))
+        certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
+        bands.append(ArrayBand(certificate, CellBiases(below, table)))
     return bands
 
 
 def _scales(*arrays: ReleasedArray) -> list[float]:
-    return [family_of(one.law).scale(one.law) * _granule(one) for one in arrays]
+    return [family_of(array.law).scale(array.law) * _granule(array) for array in arrays]
 
 
 def _quotient_noise(
@@ -311,9 +330,9 @@ def _quotient_noise(
     largest: list[FloatArray] = []
 
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
-        each = [family_of(law).draw(law, size // 2, draws, stream) for law in laws]
-        largest.append(np.abs(each).max(axis=(0, 1)))
-        return np.stack(each, axis=1).reshape(size, draws)
+        fields_by_law = [family_of(law).draw(law, size // 2, draws, stream) for law in laws]
+        largest.append(np.abs(fields_by_law).max(axis=(0, 1)))
+        return np.stack(fields_by_law, axis=1).reshape(size, draws)
 
     fields = enclosure.factor * noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
     loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
@@ -332,17 +351,23 @@ def quotient_ends(
 
     `parts` are N and D as released, `errors` those of the bands of `bands_of`; (points,) each.
     """
-    places = _QUOTIENTS[:, None]
+    multipliers = _QUOTIENTS[:, None]
     joint = len(errors) == len(_QUOTIENTS)
-    widths = np.stack(errors) if joint else errors[0] + np.abs(places) * errors[1]
-    apart = parts[0] - places * parts[1]
-    first, last = (np.repeat(one, len(parts[0]), axis=1) for one in (places[:-1], places[1:]))
-    for excess in (apart - widths, -apart - widths):  # above zero what is denied, by parts linear
-        one, other = excess[:-1], excess[1:]
+    widths = np.stack(errors) if joint else errors[0] + np.abs(multipliers) * errors[1]
+    residuals = parts[0] - multipliers * parts[1]
+    first = np.repeat(multipliers[:-1], len(parts[0]), axis=1)
+    last = np.repeat(multipliers[1:], len(parts[0]), axis=1)
+    for excess in (residuals - widths, -residuals - widths):  # above 0 what is denied
+        at_left, at_right = excess[:-1], excess[1:]
         with np.errstate(divide="ignore", invalid="ignore"):
-            zero = places[:-1] + np.diff(places, axis=0) * (one / (one - other))
-        first = np.where(one <= 0, first, np.where(other <= 0, np.maximum(first, zero), np.inf))
-        last = np.where(other <= 0, last, np.where(one <= 0, np.minimum(last, zero), -np.inf))
+            fraction = at_left / (at_left - at_right)
+            zero = multipliers[:-1] + np.diff(multipliers, axis=0) * fraction
+        first = np.where(
+            at_left <= 0, first, np.where(at_right <= 0, np.maximum(first, zero), np.inf)
+        )
+        last = np.where(
+            at_right <= 0, last, np.where(at_left <= 0, np.minimum(last, zero), -np.inf)
+        )
     left = first <= last
     middle, radius, value = combination.middle, combination.radius, combination.values(parts)
     low = middle + radius * np.where(left, first, np.inf).min(axis=0)
@@ -350,29 +375,33 @@ def quotient_ends(
     return np.minimum(low, value), np.maximum(high, value)
 
 
-def bracketed(
+def local_bias_bounds(
     arrays: Sequence[ReleasedArray | ReleasedVector], store: ReleasedStore
-) -> list[Bracketed | None]:
+) -> list[LocalBiasBound | None]:
     """Return for each array of a release the bracket that its band follows, or None.
 
     It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
     """
     promises = _promises_of(store)
-    functions = {one.name: one for one in arrays if isinstance(one, ReleasedArray)}
-    found: list[Bracketed | None] = []
-    for one in arrays:
-        array = functions.get(one.name)
-        other = None if array is None else functions.get(array.counted_in or "")
-        if array is None or other is None or not 1 <= len(array.axes) <= MOST_AXES:
-            found.append(None)
+    functions = {
+        released.name: released for released in arrays if isinstance(released, ReleasedArray)
+    }
+    bounds: list[LocalBiasBound | None] = []
+    for released in arrays:
+        array = functions.get(released.name)
+        count_array = None if array is None else functions.get(array.counted_in or "")
+        if array is None or count_array is None or not 1 <= len(array.axes) <= MOST_AXES:
+            bounds.append(None)
             continue
-        same = (other.axes, other.oblique) == (array.axes, array.oblique)
-        fits = same and array.kernels and array.bins and other.bins
-        found.append(Bracketed(array, other, promises.get(array.name)) if fits else None)
-    return found
+        same = (count_array.axes, count_array.oblique) == (array.axes, array.oblique)
+        fits = same and array.kernels and array.bins and count_array.bins
+        bounds.append(
+            LocalBiasBound(array, count_array, promises.get(array.name)) if fits else None
+        )
+    return bounds
 
 
-def lower_bound_of(released: Released, beta: float) -> LowerBound:
+def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     """Return what no mechanism can do better than, by what was released first."""
     first = released.components[0]
     if not isinstance(first, LatticeComponent) or not first.additive:
@@ -386,14 +415,16 @@ def lower_bound_of(released: Released, beta: float) -> LowerBound:
     return strongest_bound(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
 
 
-def _read(values: FloatArray, brackets: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
+def _read(values: FloatArray, envelopes: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
     """Evaluate ``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
-    sizes = [BiasEnvelope(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
-    found = weighed(values, brackets) + _FLOATS * weighed(np.abs(values), sizes) + reached
-    return np.asarray(OUTWARD * np.maximum(found, 0.0))
+    sizes = [
+        BiasEnvelope(np.abs(envelope.kernel), np.abs(envelope.error)) for envelope in envelopes
+    ]
+    bounds = weighed(values, envelopes) + _FLOATS * weighed(np.abs(values), sizes) + reached
+    return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
 
 
-def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
+def _promises_of(store: ReleasedStore) -> dict[str, DataDependentBound]:
     numbers = [
         (ReleasedVector(store, component.arrays[0], component), component.promise)
         for component in store.released.components
@@ -401,7 +432,7 @@ def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
     ]
     counts = Counter(name for _, terms in numbers for name in terms.of)
     return {  # the last of several is of the bins that were chosen
-        name: Promised(number, terms, counts[name])
+        name: DataDependentBound(number, terms, counts[name])
         for number, terms in numbers
         for name in terms.of
     }

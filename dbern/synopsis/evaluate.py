@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from threading import Lock
@@ -13,9 +13,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.pieces import Pieces, resample
-from dbern.combination.base import Combination
 from dbern.data.domain import Domain
-from dbern.errors import SpecError
 from dbern.types import FloatArray, Int64Array
 
 LEAST_RESAMPLED = 1 << 15
@@ -26,7 +24,9 @@ _TABLE_POINTS = 8  # as many points a node take the matrix products as long as t
 
 _WORK_VALUES = 1 << 21  # numbers in flight at a time: 16 MiB, inside the cache of a server
 _GRID_VALUES = 1 << 19  # of an unfinished grid: 4 MiB, and as much twice or thrice on the way
-_SHARE = 1 << 16  # least points that are worth a thread
+_MIN_POINTS_OF_THREAD = 1 << 16  # fewer are not worth a thread
+_AT_ONCE = 1 << 14  # points and what is known of them fit the cache of a core
+_CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of its cells
 
 
 class Polynomial:
@@ -51,26 +51,28 @@ class Polynomial:
         if pieces is None:
             values = np.full(len(points), np.nan)
             inside = self._domain.inside(points)
-            unit = np.clip(self._domain.to_unit(points[inside]), 0.0, 1.0)
-            values[inside] = evaluate(self.bernstein, unit)
+            positions = np.clip(self._domain.to_unit(points[inside]), 0.0, 1.0)
+            values[inside] = evaluate(self.bernstein, positions)
             return values
         low, high = zip(*((axis.low, axis.high) for axis in self._domain.axes), strict=True)
-        shares = min(threads, len(points) // _SHARE)
-        if shares < 2:
+        num_threads = min(threads, len(points) // _MIN_POINTS_OF_THREAD)
+        if num_threads < 2:
             return _evaluate_pieces(pieces, points, low, high)
-        with ThreadPoolExecutor(shares) as pool:
-            parts = np.array_split(points, shares)
-            done = pool.map(lambda part: _evaluate_pieces(pieces, part, low, high), parts)
-            return np.concatenate(list(done))
+        with ThreadPoolExecutor(num_threads) as pool:
+            batches = np.array_split(points, num_threads)
+            values_by_batch = pool.map(
+                lambda batch: _evaluate_pieces(pieces, batch, low, high), batches
+            )
+            return np.concatenate(list(values_by_batch))
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
         """Return the polynomial on the product grid of `axes`, positions of the unit interval.
 
         It takes little more memory than that grid.
         """
-        found = np.empty([len(positions) for positions in axes])
-        _fill(found, self.bernstein, axes, ())
-        return found
+        values = np.empty([len(positions) for positions in axes])
+        _fill(values, self.bernstein, axes, ())
+        return values
 
     def _pieces(self) -> Pieces | None:
         with self._lock:
@@ -94,9 +96,9 @@ class Interpolant:
         del total, threads
         values = np.full(len(points), np.nan)
         inside = np.flatnonzero(self._domain.inside(points))
-        for some in np.array_split(inside, 1 + len(inside) // _AT_ONCE):
-            unit = np.clip(self._domain.to_unit(points[some]), 0.0, 1.0)
-            values[some] = self._at(unit)
+        for batch in np.array_split(inside, 1 + len(inside) // _AT_ONCE):
+            positions = np.clip(self._domain.to_unit(points[batch]), 0.0, 1.0)
+            values[batch] = self._at(positions)
         return values
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
@@ -104,19 +106,21 @@ class Interpolant:
         values = self._values
         for axis, positions in enumerate(axes):
             values = np.moveaxis(values, axis, -1)
-            step, share = _steps_of(positions, values.shape[-1] - 1)
-            values = (1 - share) * values[..., step] + share * values[..., step + 1]
+            step, fraction = _steps_of(positions, values.shape[-1] - 1)
+            values = (1 - fraction) * values[..., step] + fraction * values[..., step + 1]
             values = np.moveaxis(values, -1, axis)
         return np.ascontiguousarray(values)
 
-    def _at(self, unit: FloatArray) -> FloatArray:
-        located = [_steps_of(y, n - 1) for y, n in zip(unit.T, self._values.shape, strict=True)]
-        values = np.zeros(len(unit))
+    def _at(self, positions: FloatArray) -> FloatArray:
+        located = [
+            _steps_of(y, n - 1) for y, n in zip(positions.T, self._values.shape, strict=True)
+        ]
+        values = np.zeros(len(positions))
         for corner in itertools.product((0, 1), repeat=len(located)):
             nodes = tuple(step + side for (step, _), side in zip(located, corner, strict=True))
-            weight = np.ones(len(unit))
-            for (_, share), side in zip(located, corner, strict=True):
-                weight *= share if side else 1 - share
+            weight = np.ones(len(positions))
+            for (_, fraction), side in zip(located, corner, strict=True):
+                weight *= fraction if side else 1 - fraction
             values += weight * self._values[nodes]
         return values
 
@@ -144,8 +148,8 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     values = np.empty(len(points))
     rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
     for first in range(0, len(points), rows):
-        part = points[first : first + rows]
-        bases = [bernstein_basis(y, n - 1) for y, n in zip(part.T, bernstein.shape, strict=True)]
+        batch = points[first : first + rows]
+        bases = [bernstein_basis(y, n - 1) for y, n in zip(batch.T, bernstein.shape, strict=True)]
         partial = bases[0] @ bernstein.reshape(len(bernstein), -1)
         for basis in bases[1:]:
             inner = partial.reshape(*basis.shape, -1)
@@ -155,28 +159,24 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 
 
 def _fill(
-    found: FloatArray, values: FloatArray, axes: Sequence[FloatArray], place: tuple[slice, ...]
+    grid: FloatArray, values: FloatArray, axes: Sequence[FloatArray], block: tuple[slice, ...]
 ) -> None:
     """Multiply axis by axis, by so many positions at a time that a product is of few numbers.
 
-    `values` has the axes still to come, then those that are done, at the positions of `place`.
+    `values` has the axes still to come, then those that are done, at the positions of `block`.
     """
-    positions, *others = axes
+    positions, *rest = axes
     nodes = values.shape[0]
     rows = max(1, _GRID_VALUES // max(values.size // nodes, nodes))
     for start in range(0, len(positions), rows):
-        part = slice(start, start + rows)
-        here = np.tensordot(values, bernstein_basis(positions[part], nodes - 1), axes=(0, 1))
-        if others:
-            _fill(found, here, others, (*place, part))
+        rows_slice = slice(start, start + rows)
+        product = np.tensordot(
+            values, bernstein_basis(positions[rows_slice], nodes - 1), axes=(0, 1)
+        )
+        if rest:
+            _fill(grid, product, rest, (*block, rows_slice))
         else:
-            found[(*place, part)] = here
-
-
-# --- Evaluate the pieces of a function at many points: the loops that are compiled, no fastmath
-
-_AT_ONCE = 1 << 14  # points and what is known of them fit the cache of a core
-_CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of its cells
+            grid[(*block, rows_slice)] = product
 
 
 def _evaluate_pieces(
@@ -195,24 +195,25 @@ def _evaluate_pieces(
     starts = np.empty(len(pieces.table) + 1 if pieces.table.size > _CACHED_TABLE else 0, np.int64)
     values = np.full(len(points), np.nan)
     for first in range(0, len(points), _AT_ONCE):
-        part = points[first : first + _AT_ONCE]
-        locate(part, bounds, halves, cells, offsets)
-        inside = arrange(cells[: len(part)], starts, ordered)
+        batch = points[first : first + _AT_ONCE]
+        locate(batch, bounds, halves, cells, offsets)
+        inside = arrange(cells[: len(batch)], starts, ordered)
         run(ordered[:inside], cells, offsets, pieces.table, values[first : first + _AT_ONCE])
     return values
 
 
 @lru_cache
 def _machine_code(dimensions: int, order: int) -> tuple[Callable[..., Any], ...]:
+    """Compile the loops over points, without fastmath."""
     from numba import types  # takes half a second to import
 
     from dbern.compiling import compiled
 
     integers, floats = types.int64[::1], types.float64[:, ::1]
-    given = types.Array(types.float64, 2, "C", readonly=True)
-    located = types.void(given, floats, integers, integers, floats)
+    readonly_floats = types.Array(types.float64, 2, "C", readonly=True)
+    located = types.void(readonly_floats, floats, integers, integers, floats)
     arranged = types.int64(integers, integers, integers)
-    summed = types.void(integers, integers, floats, given, types.float64[::1])
+    summed = types.void(integers, integers, floats, readonly_floats, types.float64[::1])
     run = compiled(_horner(dimensions, order), summed)
     return compiled(_locate, located), compiled(_arrange, arranged), run
 
@@ -287,24 +288,3 @@ def _horner(dimensions: int, order: int) -> Callable[..., None]:
             values[m] = work[0]
 
     return run
-
-
-# --- Which functions have probabilities
-
-
-def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
-    """Refuse a function that leaves no probabilities of its classes, and say what does."""
-    if not combination.classes:
-        raise SpecError("probabilities: this function has no classes. Ask for its values")
-    if combination.log_odds or combination.meaning(target) == "log-odds":
-        return
-    if target.get("release") == "joint":
-        raise SpecError(
-            "probabilities: a joint release is the difference of two scores, which do not follow "
-            'from it. Release naive Bayes with release = "factored", or ask for decisions'
-        )
-    raise SpecError(
-        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
-        "decision_function or predict, or release naive-bayes or, of two classes, "
-        "logistic-regression"
-    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from dbern.data.domain import Domain, rounded_text
 from dbern.errors import SpecError, printable
-from dbern.synopsis.points import of_columns
+from dbern.synopsis.labels import of_columns
 from dbern.system import format_number, html_table
 
 if TYPE_CHECKING:
@@ -22,23 +22,23 @@ _SHOWN_POINTS = {1: 401, 2: 201}
 _LONGEST = 3.0  # side of a map in true aspect
 
 
-def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
+def described(metadata: Mapping[str, Any], domain: Domain, url: str) -> str:
     """Write what was released, over what, and what is promised, as an HTML table."""
-    certificate, axes = facts["certificate"], domain.axes
-    guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
-    guarantee += f"epsilon {facts['epsilon']}, delta {facts['delta']}"
-    texts = {key: facts[key] for key in ("title", "description") if key in facts}
+    certificate, axes = metadata["certificate"], domain.axes
+    guarantee = "RANDOM DP only, " if "random_dp" in metadata else ""
+    guarantee += f"epsilon {metadata['epsilon']}, delta {metadata['delta']}"
+    texts = {key: metadata[key] for key in ("title", "description") if key in metadata}
     return html_table(
         {
-            "synopsis": facts["name"],
+            "synopsis": metadata["name"],
             **texts,
-            "function": f"{facts['target']['kind']}{of_columns(facts)}",
+            "function": f"{metadata['target']['kind']}{of_columns(metadata)}",
             "over": "; ".join(
                 f"{axis.label} from {axis.text(axis.low)} to {axis.text(axis.high)}"
                 f"{', ' * (axis.resolution is not None)}{rounded_text([axis])}"
                 for axis in axes
             ),
-            "guarantee": f"{guarantee}, {facts['neighbors']}, unit {facts['unit']}",
+            "guarantee": f"{guarantee}, {metadata['neighbors']}, unit {metadata['unit']}",
             "error": f"at most {format_number(certificate['total'])} everywhere, with probability "
             f"{1 - certificate['beta']:g}",
             "at": url,
@@ -74,14 +74,14 @@ def plotted(
     hue = "class" if grid.ndim == 2 else None
     drawn = grid.plot.line(x=axes[0].name, ax=ax, hue=hue, **how)
     (figure_axes,) = {line.axes for line in drawn}
-    least, most = figure_axes.dataLim.intervaly
+    lowest, highest = figure_axes.dataLim.intervaly
     low, high = interval(grid[axes[0].name].to_numpy())
-    for line, ends in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
-        figure_axes.fill_between(grid[axes[0].name], *ends, color=line.get_color(), alpha=0.2, lw=0)
-    if most > least:  # a band far wider than the curves would make them flat
+    for line, band in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
+        figure_axes.fill_between(grid[axes[0].name], *band, color=line.get_color(), alpha=0.2, lw=0)
+    if highest > lowest:  # a band far wider than the curves would make them flat
         bottom, top = figure_axes.get_ylim()
-        reach = FAR * (most - least)
-        figure_axes.set_ylim(max(bottom, least - reach), min(top, most + reach), auto=None)
+        reach = FAR * (highest - lowest)
+        figure_axes.set_ylim(max(bottom, lowest - reach), min(top, highest + reach), auto=None)
     figure_axes.set_title(title)
     write_plainly(figure_axes)
     return drawn

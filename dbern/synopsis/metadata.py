@@ -14,12 +14,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dbern.combination import KINDS, combination_of
-from dbern.combination.base import Combination, Parts
-from dbern.components.component import (
-    Component,
-    LatticeComponent,
-    StoredCertificate,
-)
+from dbern.combination.base import Combination, ReleasedShapes
+from dbern.components.component import Component, LatticeComponent, StoredCertificate
 from dbern.components.strict import (
     ABSENT,
     Count,
@@ -27,7 +23,7 @@ from dbern.components.strict import (
     Name,
     NotNegative,
     Positive,
-    Share,
+    PositiveDecimal,
     StrictModel,
     Text,
     checked,
@@ -179,16 +175,14 @@ class StoredRandomPrivacy(StrictModel):
     """Random differential privacy, and how its sensitivity was estimated."""
 
     guarantee: Text = ABSENT
-    gamma: Share
+    gamma: PositiveDecimal
     distribution: Text
     samples: Count
     order: Count
     seed: Annotated[int, Field(ge=0)]
 
 
-class Released(StrictModel):
-    """Attributes of the root."""
-
+class _ReleaseIdentity(StrictModel):
     format: Literal["dbern-synopsis"]
     format_version: Literal[1]
     dbern_version: Text
@@ -201,19 +195,33 @@ class Released(StrictModel):
     created: Text
     dataset: Text
     ledger_id: Text
+
+
+class _ReleasedFunction(StrictModel):
     combine: StoredCombination
     domain: StoredDomain
     target: StoredTarget
     components: Annotated[list[Component], Field(min_length=1)]
-    epsilon: Share
+
+
+class _ReleaseGuarantee(StrictModel):
+    epsilon: PositiveDecimal
     delta: Exact
-    rho: Share | None = ABSENT
+    rho: PositiveDecimal | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
     unit: Annotated[Text, checked(partial(or_value_error, PrivacyUnit.shown))]
     random_dp: StoredRandomPrivacy = ABSENT
+
+
+class _ReleaseErrors(StrictModel):
     certificate: StoredCertificate
     expected_error: NotNegative = ABSENT
     extent: _Extent = ABSENT
+
+
+class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _ReleaseIdentity):
+    """Attributes of the root; keys in the order of FORMAT.md."""
+
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
@@ -224,7 +232,7 @@ class Released(StrictModel):
         require(0 <= delta < 1, "delta: not from 0 to below 1")
         ordered = self.extent is None or self.extent[0] < self.extent[1]
         require(ordered, "extent: the least value is not below the largest")
-        names = [name for one in self.components for name in one.arrays]
+        names = [name for component in self.components for name in component.arrays]
         require(len(set(names)) == len(names), "components: an array is there twice")
         domain = [axis.name for axis in self.domain.axes]
         volume = math.prod(axis.high - axis.low for axis in self.domain.axes)
@@ -242,7 +250,7 @@ class Released(StrictModel):
             fits = component.promise is None or set(component.promise.of) <= functions
             require(fits, "components: promise names an array that is not there")
         require(self.functions, "components: there is no function")
-        self._require_parts(domain)
+        self._require_shapes(domain)
         return self
 
     @property
@@ -250,26 +258,26 @@ class Released(StrictModel):
         """Return the components that the function is made of."""
         return [component for component in self.components if component.promise is None]
 
-    def _require_parts(self, domain: list[str]) -> None:
+    def _require_shapes(self, domain: list[str]) -> None:
         """Refuse a count of functions or vectors that `combine` does not make the function of."""
         released = [component for component in self.functions for _ in component.arrays]
         features = (component.features for component in released if component.features)
-        parts = Parts(
+        shapes = ReleasedShapes(
             arrays=tuple(
                 component.axes
                 if isinstance(component, LatticeComponent)
                 else component.lattice.size
                 for component in released
             ),
-            features=tuple((each.axes, each.constant, each.grid) for each in features),
+            features=tuple((feature.axes, feature.constant, feature.grid) for feature in features),
             axes=tuple(domain),
             numbers=tuple(axis.name for axis in self.domain.axes if axis.values is None),
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),
         )
         combination = self.combine.restore()
-        fits = or_value_error(combination.is_made_of, parts)
+        fits = or_value_error(combination.is_made_of, shapes)
         require(fits, f"combine: {combination.kind} is not made of such components")
-        same = set(parts.features) <= {combination.features(parts)}
+        same = set(shapes.features) <= {combination.features(shapes)}
         require(same, "features: are not those of combine")
 
 
@@ -278,10 +286,10 @@ class Root(StrictModel):
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
-    attributes: Released
+    attributes: ReleaseMetadata
 
 
-def array_groups(released: Released) -> Iterator[tuple[str, Component]]:
+def array_groups(released: ReleaseMetadata) -> Iterator[tuple[str, Component]]:
     """Return each released array's group below the root, and its component."""
     for component in released.components:
         for name in component.arrays:

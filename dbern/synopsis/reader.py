@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -19,25 +19,27 @@ from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
-from dbern.data.storage import MANIFEST, MemoryFolder, location_at
+from dbern.data.storage import location_at
+from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError, printable
 from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.promises import Promises
 from dbern.strategies.bias import remedies_of
-from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing, as_released
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import (
     About,
     ArrayBand,
-    Bracketed,
+    LocalBiasBound,
     Part,
     bands_of,
-    bracketed,
+    local_bias_bounds,
     lower_bound_of,
     quotient_ends,
 )
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, require_probabilities
+from dbern.synopsis.evaluate import LEAST_RESAMPLED
+from dbern.synopsis.grids import values_on_grid
+from dbern.synopsis.labels import attributes_of, groups_column, labelled
 from dbern.synopsis.maps import described, plotted
 from dbern.synopsis.points import (
     Order,
@@ -45,18 +47,15 @@ from dbern.synopsis.points import (
     Shape,
     Window,
     as_points,
-    attributes_of,
     check_shape,
     confidence,
     gridded,
-    groups_column,
-    labelled,
     like,
     orders,
     plain,
-    values_on_grid,
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
+from dbern.synopsis.smoothing import Smoothing
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache, cpu_count, one_thread
 from dbern.types import FloatArray
@@ -67,13 +66,23 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.distribution import Distribution
 
 
-_KEPT_BANDS = 8
+_MAX_CACHED_BANDS = 8
 
-_Asked: TypeAlias = tuple[Fraction, Order, About]
+_BandArguments: TypeAlias = tuple[Fraction, Order, About]
 _Smoothings: TypeAlias = tuple[Smoothing, ...] | None
 
 
-# --- Synopsis
+@dataclass(frozen=True)
+class Evaluation:
+    """Evaluation of every point of a request.
+
+    There is a smoothing for each released array, or None for the nearest node's value; `noise` is
+    the deviation of each array's noise, where `answer` needs it.
+    """
+
+    smoothings: tuple[Smoothing, ...] | None
+    answer: Answer = "value"
+    noise: tuple[float, ...] = ()
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -101,7 +110,7 @@ class Synopsis:
         self._store = ReleasedStore(location_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (arrived, (self.url, self.metadata["release_id"]))
+        return (unpickle, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -115,7 +124,7 @@ class Synopsis:
     @property
     def url(self) -> str:
         """Its folder or ``s3://`` URL."""
-        return str(self._store.place)
+        return str(self._store.location)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -173,7 +182,9 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        return self._answered(points, Question(None) if method == "nearest" else self._question(h))
+        return self._answered(
+            points, Evaluation(None) if method == "nearest" else self._evaluation(h)
+        )
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -190,26 +201,30 @@ class Synopsis:
                 "iter_batches: these are points of one batch: call the synopsis, or write a list "
                 "of batches"
             )
-        question = self._question(h)
-        return (self._answered(points, question) for points in batches)
+        evaluation = self._evaluation(h)
+        return (self._answered(points, evaluation) for points in batches)
 
-    def _question(self, h: Order, answer: Answer = "value") -> Question:
+    def _evaluation(self, h: Order, answer: Answer = "value") -> Evaluation:
         smoothings = self._smoothings(h)
         if answer == "value":
-            return Question(smoothings)
+            return Evaluation(smoothings)
         if answer == "probability":
-            require_probabilities(self.combination, self.metadata["target"])
+            _require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
-        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+        return Evaluation(
+            smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
+        )
 
-    def _asked(self, points: Points, question: Question) -> Any:
-        several = self.combination.multi_output or question.answer == "probability"
+    def _answer(self, points: Points, evaluation: Evaluation) -> Any:
+        several = self.combination.multi_output or evaluation.answer == "probability"
         columns = (len(self.classes),) if several else ()
-        return self._mapped(points, partial(Synopsis._evaluate, question=question), columns)
+        return self._mapped(points, partial(Synopsis._evaluate, evaluation=evaluation), columns)
 
-    def _answered(self, points: Points, question: Question) -> Any:
-        values = self._asked(points, question)
-        return values if type(points) is np.ndarray else self._like(points, values, question.answer)
+    def _answered(self, points: Points, evaluation: Evaluation) -> Any:
+        values = self._answer(points, evaluation)
+        return (
+            values if type(points) is np.ndarray else self._like(points, values, evaluation.answer)
+        )
 
     def _mapped(
         self, points: Points, block: Callable[..., FloatArray], last: tuple[int, ...]
@@ -222,16 +237,16 @@ class Synopsis:
         check_shape(array.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
         chunks = (array.chunks[0], *((count,) for count in last))
-        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
-        facts |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
-        facts |= {"new_axis": list(range(1, len(chunks)))}
+        layout: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
+        layout |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
+        layout |= {"new_axis": list(range(1, len(chunks)))}
         array = array.rechunk({1: -1}) if array.ndim == 2 else array
-        return array.map_blocks(block, self, total, **facts)
+        return array.map_blocks(block, self, total, **layout)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         names = self.combination.columns_of(answer)
-        facts = self._attributes if answer == "value" else None
-        return self._labelled(like(points, values, self.domain, names, self.classes, facts))
+        attributes = self._attributes if answer == "value" else None
+        return self._labelled(like(points, values, self.domain, names, self.classes, attributes))
 
     def _labelled(self, answer: Any) -> Any:
         if "class" in getattr(answer, "coords", ()):
@@ -250,7 +265,7 @@ class Synopsis:
         It takes points (m, l) in axis order, of categories their places in the lists, and gives
         what `self(points, h)` would, or decisions or probabilities. Threads may share it.
         """
-        return partial(self._evaluate, question=self._question(h, answer), total=total)
+        return partial(self._evaluate, evaluation=self._evaluation(h, answer), total=total)
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """Return what decides: above zero for the second of two classes, or the largest column.
@@ -271,7 +286,7 @@ class Synopsis:
         """
         if not self._decides:
             raise SpecError("decision_function: this function has no classes. Call the synopsis")
-        return self._answered(points, self._question(h, "decision"))
+        return self._answered(points, self._evaluation(h, "decision"))
 
     @property
     def _decides(self) -> bool:
@@ -291,7 +306,7 @@ class Synopsis:
         """
         if not self._decides:
             return self(points, h)
-        values = np.asarray(self._asked(points, self._question(h, "decision")))
+        values = np.asarray(self._answer(points, self._evaluation(h, "decision")))
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
         labels, unknown = np.array(self.classes)[codes], np.isnan(values.reshape(len(values), -1))
         if unknown.any():
@@ -316,7 +331,7 @@ class Synopsis:
         SpecError
             Where what was released gives no probabilities.
         """
-        return self._answered(points, self._question(h, "probability"))
+        return self._answered(points, self._evaluation(h, "probability"))
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
         """Return the logarithm of a density, by scikit-learn's name; NaN outside the bounds.
@@ -331,19 +346,19 @@ class Synopsis:
         if self.meaning != "density":
             raise SpecError("score_samples: what was released is not a density. Call the synopsis")
         with np.errstate(divide="ignore"):
-            found = np.log(np.maximum(self(plain(points, self.domain), h), 0.0))  # keeps NaN
-        return gridded(points, found, self.domain, self.classes)
+            logs = np.log(np.maximum(self(plain(points, self.domain), h), 0.0))  # keeps NaN
+        return gridded(points, logs, self.domain, self.classes)
 
     def _evaluate(
-        self, points: FloatArray, total: int, threads: int = 1, *, question: Question
+        self, points: FloatArray, total: int, threads: int = 1, *, evaluation: Evaluation
     ) -> FloatArray:
-        combination, answer = self.combination, question.answer
-        parts = self._parts(points, question.smoothings, total, threads)
-        unit = self.domain.features(points) if combination.of_points else None
+        combination, answer = self.combination, evaluation.answer
+        parts = self._parts(points, evaluation.smoothings, total, threads)
+        unit_points = self.domain.features(points) if combination.of_points else None
         if answer == "value":
-            values = combination.values(parts, unit)
+            values = combination.values(parts, unit_points)
         else:
-            values = combination.decisions(parts, unit, question.noise)
+            values = combination.decisions(parts, unit_points, evaluation.noise)
         if answer == "probability":
             values = combination.probabilities(values)
         if not combination.is_array:  # else it is NaN there already
@@ -375,7 +390,7 @@ class Synopsis:
         "these-data" where the release lets them follow it: kernel sums released as bins, on one to
         three axes. Elsewhere "any-database", whatever is asked for.
         """
-        return "these-data" if any(self._bracketed) else "any-database"
+        return "these-data" if any(self._local_bias_bounds) else "any-database"
 
     def band(
         self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
@@ -405,9 +420,9 @@ class Synopsis:
     ) -> Certificate:
         """Return the parts of `band`: approximation, rounding and noise; it raises as that does."""
         level = confidence(beta)
-        parts = [one.certificate for one in self._bands(level, h, about)]
-        least = lower_bound_of(self._store.released, float(level))
-        return replace(combined(self.combination, parts, least), beta=float(level))
+        parts = [band.certificate for band in self._bands(level, h, about)]
+        lower_bound = lower_bound_of(self._store.released, float(level))
+        return replace(combined(self.combination, parts, lower_bound), beta=float(level))
 
     def explain(self, beta: float | str = 0.05) -> str:
         """Return who may fail with which share of beta, in a band and in an answer.
@@ -428,7 +443,7 @@ class Synopsis:
             line for claim, budget in budgets.items() for line in (claim, *budget.lines(level))
         )
 
-    def promises(self, largest: float | None = None) -> Promises:
+    def promises(self, largest: float | None = None) -> ErrorSummary:
         """Return the errors that `show` and reports print, at the confidence of the certificate.
 
         Parameters
@@ -436,35 +451,35 @@ class Synopsis:
         largest : float, optional
             The largest released value, of which errors are told as shares.
         """
-        facts, volume = self.metadata, self.domain.volume
-        sure, by, first = facts["certificate"], facts["target"], self.arrays[0]
-        by_place, perturbed = self.combination.pointwise, by.get("method") == "objective"
-        top = max(one.value_unit * one.highest for one in self.arrays)
-        signed = any(one.counted_in != one.name for one in self.arrays)
+        metadata, volume = self.metadata, self.domain.volume
+        certificate, target, first = metadata["certificate"], metadata["target"], self.arrays[0]
+        pointwise, perturbed = self.combination.pointwise, target.get("method") == "objective"
+        top = max(array.value_unit * array.highest for array in self.arrays)
+        signed = any(array.counted_in != array.name for array in self.arrays)
         extent = self.combination.extent(None if top == math.inf else (-signed * top, top))
         density = volume > 0 and all(
-            one.kernels and one.value_unit == 1 / volume for one in self.arrays
+            array.kernels and array.value_unit == 1 / volume for array in self.arrays
         )
-        follows = self.about == "these-data" and not by_place
-        return Promises(
-            expected=facts.get("expected_error"),
-            these_data=self.band(sure["beta"]) if follows else None,
-            any_database=sure["total"],
-            beta=sure["beta"],
-            unit=self._unit(density=density),
+        follows = self.about == "these-data" and not pointwise
+        return ErrorSummary(
+            expected=metadata.get("expected_error"),
+            these_data=self.band(certificate["beta"]) if follows else None,
+            any_database=certificate["total"],
+            beta=certificate["beta"],
+            unit=self._value_unit(density=density),
             largest=largest,
-            extent=tuple(facts["extent"]) if "extent" in facts else extent,
+            extent=tuple(metadata["extent"]) if "extent" in metadata else extent,
             released=True,
-            by_place=by_place,
+            pointwise=pointwise,
             on_lattice=isinstance(first, ReleasedArray),
             remedies=remedies_of(first.approximation, perturbed, bool(self.domain.categorical)),
         )
 
-    def _unit(self, *, density: bool) -> str:
+    def _value_unit(self, *, density: bool) -> str:
         columns, names = self.metadata.get("columns", {}), [axis.label for axis in self.domain.axes]
         response = columns.get("response", "the response")
         response = named_with(response, self.metadata.get("units", {}).get(response, ""))
-        return self.combination.unit(names, density=density, response=response)
+        return self.combination.unit_text(names, density=density, response=response)
 
     def _bands(
         self, beta: Fraction, h: Order, about: About, *, raw: bool = False
@@ -472,27 +487,27 @@ class Synopsis:
         if about not in get_args(About):
             raise SpecError(f'about = "{about}": write "these-data" or "any-database"')
         smoothings, selected = self._smoothings(h, raw=raw), _is_auto(h)
-        follows = self._bracketed if about == "these-data" else [None for _ in self.arrays]
+        follows = self._local_bias_bounds if about == "these-data" else [None for _ in self.arrays]
         parts = [*zip(self.arrays, follows, smoothings, strict=True)]
         pairs: Sequence[Sequence[Part]] = [parts]
         if isinstance(self.combination, Ratio):
             pairs = self.combination.pairs(parts)
         quotient = isinstance(self.combination, Ratio) and not selected
 
-        def made() -> list[ArrayBand]:
+        def make_bands() -> list[ArrayBand]:
             bands = partial(bands_of, selected=selected, quotient=quotient)
             with one_thread():  # as plans do: threads wait longer than small matrices take
                 return [band for pair in pairs for band in bands(pair, beta / len(pairs))]
 
-        return self._kept_bands((beta, smoothings, selected, about), made)
+        return self._cached_bands((beta, smoothings, selected, about), make_bands)
 
     @cached_property
-    def _kept_bands(self) -> LRUCache[list[ArrayBand]]:
-        return LRUCache(_KEPT_BANDS)
+    def _cached_bands(self) -> LRUCache[list[ArrayBand]]:
+        return LRUCache(_MAX_CACHED_BANDS)
 
     @cached_property
-    def _bracketed(self) -> list[Bracketed | None]:
-        return bracketed(self.arrays, self._store)
+    def _local_bias_bounds(self) -> list[LocalBiasBound | None]:
+        return local_bias_bounds(self.arrays, self._store)
 
     def interval(
         self,
@@ -512,27 +527,27 @@ class Synopsis:
         SpecError
             For points, a confidence or an order that this synopsis cannot have.
         """
-        asked = (confidence(beta), h, about)
-        self._bands(*asked, raw=True)  # refused now, and not by a worker
+        arguments = (confidence(beta), h, about)
+        self._bands(*arguments, raw=True)  # refused now, and not by a worker
         columns = (len(self.classes),) if self.combination.multi_output else ()
-        both = self._mapped(points, partial(Synopsis._ends, asked=asked), (*columns, 2))
+        both = self._mapped(points, partial(Synopsis._interval, arguments=arguments), (*columns, 2))
         return self._like(points, both[..., 0]), self._like(points, both[..., 1])
 
-    def _ends(
-        self, points: FloatArray, total: int, threads: int = 1, *, asked: _Asked
+    def _interval(
+        self, points: FloatArray, total: int, threads: int = 1, *, arguments: _BandArguments
     ) -> FloatArray:
-        combination, bands = self.combination, self._bands(*asked, raw=True)
-        smoothings, own = self._smoothings(asked[1], raw=True), self._smoothings(asked[1])
+        combination, bands, h = self.combination, self._bands(*arguments, raw=True), arguments[1]
+        smoothings, shrunk = self._smoothings(h, raw=True), self._smoothings(h)
         if isinstance(combination, Ratio):
             parts = self._parts(points, smoothings, total, threads)
             errors = [band.at(points[:, self.arrays[0].columns]) for band in bands]
             quotients, pairs = combination.quotients, combination.pairs(parts)
-            each = len(errors) // len(quotients)
-            ends = [
-                quotient_ends(quotient, pair, errors[i * each : (i + 1) * each])
+            count = len(errors) // len(quotients)
+            bounds = [
+                quotient_ends(quotient, pair, errors[i * count : (i + 1) * count])
                 for i, (quotient, pair) in enumerate(zip(quotients, pairs, strict=True))
             ]
-            low, high = np.stack(ends, axis=-1) if combination.multi_output else ends[0]
+            low, high = np.stack(bounds, axis=-1) if combination.multi_output else bounds[0]
             outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
@@ -542,13 +557,13 @@ class Synopsis:
                 else band.at(points[:, array.columns])
                 for array, band in zip(self.arrays, bands, strict=True)
             ]
-            values = self._evaluate(points, total, threads, question=Question(smoothings))
+            values = self._evaluate(points, total, threads, evaluation=Evaluation(smoothings))
             width = combination.errors(errors)
             low, high = values - width, values + width
             if combination.pointwise:
                 low, high = combination.to_range(low), combination.to_range(high)
-            if own != smoothings:  # the values themselves, of which noise was silenced
-                values = self._evaluate(points, total, threads, question=Question(own))
+            if shrunk != smoothings:  # the values themselves, of which noise was silenced
+                values = self._evaluate(points, total, threads, evaluation=Evaluation(shrunk))
                 low, high = np.minimum(low, values), np.maximum(high, values)
         return np.stack([low, high], axis=-1)
 
@@ -598,7 +613,7 @@ class Synopsis:
                     "regression: the weights of one response and its columns were released. Leave "
                     'out response, columns and ridge, or release with method = "moments"'
                 )
-            return released_regression(moments.entries, self.domain, combination)
+            return released_regression(moments.numbers, self.domain, combination)
         return moments.regression(response, columns, ridge, confidence(beta))
 
     def distribution(self, axis: str | None = None) -> Distribution:
@@ -611,9 +626,13 @@ class Synopsis:
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        told = [one.promise.told(self) for one in self._bracketed if one and one.promise]
-        facts = self.combination, self.domain, self.metadata, axis
-        return distribution_of(self.arrays, *facts, next(iter(told), None))
+        bounds = [
+            bound.promise.for_questions(self)
+            for bound in self._local_bias_bounds
+            if bound and bound.promise
+        ]
+        context = self.combination, self.domain, self.metadata, axis
+        return distribution_of(self.arrays, *context, next(iter(bounds), None))
 
     def grid(self, shape: Shape, h: Order = None, *, window: Window = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.
@@ -633,11 +652,11 @@ class Synopsis:
         """
         from dbern.synopsis.questions.regions import part_of
 
-        part = None if window is None else part_of(window, self.domain)
+        box = None if window is None else part_of(window, self.domain)
         smoothings, combination = self._smoothings(h), self.combination
-        values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, part)
-        facts = self.metadata["name"], self._attributes
-        grid = labelled(values, part or self.domain, self.classes, *facts)
+        values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, box)
+        labels = self.metadata["name"], self._attributes
+        grid = labelled(values, box or self.domain, self.classes, *labels)
         labelled_grid: xarray.DataArray = self._labelled(grid)
         return labelled_grid
 
@@ -687,7 +706,9 @@ class Synopsis:
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
         """Released arrays, in the order of the combination."""
         functions = self._store.released.functions
-        return tuple(self._array(name, part) for part in functions for name in part.arrays)
+        return tuple(
+            self._array(name, component) for component in functions for name in component.arrays
+        )
 
     def _array(self, name: str, component: Component) -> ReleasedArray | ReleasedVector:
         if isinstance(component, LatticeComponent):
@@ -698,11 +719,14 @@ class Synopsis:
 
     def _smoothings(self, h: Order, *, raw: bool = False) -> tuple[Smoothing, ...]:
         if _is_auto(h):
-            found = [array.chosen for array in self.arrays]
+            smoothings = [array.chosen for array in self.arrays]
         else:
-            asked = {} if h is None else orders(h, self.domain)
-            found = [one.smoothing([asked[a] for a in one.axes if asked]) for one in self.arrays]
-        return tuple(map(as_released, self.arrays, found) if raw else found)
+            stated = {} if h is None else orders(h, self.domain)
+            smoothings = [
+                array.smoothing([stated[axis] for axis in array.axes if stated])
+                for array in self.arrays
+            ]
+        return tuple(map(as_released, self.arrays, smoothings) if raw else smoothings)
 
 
 def _is_auto(h: Order) -> bool:
@@ -716,31 +740,26 @@ def _sent_block(
 
 
 @lru_cache(maxsize=8)
-def arrived(url: str, release_id: str) -> Synopsis:
+def unpickle(url: str, release_id: str) -> Synopsis:
     """Return the synopsis sent to this process; blocks of one request share what it computed."""
-    found = open_synopsis(url)
-    found._store.require(release_id)
-    return found
+    synopsis = open_synopsis(url)
+    synopsis._store.require(release_id)
+    return synopsis
 
 
-# --- A synopsis that needs no folder
-
-
-class HeldSynopsis(Synopsis):
-    """The same function with every object of its store in memory; made by `held`."""
-
-    def __init__(self, place: MemoryFolder) -> None:
-        self._store = ReleasedStore(place)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (HeldSynopsis, (self._store.place,))
-
-
-def held(synopsis: Synopsis) -> HeldSynopsis:
-    """Return a synopsis that travels with its numbers; the folder may go afterwards."""
-    synopsis.verify()
-    place = synopsis._store.place
-    names = [MANIFEST, *place.names()]
-    return HeldSynopsis(
-        MemoryFolder({name: b"".join(place.parts(name, 1 << 62)) for name in names})
+def _require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+    """Refuse a function that leaves no probabilities of its classes, and say what does."""
+    if not combination.classes:
+        raise SpecError("probabilities: this function has no classes. Ask for its values")
+    if combination.log_odds or combination.meaning(target) == "log-odds":
+        return
+    if target.get("release") == "joint":
+        raise SpecError(
+            "probabilities: a joint release is the difference of two scores, which do not follow "
+            'from it. Release naive Bayes with release = "factored", or ask for decisions'
+        )
+    raise SpecError(
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
+        "decision_function or predict, or release naive-bayes or, of two classes, "
+        "logistic-regression"
     )

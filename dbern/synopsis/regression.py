@@ -25,7 +25,7 @@ from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
-_MOST = 0.95  # of the rows that count: fewer are told of
+_MIN_COUNTED = 0.95  # of the rows that count: fewer are reported
 
 
 @dataclass(frozen=True)
@@ -71,20 +71,28 @@ class Regression:
     products: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        ends = self.intervals
+        intervals = self.intervals
         rows = [("intercept", self.intercept), *self.coefficients.items()]
         width = max(len(name) for name, _ in rows)
         lines = (
             f"{name:<{width}}  {value:12.6g}  "
-            + (f"from {ends[name][0]:.6g} to {ends[name][1]:.6g}" if ends else "no interval")
+            + (
+                f"from {intervals[name][0]:.6g} to {intervals[name][1]:.6g}"
+                if intervals
+                else "no interval"
+            )
             for name, value in rows
         )
-        told = "R2 not resolved from the noise" if ends else "released weights, without moments"
-        told = told if math.isnan(self.r2) else f"R2 {self.r2:.3f}"
+        fit_text = (
+            "R2 not resolved from the noise" if intervals else "released weights, without moments"
+        )
+        fit_text = fit_text if math.isnan(self.r2) else f"R2 {self.r2:.3f}"
         if not math.isnan(self.residual):
-            told += f", residual {self.residual:.4g}"
-        about = f"{self.response}: {told}"
-        about += "" if self.counted > _MOST else f", of {percent(self.counted, 2)} of the rows"
+            fit_text += f", residual {self.residual:.4g}"
+        about = f"{self.response}: {fit_text}"
+        about += (
+            "" if self.counted > _MIN_COUNTED else f", of {percent(self.counted, 2)} of the rows"
+        )
         if self.products:
             about += (
                 "\nper unit of a column; of a product, of columns z moved from their bounds to "
@@ -128,17 +136,17 @@ class Regression:
         """
         array, domain = as_points(points, self.domain), self.domain
         numbers = array[:, [not axis.categories for axis in domain.axes]]
-        found = self.intercept + numbers @ self._slopes(domain.numeric)
+        values = self.intercept + numbers @ self._slopes(domain.numeric)
         within = Domain(domain.numeric)
         z = dict(zip(within.names, 2 * within.to_unit(numbers).T - 1, strict=True))
-        for name, (one, other) in self.products.items():
-            product = z[one] * z[other]
-            found += self.coefficients[name] * (2 * product - 1 if one == other else product)
+        for name, (first, second) in self.products.items():
+            product = z[first] * z[second]
+            values += self.coefficients[name] * (2 * product - 1 if first == second else product)
         if domain.categorical:
             listed = domain.features(array)[:, : sum(domain.blocks)]
-            found += listed @ self._slopes(domain.categorical)
-            found[np.isnan(array).any(axis=1)] = np.nan
-        return like(points, found, self.domain, [self.response])
+            values += listed @ self._slopes(domain.categorical)
+            values[np.isnan(array).any(axis=1)] = np.nan
+        return like(points, values, self.domain, [self.response])
 
     def _slopes(self, axes: Sequence[Axis]) -> FloatArray:
         return np.array([self.coefficients[name] for axis in axes for name in _columns_of(axis)])
@@ -205,11 +213,11 @@ class ReleasedMoments(ReleasedVector):
     ) -> None:
         super().__init__(store, name, component)
         response = _Column(combination.response, combination.low, combination.high)
-        own = [axis.name for axis in domain.numeric]
-        names = product_names(own) if combination.degree == 2 else []
+        columns = [axis.name for axis in domain.numeric]
+        names = product_names(columns) if combination.degree == 2 else []
         products = tuple(_Column(name, -1.0, 1.0) for name in names)
         self._pairs = dict(
-            zip(names, itertools.combinations_with_replacement(own, 2), strict=False)
+            zip(names, itertools.combinations_with_replacement(columns, 2), strict=False)
         )
         self._lists, self._numbers = domain.categorical, (*domain.numeric, *products, response)
         self._names = (*domain.names, response.name)
@@ -228,7 +236,7 @@ class ReleasedMoments(ReleasedVector):
     def _measured(self) -> Measured:
         lists = tuple(len(axis.categories) for axis in self._lists)
         moments = self._combination.moments(len(self._numbers), lists)
-        return Measured.of(moments, self.entries, self.deviation())
+        return Measured.of(moments, self.numbers, self.deviation())
 
     def regression(
         self,
@@ -251,55 +259,55 @@ class ReleasedMoments(ReleasedVector):
                 f"regression: response and columns must be different ones of {', '.join(names)}"
             )
         stated = self._combination.ridge if ridge is None else ridge
-        own = None if stated is None or stated == "auto" else float(stated)
-        if own is not None and not 0 < own < math.inf:
+        ridge_number = None if stated is None or stated == "auto" else float(stated)
+        if ridge_number is not None and not 0 < ridge_number < math.inf:
             raise SpecError('ridge: must be above 0. Write ridge = "auto", or ridge = 0.01')
         chosen = [name for name in names if name in chosen] if self._pairs else chosen
         products = [name for name, pair in self._pairs.items() if set(pair) <= set(chosen)]
-        of, axes = self._axis(response), tuple(map(self._axis, [*chosen, *products]))
-        places = [place for axis in axes for place in self._places(axis)]
-        (place,) = self._places(of)
-        fit = least_squares(self._measured, place, places, own)
-        return self._in_data_units(fit, place, of, axes, beta)
+        target, axes = self._axis(response), tuple(map(self._axis, [*chosen, *products]))
+        indices = [index for axis in axes for index in self._columns(axis)]
+        (index,) = self._columns(target)
+        fit = least_squares(self._measured, index, indices, ridge_number)
+        return self._in_data_units(fit, index, target, axes, beta)
 
     def _axis(self, name: str) -> Axis:
-        return next(one for one in (*self._lists, *self._numbers) if one.name == name)
+        return next(axis for axis in (*self._lists, *self._numbers) if axis.name == name)
 
-    def _places(self, axis: Axis) -> range:
+    def _columns(self, axis: Axis) -> range:
         """Indices of an axis's columns among all: those of lists come first, then numbers."""
-        own = [one.name for one in (*self._lists, *self._numbers)].index(axis.name)
-        counts = [len(one.categories) or 1 for one in (*self._lists, *self._numbers)]
-        return range(sum(counts[:own]), sum(counts[: own + 1]))
+        position = [column.name for column in (*self._lists, *self._numbers)].index(axis.name)
+        counts = [len(column.categories) or 1 for column in (*self._lists, *self._numbers)]
+        return range(sum(counts[:position]), sum(counts[: position + 1]))
 
     def _in_data_units(
-        self, fit: Fit, place: int, of: Axis, axes: tuple[Axis, ...], beta: Fraction
+        self, fit: Fit, index: int, target: Axis, axes: tuple[Axis, ...], beta: Fraction
     ) -> Regression:
         """Convert a fit of columns ``(2 x - low - high) / width``, listed values being 0 or 1."""
-        columns = [axis for axis in axes for _ in self._places(axis)]
-        radius = of.width / 2
+        columns = [axis for axis in axes for _ in self._columns(axis)]
+        radius = target.width / 2
         widths = np.array([2.0 if axis.categories else axis.width for axis in columns])
         middles = np.array([0.0 if a.categories else (a.low + a.high) / 2 for a in columns])
         to = np.zeros((len(columns) + 1,) * 2)  # (slopes, intercept) to data units
         to[:-1, :-1] = np.diag(2 * radius / widths)
         to[-1] = np.append(-2 * radius * middles / widths, radius)
-        found = to @ np.append(fit.slopes, fit.intercept)
-        found[-1] += (of.low + of.high) / 2
+        estimates = to @ np.append(fit.slopes, fit.intercept)
+        estimates[-1] += (target.low + target.high) / 2
         from scipy.special import ndtri  # a third of a second, for few synopses
 
         reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
         names = [name for axis in axes for name in _columns_of(axis)]
-        ends = zip((found - reach).tolist(), (found + reach).tolist(), strict=True)
-        sure = fit.varied > 2 * math.sqrt(self._measured.noise[1:, 1:][place, place])
+        intervals = zip((estimates - reach).tolist(), (estimates + reach).tolist(), strict=True)
+        resolved = fit.varied > 2 * math.sqrt(self._measured.noise[1:, 1:][index, index])
         rest = fit.varied - fit.explained
         rest = rest if rest > fit.doubt else math.nan
         return Regression(
-            response=of.name,
+            response=target.name,
             domain=Domain(tuple(axis for axis in axes if axis.name not in self._pairs)),
             products={a.name: self._pairs[a.name] for a in axes if a.name in self._pairs},
-            intercept=float(found[-1]),
-            coefficients=MappingProxyType(dict(zip(names, found[:-1].tolist(), strict=True))),
-            intervals=MappingProxyType(dict(zip([*names, "intercept"], ends, strict=True))),
-            r2=max(1 - rest / fit.varied, 0.0) if sure else math.nan,
+            intercept=float(estimates[-1]),
+            coefficients=MappingProxyType(dict(zip(names, estimates[:-1].tolist(), strict=True))),
+            intervals=MappingProxyType(dict(zip([*names, "intercept"], intervals, strict=True))),
+            r2=max(1 - rest / fit.varied, 0.0) if resolved else math.nan,
             residual=radius * math.sqrt(rest),
             counted=min(self._measured.count, 1.0),
         )

@@ -24,8 +24,8 @@ stay. Small bumps may hide below the noise, so no band that holds for every data
 this (Low 1997): the band is wider by how far the function was moved.
 
 Densities by bins on two and three axes are silenced at the release, by at most a share of the
-certificate's noise, which counts it (`dbern.synopsis.arrays.silenced`). *Raw* is the function
-before that, of which *quiet* is made; its band is narrower by how far it was moved.
+certificate's noise, which counts it (`dbern.synopsis.shrinkage.shrunk_within`). *Raw* is the
+function before that, of which *quiet* is made; its band is narrower by how far it was moved.
 
 Monotone along an axis
 ----------------------
@@ -69,21 +69,16 @@ from dbern.bernstein.shapes import mean, monotone, positive_mean, value_range
 from dbern.certificate import Certificate
 from dbern.components.component import LatticeComponent
 from dbern.data.domain import Domain
+from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError
-from dbern.noise_quantile import Beside
-from dbern.promises import Promises
-from dbern.synopsis.arrays import (
-    MOST_LOADED,
-    AnyFunction,
-    ReleasedArray,
-    ReleasedVector,
-    Smoothing,
-    as_released,
-    quieted,
-)
+from dbern.noise_quantile import ExtraNoise
+from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import About
+from dbern.synopsis.lazy_polynomial import AnyFunction
 from dbern.synopsis.points import Order, Points, plain
-from dbern.synopsis.reader import Synopsis, arrived
+from dbern.synopsis.reader import Synopsis, unpickle
+from dbern.synopsis.shrinkage import shrunk
+from dbern.synopsis.smoothing import Smoothing
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -116,8 +111,8 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     SpecError
         For a shape that is not known or that this function cannot have.
     """
-    facts, combination = synopsis.metadata, synopsis.combination
-    wanted = _in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
+    metadata, combination = synopsis.metadata, synopsis.combination
+    wanted = _in_order([*metadata.get("post_processing", ()), *shapes], synopsis.domain)
     if combination.of_points:
         raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
     simple = set(wanted) <= {_RAW, _QUIET, _NONNEGATIVE}
@@ -146,7 +141,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     if _NORMALIZED in wanted and synopsis.meaning != "density":
         raise SpecError(
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
-            f"{facts['target']['kind']}. Leave it out"
+            f"{metadata['target']['kind']}. Leave it out"
         )
     return ShapedSynopsis(synopsis, wanted)
 
@@ -163,7 +158,7 @@ def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     """Sort shapes into the order in which they are made, each once."""
     ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
     known = [_RAW, _QUIET, *ways, _NONNEGATIVE, _NORMALIZED]
-    unknown = [each for each in shapes if each not in known]
+    unknown = [shape for shape in shapes if shape not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
         raise SpecError(f"{wrong}. Write one or more of {', '.join(known)}")
@@ -172,7 +167,7 @@ def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
             raise SpecError(
                 f'shapes: "{name}" cannot be both {_INCREASING} and {_DECREASING}. Keep one'
             )
-    return tuple(each for each in known if each in shapes)
+    return tuple(shape for shape in known if shape in shapes)
 
 
 @dataclass(frozen=True)
@@ -224,8 +219,8 @@ class ShapedArray(ReleasedArray):
 
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
         """Return the whole release at an order, as it was released where a shape starts there."""
-        found = super().smoothing(h)
-        return as_released(self, found) if {_RAW, _QUIET} & set(self._shapes) else found
+        smoothing = super().smoothing(h)
+        return as_released(self, smoothing) if {_RAW, _QUIET} & set(self._shapes) else smoothing
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -242,13 +237,15 @@ class ShapedArray(ReleasedArray):
         self,
         smoothing: Smoothing,
         beta: Fraction,
-        at_once: int,
+        num_simultaneous: int,
         *,
         selected: bool,
-        beside: Beside = None,
+        extra_noise: ExtraNoise = None,
     ) -> _ShapedCertificate:
         """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
-        raw = super().bound(smoothing, beta, at_once, selected=selected, beside=beside)
+        raw = super().bound(
+            smoothing, beta, num_simultaneous, selected=selected, extra_noise=extra_noise
+        )
         return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
     @property
@@ -264,22 +261,22 @@ class ShapedArray(ReleasedArray):
 
     def _function(self, smoothing: Smoothing) -> AnyFunction:
         bernstein = self._shape(smoothing).bernstein
-        return super()._function(smoothing) if bernstein is None else self._of(bernstein)
+        return super()._function(smoothing) if bernstein is None else self._function_of(bernstein)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask
             if smoothing not in self._shaped:
                 clipped = self._density and set(self._shapes) <= {_RAW, _NONNEGATIVE}
                 unchanged = _Shaped(None, 1.0, 0.0)
-                self._shaped[smoothing] = unchanged if clipped else self._made(smoothing)
+                self._shaped[smoothing] = unchanged if clipped else self._make_shaped(smoothing)
         return self._shaped[smoothing]
 
-    def _made(self, smoothing: Smoothing) -> _Shaped:
+    def _make_shaped(self, smoothing: Smoothing) -> _Shaped:
         bernstein, moved = self._coefficients(smoothing), 0.0
         linear = self.component.interpolated
         if _QUIET in self._shapes:
-            quiet = quieted(self.released, self.noise, self.bins[0].levels)
-            quiet = self._made_of(quiet, smoothing)
+            quiet = shrunk(self.released, self.noise, self.bins[0].levels)
+            quiet = self._coefficients_of(quiet, smoothing)
             moved = OUTWARD * float(np.abs(value_range(quiet - bernstein, linear=linear)).max())
             bernstein = quiet
         for axis, sign in self._monotone:
@@ -291,8 +288,10 @@ class ShapedArray(ReleasedArray):
     @property
     def _monotone(self) -> list[tuple[int, int]]:
         ways = ((_INCREASING, 1), (_DECREASING, -1))
-        each = [(a, f"{way}:{name}", s) for a, name in enumerate(self.axes) for way, s in ways]
-        return [(axis, sign) for axis, word, sign in each if word in self._shapes]
+        candidates = [
+            (a, f"{way}:{name}", s) for a, name in enumerate(self.axes) for way, s in ways
+        ]
+        return [(axis, sign) for axis, word, sign in candidates if word in self._shapes]
 
     def _finish(
         self, bernstein: FloatArray, enclosed: tuple[float, float], moved: float
@@ -339,7 +338,7 @@ class ShapedSynopsis(Synopsis):
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_received, (self.url, self._shapes, self.metadata["release_id"]))
+        return (_unpickle, (self.url, self._shapes, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
@@ -360,11 +359,11 @@ class ShapedSynopsis(Synopsis):
             for name in component.arrays
         )
 
-    def promises(self, largest: float | None = None) -> Promises:
+    def promises(self, largest: float | None = None) -> ErrorSummary:
         """Return the promises of `Synopsis`; any database's is wider by how far shaping moved."""
-        found = super().promises(largest)
-        moved = self.combination.error([one.moved for one in self.arrays])
-        return replace(found, any_database=found.any_database + moved)
+        promises = super().promises(largest)
+        moved = self.combination.error([array.moved for array in self.arrays])
+        return replace(promises, any_database=promises.any_database + moved)
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the shaped function as a `Synopsis` does.
@@ -398,11 +397,11 @@ class ShapedSynopsis(Synopsis):
         values = self(array, h)
         if _NONNEGATIVE in self._shapes and self.meaning == "density":
             low = np.maximum(low, 0.0)
-        ends = np.minimum(low, values), np.maximum(high, values)
-        return self._like(points, ends[0]), self._like(points, ends[1])
+        bounds = np.minimum(low, values), np.maximum(high, values)
+        return self._like(points, bounds[0]), self._like(points, bounds[1])
 
 
 @lru_cache(maxsize=4)
-def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
+def _unpickle(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
     """Share one synopsis among the blocks of a worker: the integral takes longer than a block."""
-    return ShapedSynopsis(arrived(url, release_id), shapes)
+    return ShapedSynopsis(unpickle(url, release_id), shapes)

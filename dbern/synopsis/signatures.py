@@ -40,8 +40,8 @@ _SIGNED = b"dbern synopsis manifest, signature format 1\n"
 """What stands before the manifest in what is signed: a signature of it is one of nothing else."""
 
 _NAME = re.compile(r"signatures/([0-9a-f]{64})\.json")
-_MOST_SIGNATURES, _MOST_BYTES = 256, 4096
-_MOST_KEY_BYTES = 1 << 16
+_MAX_SIGNATURES, _MAX_SIGNATURE_BYTES = 256, 4096
+_MAX_KEY_BYTES = 1 << 16
 _MAKE = "openssl genpkey -algorithm ed25519 -out signing.pem"
 _ENCRYPTED, _PUBLIC = b"ENCRYPTED PRIVATE KEY", b"BEGIN PUBLIC KEY"
 
@@ -103,14 +103,14 @@ def public_key_of(path: str | Path) -> Ed25519PublicKey:
     return key
 
 
-def sign(place: Location, manifest: bytes, key: Ed25519PrivateKey) -> str:
+def sign(location: Location, manifest: bytes, key: Ed25519PrivateKey) -> str:
     """Put a signature beside a manifest; return the fingerprint. The same one twice is as once.
 
     `manifest`: exactly as it is there. Raises IntegrityError where something else is there in its
     name; ReleaseError where it cannot be written.
     """
     public = key.public_key()
-    found = fingerprint(public)
+    key_fingerprint = fingerprint(public)
     content = {
         "format": "dbern-signature",
         "format_version": 1,
@@ -118,30 +118,31 @@ def sign(place: Location, manifest: bytes, key: Ed25519PrivateKey) -> str:
         "public_key": base64.b64encode(_der(public)).decode(),
         "signature": base64.b64encode(key.sign(_SIGNED + manifest)).decode(),
     }
-    name = f"signatures/{found}.json"
-    with storage_errors(place):
+    name = f"signatures/{key_fingerprint}.json"
+    with storage_errors(location):
         try:
-            place.create(name, _text(content))
+            location.create(name, _text(content))
         except FileExistsError:
             raise IntegrityError(
-                f"{place}: {name} is there, and is not this key's signature. Remove it, then sign"
+                f"{location}: {name} is there, and is not this key's signature. Remove it, then "
+                "sign"
             ) from None
-    return found
+    return key_fingerprint
 
 
-def signers_of(place: Location, manifest: bytes) -> tuple[str, ...]:
+def signers_of(location: Location, manifest: bytes) -> tuple[str, ...]:
     """Return the fingerprints of the keys that signed a manifest, sorted.
 
     Raises IntegrityError for a signature that is damaged, or of another manifest; ReleaseError
     where the place cannot be read.
     """
-    with storage_errors(place, "read"):
-        names = sorted(filter(is_signature, place.names()))
-        if len(names) > _MOST_SIGNATURES:
+    with storage_errors(location, "read"):
+        names = sorted(filter(is_signature, location.names()))
+        if len(names) > _MAX_SIGNATURES:
             raise IntegrityError(
-                f"{place}: has {len(names)} signatures, more than {_MOST_SIGNATURES}. Remove some"
+                f"{location}: has {len(names)} signatures, more than {_MAX_SIGNATURES}. Remove some"
             )
-        return tuple(_signer(place, name, manifest) for name in names)
+        return tuple(_signer(location, name, manifest) for name in names)
 
 
 def require_signed(
@@ -160,17 +161,17 @@ def require_signed(
         )
 
 
-def _signer(place: Location, name: str, manifest: bytes) -> str:
-    where, text = str(place), place.read(name, _MOST_BYTES)
-    found = parse_object(_Signature, text, where, name)
-    if text != _text(found.model_dump()):
+def _signer(location: Location, name: str, manifest: bytes) -> str:
+    where, text = str(location), location.read(name, _MAX_SIGNATURE_BYTES)
+    signature = parse_object(_Signature, text, where, name)
+    if text != _text(signature.model_dump()):
         raise damaged(where, name, "", "is not written as a signature is: FORMAT.md says how")
     try:
-        der = base64.b64decode(found.public_key, validate=True)
+        der = base64.b64decode(signature.public_key, validate=True)
         key = load_der_public_key(der)
         if not isinstance(key, Ed25519PublicKey) or name != f"signatures/{fingerprint(key)}.json":
             raise damaged(where, name, "public_key", "is not the key that its name says")
-        key.verify(base64.b64decode(found.signature, validate=True), _SIGNED + manifest)
+        key.verify(base64.b64decode(signature.signature, validate=True), _SIGNED + manifest)
     except (ValueError, UnsupportedAlgorithm):
         raise damaged(where, name, "", "holds no key, or no signature") from None
     except InvalidSignature:
@@ -191,7 +192,7 @@ def _content(path: str | Path, option: str, *, private: bool) -> bytes:
     try:
         with Path(path).open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            content = file.read(_MOST_KEY_BYTES)
+            content = file.read(_MAX_KEY_BYTES)
     except OSError as error:
         raise SpecError(
             f"{option}: {path} cannot be read ({error.strerror}). Write the path of a key's file"

@@ -35,7 +35,7 @@ def answer(
     answers: str | Path,
     *,
     h: Order = None,
-    asked: Answer = "value",
+    quantity: Answer = "value",
     progress: Progress = silent,
 ) -> int:
     """Copy `queries` to `answers`, adding values; return the count of rows.
@@ -47,14 +47,14 @@ def answer(
     queries file that is not Parquet or lacks an axis, answers that exist, or a synopsis without
     probabilities that are asked for; ReleaseError where the answers cannot be written.
     """
-    names = synopsis.combination.columns_of(asked)
+    names = synopsis.combination.columns_of(quantity)
     with _opened(queries, synopsis, names) as file:
         schema, total = file.schema_arrow, file.metadata.num_rows
         done = synopsis.metadata.get("post_processing")
         label = {"post_processing": json.dumps(done)} if done else None
         for name in names:
             schema = schema.append(pa.field(name, pa.float64(), metadata=label))
-        evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, asked), names)
+        evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, quantity), names)
         with (
             _written(answers) as sink,
             pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
@@ -223,8 +223,8 @@ def _evaluator(
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
         points = np.column_stack([as_floats(batch.column(axis.name), axis.column) for axis in axes])
-        found = values(points).reshape(batch.num_rows, -1)
-        for name, column in zip(names, found.T, strict=True):
+        columns = values(points).reshape(batch.num_rows, -1)
+        for name, column in zip(names, columns.T, strict=True):
             batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
         return batch
 

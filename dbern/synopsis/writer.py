@@ -26,7 +26,8 @@ from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, st
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Layout, Slab
-from dbern.synopsis.store import MISSING, Entry, Manifest, digest
+from dbern.synopsis.manifest import Entry, Manifest, digest
+from dbern.synopsis.stored_arrays import MISSING
 from dbern.types import FloatArray, Int64Array
 
 _CHUNK_COEFFICIENTS = 1 << 16
@@ -57,35 +58,35 @@ class SynopsisWriter:
     Every method raises ReleaseError where the place cannot be used; nothing is published then.
     """
 
-    def __init__(self, place: Location, release_id: str) -> None:
-        self._place = place
+    def __init__(self, location: Location, release_id: str) -> None:
+        self._location = location
         self._release_id = release_id
         self._metadata: dict[str, Buffer] = {}
         self._entries: dict[str, Entry] = {}
 
     def published(self) -> str | None:
         """Return the SHA-256 of the manifest of this very release, where it is there."""
-        with storage_errors(self._place, "read"):
+        with storage_errors(self._location, "read"):
             try:
-                text = self._place.read(MANIFEST)
+                text = self._location.read(MANIFEST)
             except FileNotFoundError:
                 return None
-            if Manifest.parse(text, str(self._place)).release_id != self._release_id:
+            if Manifest.parse(text, str(self._location)).release_id != self._release_id:
                 return None
-            self._place.tidy()
+            self._location.tidy()
         return digest(text).sha256
 
     def is_begun(self) -> bool:
         """Whether this release's unfinished store is there."""
-        with storage_errors(self._place, "read"):
-            return owner(self._place) == self._release_id
+        with storage_errors(self._location, "read"):
+            return owner(self._location) == self._release_id
 
     def begin(self, attributes: Mapping[str, Any], groups: Sequence[ReleasedGroup]) -> None:
         """Replace what an interrupted attempt left, and write all metadata.
 
         Raises SpecError where the output holds anything that this release did not write.
         """
-        check_output(self._place, self._release_id)
+        check_output(self._location, self._release_id)
         made: dict[str, Buffer] = {}
         root = zarr.create_group(
             MemoryStore(made), attributes={**attributes, "release_id": self._release_id}
@@ -93,12 +94,12 @@ class SynopsisWriter:
         for group in groups:
             _create_component(root, group)
         objects = {name: value.to_bytes() for name, value in made.items()}
-        with storage_errors(self._place):
-            self._place.discard(self._release_id)
+        with storage_errors(self._location):
+            self._location.discard(self._release_id)
             try:
-                self._place.begin(objects, self._release_id)
+                self._location.begin(objects, self._release_id)
             except FileExistsError:
-                raise _taken(self._place) from None
+                raise _taken(self._location) from None
         self._metadata = {name: made[name] for name in made if name.endswith(ROOT)}
         self._entries = {name: digest(data) for name, data in objects.items()}
 
@@ -129,12 +130,12 @@ class SynopsisWriter:
         """Yield a store in memory that holds the metadata, and write what is added to it."""
         made = dict(self._metadata)
         yield MemoryStore(made)
-        with storage_errors(self._place):
+        with storage_errors(self._location):
             for name, value in made.items():
                 if name not in self._metadata:
                     data = value.to_bytes()
                     self._entries[name] = digest(data)
-                    self._place.write(name, data)
+                    self._location.write(name, data)
 
     def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
         """Make all objects durable, then publish the manifest; return its SHA-256.
@@ -142,50 +143,54 @@ class SynopsisWriter:
         `just_before` is called between: the last chance to refuse. Raises IntegrityError where the
         store holds other objects than were written, or another manifest.
         """
-        with storage_errors(self._place):
-            self._place.settle()
-            differing = set(self._place.names()) ^ set(self._entries)
+        with storage_errors(self._location):
+            self._location.settle()
+            differing = set(self._location.names()) ^ set(self._entries)
         if differing:
             raise ReleaseError(
-                f"{self._place}: {min(differing)} was added or removed by something else. Keep "
+                f"{self._location}: {min(differing)} was added or removed by something else. Keep "
                 "other programs away from the output and run the same command again"
             )
         just_before()
         manifest = Manifest(release_id=self._release_id, created=created, objects=self._entries)
-        publish(self._place, manifest)
+        publish(self._location, manifest)
         return digest(manifest.text().encode()).sha256
 
 
-def publish(place: Location, manifest: Manifest) -> None:
+def publish(location: Location, manifest: Manifest) -> None:
     """Create the manifest, whole or not at all, unless it is there already."""
-    with storage_errors(place):
+    with storage_errors(location):
         try:
-            place.create(MANIFEST, manifest.text().encode())
+            location.create(MANIFEST, manifest.text().encode())
         except FileExistsError:
-            raise IntegrityError(f"{place}: holds another release. Choose another output") from None
+            raise IntegrityError(
+                f"{location}: holds another release. Choose another output"
+            ) from None
 
 
-def check_output(place: Location, release_id: str | None) -> None:
+def check_output(location: Location, release_id: str | None) -> None:
     """Refuse an output that holds anything not written by this release."""
-    with storage_errors(place, "read"):
-        if not place.exists():
+    with storage_errors(location, "read"):
+        if not location.exists():
             return
-        if is_published(place):
+        if is_published(location):
             raise SpecError(
-                f"release.output: {place} already holds a synopsis. Write another output"
+                f"release.output: {location} already holds a synopsis. Write another output"
             )
-        if owner(place) != release_id or release_id is None:
-            raise _taken(place)
+        if owner(location) != release_id or release_id is None:
+            raise _taken(location)
 
 
-def _taken(place: Location) -> SpecError:
-    return SpecError(f"release.output: {place} already exists. Remove it or write another output")
+def _taken(location: Location) -> SpecError:
+    return SpecError(
+        f"release.output: {location} already exists. Remove it or write another output"
+    )
 
 
-def discard(place: Location, release_id: str) -> None:
+def discard(location: Location, release_id: str) -> None:
     """Remove what an interrupted attempt of this release left there, and nothing else."""
-    with storage_errors(place):
-        place.discard(release_id)
+    with storage_errors(location):
+        location.discard(release_id)
 
 
 def _create_component(root: zarr.Group, released: ReleasedGroup) -> None:

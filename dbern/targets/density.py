@@ -35,7 +35,7 @@ from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
-from dbern.combination.responses import Quotient, Quotients, unsure
+from dbern.combination.responses import Quotient, Quotients, pull_scale
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.record_weights import (
@@ -442,7 +442,7 @@ class NadarayaWatson(Smoother):
         # center of typical responses is 0.
         (top, below), deviations = sums.T, np.sqrt(variance).T
         root = np.hypot(below, deviations[1])
-        size = np.hypot(root, unsure(Function(ways[1], typical.unit).deviation))
+        size = np.hypot(root, pull_scale(Function(ways[1], typical.unit).deviation))
         released = (top / size * (below / size))[:, None]
         moved = np.hypot(deviations[0], np.clip(top / below, -1, 1) * deviations[1]) / size
         return typical.noted(released, (moved * root / size) ** 2, plain)

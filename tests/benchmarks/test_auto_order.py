@@ -13,7 +13,7 @@ from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.privacy.families import covariance_of
-from dbern.synopsis.arrays import ORDERS, Smoothing, _whole_ranks, select, smoothed
+from dbern.synopsis.smoothing import ORDERS, Smoothing, full_ranks, select, smoothed
 
 REPEATS = int(os.environ.get("DBERN_REPEATS", "20"))
 TASKS = {"figure 1, b .1": figure_one(0.1), "figure 1, b .05": figure_one(0.05), "2-d": mixture()}
@@ -39,7 +39,7 @@ def test_auto_is_within_a_tenth_of_the_best_fixed_order(name, epsilon):
     truth = task.exact(grid(count, axes)).reshape((count,) * axes)
     law = plan.noise.law
     noise = covariance_of(law).scaled(2.0**law.granularity_exponent)
-    fixed = [Smoothing((h,) * axes, _whole_ranks(strategy)) for h in sorted({*ORDERS, *plan.h})]
+    fixed = [Smoothing((h,) * axes, full_ranks(strategy)) for h in sorted({*ORDERS, *plan.h})]
     errors, chosen = [], []
     for noisy in Planned(plan, granules).draw(rng, REPEATS):
         released = noisy.reshape(strategy.layout.shape)

@@ -80,7 +80,7 @@ def ratios(records, width, epsilon, tune):
                 values = np.tensordot(values, basis, axes=(0, 1))
             errors.append(np.abs(values - truth).max())
         promise = synopsis.bound().total
-        found.append((errors[0], promise, errors[1], promise - array.silenced))
+        found.append((errors[0], promise, errors[1], promise - array.shrunk_distance))
     return np.transpose(found)
 
 

@@ -74,7 +74,7 @@ class Case:
         plan = plan_files(spec, ())
         integers = centers(spec, plan, dict(zip(names, rows.T.copy(), strict=True)))
         synopsis = synopsis_of(spec, plan, integers)
-        self.array, self.bracketed = synopsis.arrays[0], synopsis._bracketed[0]
+        self.array, self.bias_bound = synopsis.arrays[0], synopsis._local_bias_bounds[0]
         self.smoothing = synopsis._smoothings(None, raw=True)[0]
         self.axes, self.y = axes, np.linspace(0, 1, POINTS[axes])
         array = self.array
@@ -82,7 +82,7 @@ class Case:
         self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
         self.draw = partial(family_of(array.law).draw, array.law)
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
-        self.brackets = self.bracketed.brackets(self.smoothing)
+        self.brackets = self.bias_bound.envelopes(self.smoothing)
         counts = np.array([len(one.kernel) for one in self.brackets])
         grid = np.array(np.meshgrid(*[self.y] * axes, indexing="ij")).reshape(axes, -1).T
         self.cell = tuple(np.clip((grid * counts).astype(int), 0, counts - 1).T)
@@ -143,7 +143,7 @@ class Case:
 
     def tail(self, beta):
         """What the noise of the bins that are read may take away from it, at all points."""
-        table = self.bracketed._approximation(self.smoothing, beta)
+        table = self.bias_bound._approximation(self.smoothing, beta)
         return table[self.cell] - self.read(self.array.released)
 
 

@@ -24,7 +24,7 @@ from dbern.strategies.gram import (
     lattice_sup_norm,
     rkhs_sensitivity,
 )
-from dbern.synopsis.arrays import Smoothing, select, smoothed
+from dbern.synopsis.smoothing import Smoothing, select, smoothed
 
 
 def cosine(x, y):

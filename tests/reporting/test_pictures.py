@@ -11,7 +11,7 @@ import pytest
 from dbern.cli.synopses import _described
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
-from dbern.promises import Promises
+from dbern.error_summary import ErrorSummary
 from dbern.reporting.pictures import Panel, Picture, draw
 from dbern.reporting.registry import _unprotected
 from dbern.reporting.terminal import _curve, _upright
@@ -107,11 +107,11 @@ def test_a_certificate_that_a_constant_keeps_is_shown_as_that():
         "domain": {"axes": []}, "epsilon": "1", "delta": "0", "neighbors": "one", "unit": "row",
         "certificate": {"approximation": 0.0, "rounding": 0.0, "noise": 9.0, "beta": 0.05},
     }  # fmt: skip
-    told = Promises(None, None, 9.0, 0.05, "", None, (-1.0, 1.0), True)
+    told = ErrorSummary(None, None, 9.0, 0.05, "", None, (-1.0, 1.0), True)
     assert "certificate  empty: a constant is never off by more than 1" in _described(
         facts, told.constant
     )
-    told = Promises(None, None, 0.5, 0.05, "", None, (-1.0, 1.0), True)
+    told = ErrorSummary(None, None, 0.5, 0.05, "", None, (-1.0, 1.0), True)
     assert "sup error <= 9 with" in _described(facts, told.constant)
 
 

@@ -116,12 +116,12 @@ def test_a_page_draws_each_group_by_its_own_bins():
         {"kind": "kernel-density", "bandwidth": [0.1, 0.1]},
         group={"column": "g", "values": ["a", "b"]},
     )
-    assert [bool(one.silenced) for one in synopsis.arrays] == [False, True]
+    assert [bool(one.shrunk_distance) for one in synopsis.arrays] == [False, True]
     page = live(synopsis)
     answered = json.loads(page["facts"])["answered"]
     assert [bool(one) for one in answered] == [False, True]
     (bins,) = (np.frombuffer(base64.b64decode(one), "<f8") for one in answered if one)
-    np.testing.assert_array_equal(bins, synopsis.arrays[1].answered.ravel())
+    np.testing.assert_array_equal(bins, synopsis.arrays[1].shrunk.ravel())
 
 
 @pytest.mark.parametrize("kind", ["curve", "map", "bins", "boundary", "sigmoid"])

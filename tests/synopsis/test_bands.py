@@ -19,7 +19,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.splines import bin_matrix
-from dbern.certificate import SILENCED
+from dbern.certificate import SHRUNK_FRACTION
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
 from dbern.noise_quantile import noise_bound
@@ -420,11 +420,11 @@ def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, 
         found = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
         (array,), raw = found.arrays, found.shaped("raw")
         sure, released = (one.bound(about="any-database") for one in (found, raw))
-        moved, most = np.abs(found(points) - raw(points)).max(), SILENCED * released.noise
-        assert moved <= array.silenced <= most
-        assert (moved > 0) == (array.silenced > 0)
-        shrunk += array.silenced > 0.99 * most
-        assert sure.noise == pytest.approx(released.noise + array.silenced)
+        moved, most = np.abs(found(points) - raw(points)).max(), SHRUNK_FRACTION * released.noise
+        assert moved <= array.shrunk_distance <= most
+        assert (moved > 0) == (array.shrunk_distance > 0)
+        shrunk += array.shrunk_distance > 0.99 * most
+        assert sure.noise == pytest.approx(released.noise + array.shrunk_distance)
         assert sure.total <= found.metadata["certificate"]["total"]
     assert shrunk >= 2
 
@@ -436,7 +436,7 @@ def test_where_records_are_nearly_everywhere_nothing_is_silenced():
     for width, silenced in ((1.0, False), (0.1, True)):
         integers = centers(spec, plan, columns(spread * [1.0, width]))
         found = synopsis_of(spec, plan, integers, bytes(32))
-        assert bool(found.arrays[0].silenced) is silenced
+        assert bool(found.arrays[0].shrunk_distance) is silenced
         assert (found.band() > found.shaped("raw").band()) is silenced
 
 
@@ -731,7 +731,10 @@ def test_responses_use_the_bins_that_count_them():
     integers = centers(spec, plan, {"x": t, "r": signs})
     synopsis = synopsis_of(spec, plan, integers, bytes(32))
     assert synopsis.about == "these-data"
-    assert [one.counted.name for one in synopsis._bracketed] == ["denominator", "denominator"]
+    assert [one.count_array.name for one in synopsis._local_bias_bounds] == [
+        "denominator",
+        "denominator",
+    ]
     points = np.linspace(0, 1, 50)[:, None]
     weights = np.exp(-0.5 * ((points - t) / 0.1) ** 2)
     truth = (weights * signs).sum(axis=1) / weights.sum(axis=1)

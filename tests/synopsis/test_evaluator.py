@@ -91,7 +91,7 @@ def test_the_way_depends_on_the_size_of_the_request_alone(k, monkeypatch):
     assert_array_equal(function(points, least), once)
     one_by_one = [function(points[i : i + 1], MANY) for i in range(300)]
     assert_array_equal(np.concatenate(one_by_one), once[:300])
-    monkeypatch.setattr(evaluator, "_SHARE", 1000)
+    monkeypatch.setattr(evaluator, "_MIN_POINTS_OF_THREAD", 1000)
     assert_array_equal(function(points, MANY, threads=3), once)
     monkeypatch.setattr(evaluator, "_CACHED_TABLE", 0)  # in order of cells
     assert_array_equal(function(points, MANY), once)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from projects import SOLVED, Project, fix_reservations, labelled
 
 import dbern
-from dbern.components.component import Errors, LatticeComponent, ScaledNoise
+from dbern.components.component import LatticeComponent, NumericalErrors, ScaledNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.calibration import LaplaceNoise
@@ -22,8 +22,9 @@ from dbern.privacy.families import LAPLACE
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
-from dbern.synopsis.arrays import ReleasedArray, Smoothing, select
+from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.blocks import StoredBlocks
+from dbern.synopsis.smoothing import Smoothing, select
 
 AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
 
@@ -66,7 +67,7 @@ def array(values, h, layers):
         k=tuple(count - 1 for count in values.shape),
         h=tuple(h),
         noise=ScaledNoise.of(LAPLACE, "", LaplaceNoise(1, 0, 1), 1.0),
-        errors=Errors(lattice=0.0, released=0.0),
+        errors=NumericalErrors(lattice=0.0, released=0.0),
     )
     shards = Shards(values, layers)
     return ReleasedArray(shards, "f", component, Domain(AXES[: values.ndim])), shards
@@ -109,7 +110,7 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
         assert select(blocks, NoiseCovariance(deviation), strategy, h) == expected
     assert set(shards.reads.values()) == {3}  # once for each choice
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.arrays._SUMS", 1)  # one candidate at a time
+        patch.setattr("dbern.synopsis.smoothing._SUMS", 1)  # one candidate at a time
         assert select(blocks, NoiseCovariance(0.0), strategy, h) == chosen[0]
 
 

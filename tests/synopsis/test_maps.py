@@ -15,7 +15,7 @@ from strategies import sections
 import dbern
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
-from dbern.synopsis.points import upright
+from dbern.synopsis.labels import upright
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 

@@ -19,9 +19,9 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
+from dbern.synopsis.labels import as_datetimes, named_values
 from dbern.synopsis.maps import plotted
-from dbern.synopsis.metadata import Released
-from dbern.synopsis.points import as_datetimes, named_values
+from dbern.synopsis.metadata import ReleaseMetadata
 
 ROWS = 4000
 RESPONSE = {"column": "delay", "bounds": [0.0, 60.0]}
@@ -150,10 +150,10 @@ def test_names_too_long_to_show_are_refused_with_their_spec():
 )
 def test_a_store_whose_texts_have_no_bounds_is_refused(delays, key, value):
     facts = {**delays.metadata, "release_id": "0" * 32, "created": "2026-01-01T00:00:00+00:00"}
-    parse_object(Released, json.dumps(facts).encode(), "case.zarr", "zarr.json")
+    parse_object(ReleaseMetadata, json.dumps(facts).encode(), "case.zarr", "zarr.json")
     text = json.dumps({**facts, key: value}).encode()
     with pytest.raises(IntegrityError, match=key):
-        parse_object(Released, text, "case.zarr", "zarr.json")
+        parse_object(ReleaseMetadata, text, "case.zarr", "zarr.json")
 
 
 # --- What is seen of it

@@ -8,16 +8,9 @@ import pytest
 
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.synopsis.points import (
-    as_points,
-    confidence,
-    grid_axes,
-    like,
-    of_columns,
-    orders,
-    per_axis,
-    upright,
-)
+from dbern.synopsis.grids import grid_axes
+from dbern.synopsis.labels import of_columns, upright
+from dbern.synopsis.points import as_points, confidence, like, orders, per_axis
 
 LINE = Domain((Axis("x", 0, 9),))
 PLANE = Domain((Axis("x", 0, 9), Axis("y", 0, 9)))

@@ -217,7 +217,7 @@ def test_one_batch_is_not_taken_apart(two, one):
 
 def test_a_grid_of_more_than_memory_is_refused(two, monkeypatch):
     assert two.grid(100).size == 10_000
-    monkeypatch.setattr("dbern.synopsis.points.memory_limit", lambda: 100_000)
+    monkeypatch.setattr("dbern.synopsis.grids.memory_limit", lambda: 100_000)
     with pytest.raises(SpecError, match=r"10000 points need .* smaller counts"):
         two.grid(100)
 

@@ -12,7 +12,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
-from dbern.synopsis.arrays import select, smoothed, smoothings
+from dbern.synopsis.smoothing import select, smoothed, smoothings
 
 
 def figure_one(bandwidth, epsilon):

@@ -14,10 +14,10 @@ from projects import fix_reservations, released_in
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import SILENCED
+from dbern.certificate import SHRUNK_FRACTION
 from dbern.errors import SpecError
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.synopsis.arrays import quieted
+from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
@@ -315,22 +315,22 @@ def noisy(tmp_path_factory, client):
 def test_noise_is_silenced_and_what_stands_out_of_it_stays():
     """A noise that is told wrong by half leaves noise, or takes peaks."""
     noise = np.random.default_rng(6).laplace(scale=0.5**0.5, size=(40, 40))  # of deviation one
-    quiet = quieted(noise, NoiseCovariance(1.0))
+    quiet = shrunk(noise, NoiseCovariance(1.0))
     assert (quiet == 0).mean() > 0.8
-    loud = quieted(noise, NoiseCovariance(0.5))
+    loud = shrunk(noise, NoiseCovariance(0.5))
     assert 10 * np.square(quiet).sum() < 0.2 * np.square(noise).sum() < 2 * np.square(loud).sum()
     noise[20, 20] += 40
     noise[5:12, 5:12] += 3
-    quiet = quieted(noise, NoiseCovariance(1.0))
+    quiet = shrunk(noise, NoiseCovariance(1.0))
     assert quiet[20, 20] > 0.95 * noise[20, 20]
     assert quiet[6:11, 6:11].sum() > 0.95 * noise[6:11, 6:11].sum()
-    assert quieted(noise, NoiseCovariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
+    assert shrunk(noise, NoiseCovariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
 
 
 def test_sums_of_windows_have_the_variance_that_is_counted():
     """At the ends of the domain, and of noise that leaves the sum of the bins alone."""
-    assert quieted(np.ones((3, 3)), NoiseCovariance(1.0)).max() == pytest.approx(1 - 4 / 9)
-    assert quieted(np.ones((3, 3)), NoiseCovariance(1.0, -1 / 8)).max() == pytest.approx(1)
+    assert shrunk(np.ones((3, 3)), NoiseCovariance(1.0)).max() == pytest.approx(1 - 4 / 9)
+    assert shrunk(np.ones((3, 3)), NoiseCovariance(1.0, -1 / 8)).max() == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -359,13 +359,14 @@ def test_noise_is_silenced_by_as_much_as_the_store_and_the_certificate_say(noisy
     (array,), (raw_array,) = noisy.arrays, plain.arrays
     moved, most = (
         np.abs(own - raw).max(),
-        SILENCED * raw_array.bound(raw_array.smoothing(), Fraction(1, 20), 1, selected=False).noise,
+        SHRUNK_FRACTION
+        * raw_array.bound(raw_array.smoothing(), Fraction(1, 20), 1, selected=False).noise,
     )
-    assert 0.5 * array.silenced < moved <= array.silenced <= most
-    assert array.silenced > 0.99 * most  # here it is scaled down
+    assert 0.5 * array.shrunk_distance < moved <= array.shrunk_distance <= most
+    assert array.shrunk_distance > 0.99 * most  # here it is scaled down
     assert np.abs(own - exact).max() < np.abs(raw - exact).max()
-    assert noisy.band() == pytest.approx(plain.band() + array.silenced)
-    assert noisy.bound().noise == pytest.approx(plain.bound().noise + array.silenced)
+    assert noisy.band() == pytest.approx(plain.band() + array.shrunk_distance)
+    assert noisy.bound().noise == pytest.approx(plain.bound().noise + array.shrunk_distance)
     assert noisy.band(about="any-database") <= noisy.metadata["certificate"]["total"]
     ends = [one.interval(points) for one in (noisy, plain)]
     np.testing.assert_array_equal(ends[0][0], np.minimum(ends[1][0], own))

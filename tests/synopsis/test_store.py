@@ -2,7 +2,8 @@
 
 import pytest
 
-from dbern.synopsis.store import Manifest, _content, digest
+from dbern.synopsis.manifest import Manifest, digest
+from dbern.synopsis.stored_arrays import _content
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ def test_a_store_that_makes_its_reader_fail_is_refused_with_the_line(copied, run
     assert re.search(r"fails to be read .*\(ZeroDivisionError in \w+\.py, line \d+\)", ran.err)
     assert "please report this as a fault of dbern" in ran.err
     assert "secret" not in ran.err
-    monkeypatch.setattr("dbern.synopsis.store._stored_arrays", failing)
+    monkeypatch.setattr("dbern.synopsis.store.stored_arrays", failing)
     with pytest.raises(IntegrityError, match="fails to be read") as refused:
         dbern.open(copied)
     assert refused.value.__cause__ is None

@@ -18,8 +18,8 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.evaluate import evaluate
-from dbern.testing import _integers_of_each, integers, moves
-from dbern.testing import counted as counted
+from dbern.testing.counts import counted as counted
+from dbern.testing.counts import integers, integers_of_each, moves
 
 NULL = math.nan
 AXES = "xyzuvw"
@@ -307,7 +307,7 @@ def replaced(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[Relea
     spec = case.spec(axes, 2, noise, **mechanism)
     plan = plan_files(spec, ())
     records = everyone(case, axes, np.random.default_rng(5))
-    return plan, _integers_of_each(spec, plan, [[records[1], record] for record in records])
+    return plan, integers_of_each(spec, plan, [[records[1], record] for record in records])
 
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}  # where rows are private, and for units
@@ -322,7 +322,7 @@ def added(case: Case, axes: int, noise: str, **mechanism: Any) -> tuple[ReleaseP
     pairs = []
     for others in ([], [records[1]], [records[1]] * 3):
         databases = [others, *([*others, record] for record in records)]
-        before, *after = _integers_of_each(spec, plan, databases)
+        before, *after = integers_of_each(spec, plan, databases)
         pairs += [[before, one] for one in after]
     return plan, pairs
 
@@ -350,10 +350,10 @@ def units(
         rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
     users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
     databases = [rest, *(of(1, rows) + rest for rows in users)]
-    none, *alone = _integers_of_each(spec, plan, databases)
+    none, *alone = integers_of_each(spec, plan, databases)
     pairs = [[none, user] for user in alone]
     if neighbors == "replace-one":
-        other = _integers_of_each(spec, plan, [of(2, rows) + rest for rows in users[::4]])
+        other = integers_of_each(spec, plan, [of(2, rows) + rest for rows in users[::4]])
         pairs += [alone, *map(list, itertools.product(alone[::3], other))]
     return plan, pairs
 

@@ -26,9 +26,9 @@ from dbern.erm.objective import OutputwiseLoss, Softmax
 from dbern.erm.perturbed import _row_weight, categorical_fraction
 from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserKernel, UserLoss, imported
+from dbern.error_summary import printed_sum
 from dbern.noise_quantile import _fewest_draws, quantile_rank
 from dbern.privacy.public_numbers import public_stream
-from dbern.promises import printed_sum
 from dbern.strategies.base import Entries
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import _finest_bandwidth

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dbern.data.domain import Domain
-from dbern.synopsis.points import as_datetimes, conventional, describe_axis
+from dbern.synopsis.labels import as_datetimes, conventional, describe_axis
 from dbern.types import FloatArray
 
 

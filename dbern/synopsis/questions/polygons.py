@@ -10,7 +10,7 @@ import numpy as np
 
 from dbern.data.domain import Domain
 from dbern.errors import SpecError, printable
-from dbern.synopsis.points import upright
+from dbern.synopsis.labels import upright
 from dbern.types import FloatArray
 
 _MAX_EDGES = 5000

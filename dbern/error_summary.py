@@ -16,14 +16,14 @@ _EVEN = (
 
 
 @dataclass(frozen=True)
-class Promises:
+class ErrorSummary:
     """Error bounds of a function, in the order of printing; `unit` follows a number in words.
 
     `expected` was predicted for typical data and is no promise. `these_data` is the half-width of
     the band about the data at hand, before the release that of evenly spread records; None where
     the structure gives none. `any_database` was promised before a record was read. Promises fail
     with probability at most `beta`. `largest` is the largest released value (before the release:
-    possible value), `extent` the range of possible values. `by_place`: no single width describes
+    possible value), `extent` the range of possible values. `pointwise`: no single width describes
     the error, as for quotients and least squares. `on_lattice`: a function is released, and not
     numbers that make one. `remedies`: what to write so that more is promised of any database.
     """
@@ -36,7 +36,7 @@ class Promises:
     largest: float | None
     extent: tuple[float, float] | None
     released: bool
-    by_place: bool = False
+    pointwise: bool = False
     on_lattice: bool = True
     remedies: tuple[str, ...] = ()
 
@@ -66,7 +66,7 @@ class Promises:
 
     @property
     def _constant(self) -> str:
-        if self.unit.startswith(" of ") and not self.by_place:  # of a response
+        if self.unit.startswith(" of ") and not self.pointwise:  # of a response
             # A linear function may leave the bounds, and a constant be off by more.
             return f"half of the response's range is {_upward(self._half_range)}"
         return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
@@ -75,7 +75,7 @@ class Promises:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         confidence = f"with probability {1 - self.beta:g}"
         expected, these = "not predicted for this learner", "what is promised for any database"
-        if self.by_place:
+        if self.pointwise:
             these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
@@ -85,7 +85,7 @@ class Promises:
         if promised is not None and not (self.released and promised >= self.any_database):
             text = self._stated(promised)
             text = f"no value is off by more than {text}, {confidence}" if self.released else text
-            these = "" if self.released else _EVEN[self.by_place]
+            these = "" if self.released else _EVEN[self.pointwise]
             these += f"empty: {self._constant}" if self._is_empty(promised) else text
         worst = f"no value is off by more than {self._stated(self.any_database)}, {confidence}"
         if self.empty:
@@ -93,12 +93,12 @@ class Promises:
         return [("expected", expected), ("these data", these), ("any database", worst)]
 
     def _mended(self) -> str:
-        if self.by_place:
+        if self.pointwise:
             return "some databases leave all values open, whatever epsilon is"
         if not self.remedies:
             return "go by what the plan predicts for typical records"
-        *others, last = self.remedies
-        either = f"{', '.join(others)} or {last}" if others else last
+        *first, last = self.remedies
+        either = f"{', '.join(first)} or {last}" if first else last
         return f"{'release with' if self.released else 'write'} {either}"
 
     def _stated(self, amount: float) -> str:
@@ -107,24 +107,24 @@ class Promises:
     def _share(self, amount: float) -> str:
         if not self.largest:
             return ""
-        whole = "largest value" if self.released else "largest value possible"
-        return f", {percent(amount / self.largest, 2)} of the {whole}"
+        reference = "largest value" if self.released else "largest value possible"
+        return f", {percent(amount / self.largest, 2)} of the {reference}"
 
 
 def _upward(amount: float, digits: int = 4) -> str:
     return printed_sum([amount], digits)[1]
 
 
-def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
+def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
     """Texts of the parts of a bound and of their sum, which is the sum of the texts.
 
     Each part is rounded up, to a decimal place that leaves the sum about so many digits.
     """
-    total = sum(parts)
+    total = sum(amounts)
     if not 0 < total < math.inf:
-        return [f"{part:g}" for part in parts], f"{total:g}"
-    unit = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
-    rounded = [Decimal(part).quantize(unit, ROUND_CEILING) for part in parts]
+        return [f"{amount:g}" for amount in amounts], f"{total:g}"
+    decimal_place = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
+    rounded = [Decimal(amount).quantize(decimal_place, ROUND_CEILING) for amount in amounts]
     return [_plain(number) for number in rounded], _plain(sum(rounded, Decimal(0)))
 
 

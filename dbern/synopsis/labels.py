@@ -1,0 +1,143 @@
+"""Labels of values: coordinates and dimensions of grids, names and units by the CF conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbern.combination.base import Combination
+from dbern.data.domain import Axis, Domain, named_with
+from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray
+
+_BLOCK_COORDINATES = 1 << 16
+_LOCATION = "spatial_ref"  # a grid's coordinate system, by the name that rioxarray gives it
+
+_NORTHWARD = ("lat", "latitude", "northing", "y")
+
+
+def upright(names: Sequence[Any]) -> tuple[Any, ...]:
+    """Return axes as dimensions that are drawn upright: the second up, the first to the right.
+
+    The other way round where the first one says that it goes up, such as a latitude.
+    """
+    first, *rest = names
+    if rest and str(first).lower() in _NORTHWARD:
+        return (*rest[:0:-1], first, rest[0])
+    return (*rest[::-1], first)
+
+
+def conventional(array: xarray.DataArray) -> xarray.DataArray:
+    """Set how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
+    if array.dtype.kind == "f":
+        array.encoding["_FillValue"] = np.nan
+    if _LOCATION in array.coords:
+        array.encoding["grid_mapping"] = _LOCATION
+    for coordinate in array.coords.values():
+        coordinate.encoding["_FillValue"] = None
+    return array
+
+
+def coordinates(axis: Axis, count: int) -> np.ndarray[Any, Any]:
+    """Return so many coordinates, ends included, in little more than their memory."""
+    positions = np.linspace(0.0, 1.0, count)
+    values = positions if axis.unit is None else np.empty(count, dtype="datetime64[us]")
+    for start in range(0, count, _BLOCK_COORDINATES):
+        block = slice(start, start + _BLOCK_COORDINATES)
+        values[block] = as_datetimes(axis.at(positions[block]), axis)
+    return values
+
+
+def as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:
+    """Return numbers of an axis of dates or times as datetime64, UTC; of another as they are.
+
+    A microsecond may be coarser than a number; what is within the bounds stays within them.
+    """
+    if axis.unit is None:
+        return numbers
+    moments, step = axis.unit.to_datetimes(numbers), np.timedelta64(1, "us")
+    back = axis.unit.of_datetimes(moments)
+    moments[(back < axis.low) & (numbers >= axis.low)] += step
+    moments[(back > axis.high) & (numbers <= axis.high)] -= step
+    return moments
+
+
+def describe_axis(coordinate: xarray.DataArray, axis: Axis) -> None:
+    """Describe an axis's coordinate, and how dates are to be stored, by the CF conventions."""
+    coordinate.attrs["long_name"] = axis.name
+    if axis.unit is None:
+        coordinate.attrs |= axis.attributes
+    else:
+        coordinate.encoding |= {"units": axis.unit.value, "dtype": "float64"}
+
+
+def labelled(
+    values: FloatArray,
+    domain: Domain,
+    classes: Sequence[Any] = (),
+    name: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> xarray.DataArray:
+    """Label values on a grid over a domain, classes last, by coordinates in data units, upright."""
+    import xarray
+
+    labels: dict[str, Any] = {
+        axis.name: (axis.name, coordinates(axis, count))
+        for axis, count in zip(domain.axes, values.shape, strict=False)
+    }
+    last = ["class"] if values.ndim > domain.dimensions else []
+    labels |= {key: list(classes) for key in last}
+    grid = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
+    for axis in domain.axes:
+        describe_axis(grid[axis.name], axis)
+    return conventional(grid.transpose(*upright(domain.names), *last))
+
+
+def attributes_of(
+    combination: Combination, domain: Domain, metadata: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the attributes of values, by the CF conventions where these have a word."""
+    name, units = named_values(combination, domain, metadata)
+    attributes = {"long_name": name} | ({"units": units} if units else {})
+    attributes |= {key: metadata[key] for key in ("title", "description") if key in metadata}
+    done = metadata.get("post_processing")  # netCDF 3 has no lists
+    return attributes | ({"post_processing": ", ".join(done)} if done else {})
+
+
+def named_values(
+    combination: Combination, domain: Domain, metadata: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Return the name of values, and their units; "" where none are known."""
+    meaning, columns = combination.meaning(metadata["target"]), metadata.get("columns", {})
+    if meaning == "density":
+        units = [axis.unit.name.lower() if axis.unit else axis.units for axis in domain.axes]
+        if all(units):
+            return meaning, " ".join(f"{u}-1" if u.isalpha() else f"({u})-1" for u in units)
+        return meaning + combination.unit_text(domain.names, density=True), ""
+    if meaning == "response":
+        name = columns.get("response", meaning)
+        return name, metadata.get("units", {}).get(name, "")
+    if "label" not in columns:
+        return meaning, ""
+    binary = len(combination.classes) == 2 and not combination.multi_output
+    positive = f" = {combination.classes[1]}" if binary else ""
+    return f"{meaning} of {columns['label']}{positive}", ""
+
+
+def of_columns(metadata: Mapping[str, Any]) -> str:
+    """Return the columns that a function is of or by, in words that follow its kind."""
+    columns, units = metadata.get("columns", {}), metadata.get("units", {})
+    words = {"response": "of", "label": "of", "group": "by"}
+    return "".join(
+        f" {words[role]} {named_with(name, units.get(name, ''))}" for role, name in columns.items()
+    )
+
+
+def groups_column(metadata: Mapping[str, Any]) -> str:
+    """Return the column that classes or groups are values of; "class" where it is not known."""
+    columns = metadata.get("columns", {})
+    return str(columns.get("group", columns.get("label", "class")))

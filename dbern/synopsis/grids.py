@@ -39,8 +39,8 @@ def grid_axes(
     """
     if domain.categorical:
         raise SpecError(
-            f"grid: {domain.categorical[0].name} is a list of values. Call the synopsis with a table of "
-            "points, or with coordinates of xarray"
+            f"grid: {domain.categorical[0].name} is a list of values. Call the synopsis with a "
+            "table of points, or with coordinates of xarray"
         )
     counts = per_axis(shape, domain.dimensions, 2)
     if counts is None:

@@ -64,10 +64,9 @@ _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_K = 1000
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
 _POINT_MASS = 0.12  # of the records, taken to be in one place: promises grow with what that misses
-_POINT_MASS_OF_BINS = 0.18  # on few axes, where cells that suit a crowd cost others little noise
+_POINT_MASS_OF_BINS = {1: 0.18, 2: 0.15}  # by axes: the fewer, the less noise finer cells cost
 _EXPECTED_POINT_MASS = 0.07
 _LEAST_POINT_MASS = 0.01  # where a public density says where records are, or signs are random
-_CROWDED_AXES = 2  # with more, cells that suit a crowd cost all others too much noise
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
 _COARSEST_TRIED = 2.0 / 1.25**5  # of many axes
@@ -162,8 +161,9 @@ class Problem:
             return self.crowd
         if self.reference is not None:
             return _LEAST_POINT_MASS
-        few_bins = kind == "binned" and len(self.kernels) <= _CROWDED_AXES
-        return _POINT_MASS_OF_BINS if few_bins else _POINT_MASS
+        if kind != "binned" or self.kinked:  # kinks are approximated slowly: finer cells gain less
+            return _POINT_MASS
+        return _POINT_MASS_OF_BINS.get(len(self.kernels), _POINT_MASS)
 
     @property
     def kinked(self) -> bool:

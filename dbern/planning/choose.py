@@ -133,8 +133,8 @@ class Problem:
     """Public facts that the choice starts from; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
-    meets the largest move of one times the root of the number of values. `crowd` is the point mass
-    where it is given. `levels`: bins of two levels may be released.
+    meets the largest move of one times the root of the number of values. `levels`: bins of two
+    levels may be released.
     """
 
     measurement: Measurement
@@ -148,7 +148,6 @@ class Problem:
     largest_lattice: int
     questions: Questions | None = None
     levels: bool = False
-    crowd: float | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -157,8 +156,6 @@ class Problem:
 
     def point_mass(self, kind: str) -> float:
         """Return the share of the records in one place, by what is released."""
-        if self.crowd is not None:
-            return self.crowd
         if self.reference is not None:
             return _LEAST_POINT_MASS
         if kind != "binned" or self.kinked:  # kinks are approximated slowly: finer cells gain less
@@ -591,7 +588,7 @@ def _grids(problem: Problem) -> list[_Grid]:
     kernels, grids = problem.kernels, {}
     for degree, usual in BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
-        if len(kernels) == _FEW_AXES and problem.crowd is None:  # else for a choice among others
+        if len(kernels) == _FEW_AXES:
             resolutions += _OF_THREE_AXES.get(degree, ())
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest

@@ -20,9 +20,8 @@ most ``T - f X``. With N the noise of the values, no value is off by more than `
 by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
 both are large together as rarely as they are: beta is not shared out. That quantile is above
 ``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
-grows much, by public facts alone, it is not used. Where several numbers have chosen the bins the
-two bounds of `chosen_noise` hold at once, one of them without T. An order or rank chosen later is
-another operator, of which a promise says nothing.
+grows much, by public facts alone, it is not used. An order or rank chosen later is another
+operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -46,7 +45,6 @@ Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -58,8 +56,8 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate, told_error
 from dbern.combination.responses import Quotient
 from dbern.components.component import LatticeComponent, Promise, VectorComponent
-from dbern.failure import BAND, CHOICE
-from dbern.noise_quantile import Beside, chosen_noise, enclose, quantile_rank
+from dbern.failure import BAND
+from dbern.noise_quantile import enclose, quantile_rank
 from dbern.noise_sups import noise_sups
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
@@ -117,14 +115,10 @@ class ArrayBand:
 
 @dataclass(frozen=True)
 class Promised:
-    """A number that bounds how much an array misses of the data at hand.
-
-    The array's bins were chosen by `among` numbers, this one among them.
-    """
+    """A number that bounds how much an array misses of the data at hand."""
 
     number: ReleasedVector
     terms: Promise
-    among: int = 1
 
     @property
     def approximation(self) -> float:
@@ -138,8 +132,7 @@ class Promised:
         from dbern.synopsis.questions.asking import Promised as Told
 
         least = self.terms.least
-        bins = Fraction(1) if self.among == 1 else CHOICE["bins"]
-        return Told(math.inf if least is None else least, bins, ends)
+        return Told(math.inf if least is None else least, ends)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -170,16 +163,13 @@ class Bracketed:
         rest = beta * BAND["values"]
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
-        def noise(part: Fraction, beside: Beside) -> float:  # one smoothing's of so many
-            found = array.bound(smoothing, part * count, at_once, selected=selected, beside=beside)
-            return found.noise
-
         sure = array.bound(smoothing, rest, at_once, selected=selected)
         promised = math.inf
         if promise:
-            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.among)
-            if promise.among > 1 or both - sure.noise <= _WORTH * sure.approximation:
-                sure, promised = replace(sure, noise=alone), promise.approximation + both - alone
+            beside = promise.noise
+            both = array.bound(smoothing, rest, at_once, selected=selected, beside=beside).noise
+            if both - sure.noise <= _WORTH * sure.approximation:
+                sure, promised = replace(sure, noise=both), promise.approximation
         at_once *= count * array.approximation.choices
         found = self._approximation(smoothing, beta * BAND["approximation"] / at_once)
         table = np.minimum(found, min(sure.approximation, promised))
@@ -396,9 +386,4 @@ def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
         for component in store.released.components
         if isinstance(component, VectorComponent) and component.promise
     ]
-    counts = Counter(name for _, terms in numbers for name in terms.of)
-    return {  # the last of several is of the bins that were chosen
-        name: Promised(number, terms, counts[name])
-        for number, terms in numbers
-        for name in terms.of
-    }
+    return {name: Promised(number, terms) for number, terms in numbers for name in terms.of}

@@ -45,13 +45,11 @@ class Response:
 class Promised:
     """Bound that a number promises for the released density of these data.
 
-    `least` holds where the number tells nothing. `part` is the part of beta that bins without it
-    have: where it has chosen them it may be low when it is not looked at
-    (`dbern.noise_quantile.chosen_noise`). `ends` returns the band's ends at points, at a beta.
+    `least` holds where the number tells nothing. `ends` returns the band's ends at points, at a
+    beta.
     """
 
     least: float
-    part: Fraction
     ends: Callable[[FloatArray, str], tuple[Any, Any]]
 
 

@@ -113,11 +113,11 @@ class Density(OptionQuestion):
 
         For evenly spread records, by public facts: the same for all groups.
         """
-        measures, beta_i = self.measures, promised.part * beta
+        measures = self.measures
         cells = [splines.integrals(np.ones(1))[0] for splines in measures[0].splines]
         even = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
-        bands = [self._band(measure, beta_i) for measure in measures]
-        low, high = self._band(even, beta_i)[1:3]
+        bands = [self._band(measure, beta) for measure in measures]
+        low, high = self._band(even, beta)[1:3]
         if 2 * promised.least >= np.mean(high - low):
             return bands
         ends = promised.ends(self.locations, str(beta * len(measures)))  # of all groups at once

@@ -119,8 +119,13 @@ class Candidate:
 
     @property
     def figures(self) -> tuple[float, float, float]:
-        """Its noise, its error, and what it promises any database."""
-        return self.noise, self.error, self.noise + self.worst
+        """Its noise, its expected error, and what it promises any database."""
+        return self.noise, self.expected, self.promise
+
+    @property
+    def promise(self) -> float:
+        """Predicted error for any database."""
+        return self.noise + self.worst
 
     @property
     def expected(self) -> float:
@@ -764,8 +769,9 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Where nothing is asked, shares and quantiles are one more weight for bins of two levels: of
-    those whose noise, error and promise are at most `_WIDER` above those of what is taken else, and
-    of that itself, the one with the least mean of error and widths.
+    those whose noise and expected error are at most `_WIDER` above those that typical data have
+    with the best of one level, and whose promise is above that of what is taken else by as much,
+    and of that itself, the one with the least mean of error and widths.
 
     Of bins whose errors are within `_ALIKE` of the least, and expected ones within
     `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
@@ -775,9 +781,10 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     if problem.levels and not problem.certified and problem.questions is None:
         single = [candidate for candidate in found if not candidate.levels]
         usual = preferred(single, replace(problem, levels=False))
-        most = [(1 + _WIDER) * figure for figure in usual.figures]
+        typical = min(single, key=lambda candidate: candidate.expected)
+        limits = (1 + _WIDER) * np.array([typical.noise, typical.expected, usual.promise])
         levels = [candidate for candidate in found if candidate.levels]
-        near = [each for each in levels if np.less_equal(each.figures, most).all()]
+        near = [bins for bins in levels if np.less_equal(bins.figures, limits).all()]
 
         def width(candidate: Candidate) -> float:
             return mean_width(problem.widths(candidate.strategy, USUAL)(candidate.error))

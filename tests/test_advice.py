@@ -39,7 +39,9 @@ def test_every_row_of_the_table_adds_up(planned, run):
         exact = [option[name] for name in ("approximation", "rounding", "noise", "error")]
         assert all(shown >= Decimal(one) for shown, one in zip([*parts, total], exact, strict=True))
         assert sum(exact[:3]) == pytest.approx(exact[3], rel=1e-12)
-    assert options == sorted(options, key=lambda one: one["predicted"])
+    first, *others = (option["predicted"] for option in options)
+    assert others == sorted(others)
+    assert first < 1.02 * others[0]  # of bins that err alike the surest are taken
 
 
 @pytest.mark.slow

@@ -511,8 +511,9 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
 
 @pytest.fixture
 def one_level(monkeypatch):
-    """Plans of bins of one level, which miss enough of the worst database to tell data apart."""
+    """Wide bins of one level, which miss enough of the worst database to tell data apart."""
     monkeypatch.setattr("dbern.planning.designs._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.choose.BIN_RESOLUTIONS", {2: (1.3,)})
     planned.cache_clear()
     yield
     planned.cache_clear()

@@ -511,16 +511,16 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
 
 @pytest.fixture
 def one_level(monkeypatch):
-    """Wide bins of one level, which miss enough of the worst database to tell data apart."""
+    """Plans of bins of one level, which miss enough of the worst database to tell data apart."""
     monkeypatch.setattr("dbern.planning.designs._takes_levels", lambda *_: False)
-    monkeypatch.setattr("dbern.planning.choose.BIN_RESOLUTIONS", {2: (1.3,)})
     planned.cache_clear()
     yield
     planned.cache_clear()
 
 
 @pytest.mark.usefixtures("one_level")
-def test_the_width_follows_the_data_and_never_the_worst_database():
+def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
+    monkeypatch.setattr("dbern.planning.choose.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
     for name, records in databases(1, 20_000).items():

@@ -18,7 +18,8 @@ where `shortfalls` finds any. The rivals:
 Laplace noise of a histogram is smaller than Gaussian noise. Their errors are held to promises, and
 to those of `BASELINE`, measured before, as all cells' are; the gain is held in the usual cells.
 `NARROW` cells have a narrow kernel, rows that are rounded or mostly at one place, or both: there
-errors are held to 20 lines' own.
+errors are held to 20 lines' own. `CROWDED` cells have rows at few places, or with heavy tails: no
+gain there is below `LEAST_GAIN`.
 """
 
 from __future__ import annotations
@@ -80,6 +81,15 @@ NARROW = {  # kernel, bandwidth and epsilon, by data
     ),
     "clusters, 2": (("gaussian", 0.01, 3.0),),
 }
+CROWDS = ((1, 1700, 0.02, 1.0), (1, 5000, 0.1, 0.1), (2, 1700, 0.1, 1.0), (2, 20_000, 0.1, 0.1))
+"""Axes, rows, bandwidth and epsilon."""
+PLACES, TAILS = (1, 3, 8, 20), (0.005, 0.02)
+"""How many places rows are at, and scales of Cauchy's law."""
+CROWDED = {
+    f"{kind}, {n} rows, {axes}": (bandwidth, epsilon)
+    for axes, n, bandwidth, epsilon in CROWDS
+    for kind in (*(f"places {count}" for count in PLACES), *(f"tails {scale}" for scale in TAILS))
+}
 NARROW_POINTS = {1: 4999, 2: 397}
 COMPACT = {"triangle": (1, 1, 6), "epanechnikov": (2, 1, 5), "biweight": (2, 2, 7)}
 """Kernels ``(1 - |z|^i)^m``: i and m, and how often their variance goes into b^2."""
@@ -129,6 +139,10 @@ class Row:
         return (self.kernel, self.bandwidth, self.epsilon) in NARROW.get(self.data, ())
 
     @property
+    def crowded(self) -> bool:
+        return self.data in CROWDED
+
+    @property
     def where(self) -> str:
         """Data, with the kernel and delta where they are not the usual ones."""
         kernel = f", {self.kernel} kernel" if self.kernel != "gaussian" else ""
@@ -172,6 +186,14 @@ def datasets(folder: Path) -> Iterator[tuple[str, FloatArray]]:
     yield "integers", np.clip(ages, 0, 100)[:, None] / 100
     crowd = np.where(rng.random(20_000) < 0.8, 0.41235, rng.random(20_000))
     yield "one place", crowd[:, None]
+    for axes, n, *_ in CROWDS:
+        for count in PLACES:
+            rng = np.random.default_rng(count)
+            centers = rng.uniform(0.1, 0.9, (count, axes))
+            yield f"places {count}, {n} rows, {axes}", centers[rng.integers(0, count, n)]
+        for scale in TAILS:
+            records = 0.5 + scale * np.random.default_rng(5).standard_cauchy((n, axes))
+            yield f"tails {scale}, {n} rows, {axes}", np.clip(records, 0.0, 1.0)
 
 
 def gaussian(x: FloatArray, bandwidth: float) -> FloatArray:
@@ -407,7 +429,10 @@ def rows(folder: Path, only: str = "", releases: int = RELEASES) -> Iterator[Row
 def cells_of(name: str, records: FloatArray, releases: int) -> Iterator[tuple[Cell, float]]:
     """Yield the cells of a dataset, each with an epsilon: usual, further and narrow ones."""
     axes = records.shape[1]
-    if name not in ("integers", "one place"):  # which are for narrow kernels alone
+    if name in CROWDED:
+        bandwidth, epsilon = CROWDED[name]
+        yield Cell(name, records, bandwidth, np.linspace(0, 1, POINTS[axes]), releases), epsilon
+    elif name not in ("integers", "one place"):  # which are for narrow kernels alone
         y = np.linspace(0, 1, POINTS[axes])
         cells = [Cell(name, records, bandwidth, y, releases) for bandwidth in BANDWIDTHS]
         cells += [
@@ -433,8 +458,11 @@ def to_markdown(found: Sequence[Row]) -> str:
         for row in found
     ]
     narrow, others = ([row for row in found if row.narrow == kind] for kind in (True, False))
+    crowded = [row for row in others if row.crowded]
+    others = [row for row in others if not row.crowded]
     usual, further = ([row for row in others if row.further == kind] for kind in (False, True))
     kinds = {"The usual cells": usual, "Another kernel, or a delta": further, "Narrow": narrow}
+    kinds["Crowded"] = crowded
     for name, cells in kinds.items():
         if cells:
             beaten = [sum(_lost(row, own) for row in cells) for own in ("ours", "quiet")]
@@ -465,7 +493,7 @@ def shortfalls(
     lost : int
         Cells in which an oracle's best may be `MOST_BEHIND` times better, at most.
     """
-    usual = [row for row in found if not row.further and not row.narrow]
+    usual = [row for row in found if not (row.further or row.narrow or row.crowded)]
     texts = []
     if usual and mean_gain(usual) < mean:
         texts.append(f"a mean gain of {mean_gain(usual):.2f}, not {mean}")

@@ -88,9 +88,6 @@ FIELD = FailureBudget(
 PROMISE = FailureBudget({"values": 95, "number": 5})
 """Of noise beside that of a number that promises, where both are not drawn together."""
 
-CHOICE = FailureBudget({"bins": 80, "bins of a low number": 15, "lower numbers": 5})
-"""Of bins that numbers chose: their noise, that where a number is low, and numbers lower still."""
-
 BAND = FailureBudget({"values": 99, "approximation": 1}, {"values": FIELD})
 """Of a band about these data: noise of the values, and of the bound on what they miss."""
 

@@ -16,7 +16,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination.polynomials import grid_polynomials
-from dbern.failure import CHOICE, FIELD, NODES, PROMISE, SIMULATION
+from dbern.failure import FIELD, NODES, PROMISE, SIMULATION
 from dbern.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
@@ -36,7 +36,6 @@ _LITTLE_WORK, _WORK = 5e8, 2e9  # multiplications that most draws, and some, may
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _JOINTLY = 1 / 3  # of that, where all values are drawn together
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
-_BETA_LOW, _MAX_BETA_LOW = Fraction(1, 10), Fraction(19, 20)  # a number is low; bins if it is
 
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
@@ -68,35 +67,6 @@ def noise_bound(
     if strategy.whole is None:
         bound = min(bound, _tail_at_nodes(strategy, h, law, beta_left))
     return bound + extra if simulated is None else min(bound + extra, simulated)
-
-
-def chosen_noise(
-    noise: Callable[[Fraction, ExtraNoise], float],
-    beta: Fraction,
-    extra_noise: tuple[Noise, float],
-    num_candidates: int,
-) -> tuple[float, float]:
-    """Bound the noise of bins alone, and with that of the number that chose them, both at once.
-
-    `noise` is the bins' `noise_bound`, `extra_noise` the law X of the number and its factor f,
-    `num_candidates` how many numbers have chosen the bins.
-
-    Of several numbers none falls below ``-s`` but with probability p, and none below ``-t`` but
-    with ``beta / 20``. Whatever they are, the noise N of the bins is independent of them. So with
-    ``q(a)`` its quantile at a, ``Q = max(q(a) + f s, q(b) + f t)`` and ``a = 4/5 beta``, the
-    smaller of ``q(a)`` and ``Q - f max(0, -X)`` is exceeded with probability at most a while no
-    number is below ``-s``, and b while none is below ``-t``: in all at most ``a + p (b - a) + beta
-    / 20``, which is beta.
-    """
-    if num_candidates == 1:
-        both = noise(beta, extra_noise)
-        return both, both
-    law, factor = extra_noise
-    beta_bins, beta_numbers = beta * CHOICE["bins"], beta * CHOICE["lower numbers"]
-    beta_low = min(beta_bins + beta * CHOICE["bins of a low number"] / _BETA_LOW, _MAX_BETA_LOW)
-    alone = noise(beta_bins, None)
-    s, t = (factor * _largest_draw(law, num_candidates, 2 * p) for p in (_BETA_LOW, beta_numbers))
-    return alone, max(alone + s, noise(beta_low, None) + t)
 
 
 def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:

@@ -11,7 +11,6 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.releasing import publish
-from dbern.releasing.publish import prefer
 from dbern.strategies.base import Strategy
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
@@ -57,34 +56,15 @@ def centers(spec: ReleaseSpec, plan: ReleasePlan, records: dict[str, Any]) -> di
 def synopsis_of(
     spec: ReleaseSpec, plan: ReleasePlan, integers: dict[str, Any], key: bytes | None = None
 ) -> Synopsis:
-    """The synopsis of a release whose noise is that of `key`; without one it has none.
-
-    Of bins that the plan offers, of those that the numbers prefer.
-    """
-    plan, staged = preferred(spec, plan, integers, key)
+    """The synopsis of a release whose noise is that of `key`; without one it has none."""
     made = SimpleNamespace(created="", dataset="")
     store = Held(publish._attributes(spec, plan, publish._components(spec, plan), made, ""))
     for planned in plan.components:
         for name in planned.arrays:
-            whose = staged or name if planned is plan.components[0] else name
-            _hold(store, planned, name, integers[whose], key, whose)
+            _hold(store, planned, name, integers[name], key)
     synopsis = Synopsis.__new__(Synopsis)
     synopsis._store = store  # type: ignore[assignment]
     return synopsis
-
-
-def preferred(
-    spec: ReleaseSpec, plan: ReleasePlan, integers: dict[str, Any], key: bytes | None
-) -> tuple[ReleasePlan, str]:
-    """The plan with what is released of it, and the name of its bins' center if it was chosen."""
-    if sum(not one.promise for one in plan.components) == len(spec.components):
-        return plan, ""
-
-    def released(planned: Any, name: str) -> Any:
-        return _noisy(integers[name], planned, key, name)
-
-    found, bins = prefer(spec, plan, released, lambda _what, choice: choice)
-    return found, bins.name
 
 
 def _noisy(center: Any, planned: Any, key: bytes | None, name: str) -> Any:
@@ -92,9 +72,9 @@ def _noisy(center: Any, planned: Any, key: bytes | None, name: str) -> Any:
     return noisy.reshape(center.shape)
 
 
-def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None, whose: str) -> None:
+def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) -> None:
     law, path = planned.noise.law, f"components/{name}"
-    noisy = _noisy(center, planned, key, whose)
+    noisy = _noisy(center, planned, key, name)
     strategy: Strategy = planned.strategy
     lattice, family = noisy, strategy.kind
     if family:

@@ -28,7 +28,7 @@ from sqlalchemy import Engine
 from dbern import certificate
 from dbern.counting import kernel_sums
 from dbern.ledger import sqlite
-from dbern.planning import contracts, offers
+from dbern.planning import bias_statistic, contracts
 from dbern.strategies import limits
 from dbern.synopsis import bands
 from dbern.system import memory_limit
@@ -159,7 +159,7 @@ def cached_planning() -> Iterator[None]:
     sketches = lru_cache(maxsize=2000)(kernel_sums.smallest_sketch)
     strongest = lru_cache(maxsize=2000)(limits.strongest_bound.__wrapped__)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (certificate, offers):
+        for module in (certificate, bias_statistic):
             patch.setattr(module, "noise_bound", bounds)
         for module in (contracts, bands):
             patch.setattr(module, "strongest_bound", strongest)

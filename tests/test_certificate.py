@@ -18,7 +18,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import Certificate, combined
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
-from dbern.failure import CHOICE, SIMULATION
+from dbern.failure import SIMULATION
 from dbern.noise_quantile import enclose
 from dbern.noise_sups import COARSE, FINER
 from dbern.planning.planner import plan_files
@@ -422,42 +422,6 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     assert (found > bound).mean() <= allowed
     assert work < 2 or (found > alone).mean() > allowed
     assert alone < bound < 3 * alone
-
-
-@pytest.mark.parametrize("size", [0.02, 0.1, 1.0])
-@pytest.mark.parametrize("among", [2, 3])
-def test_noise_of_numbers_that_chose_the_bins_is_bounded_with_that_of_the_bins(among, size):
-    """Of a choice of the lowest number: a bound for one number alone is exceeded too often."""
-    plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
-    strategy, h, law = plan.strategy, plan.h, plan.noise.law
-    bound = partial(noise_quantile.noise_bound, strategy, h, law)
-    factor = size * bound(beta) / (law.scale * math.ldexp(1, law.granularity_exponent))
-    alone, both = noise_quantile.chosen_noise(bound, beta, (law, factor), among)
-    _, naive = noise_quantile.chosen_noise(bound, beta, (law, factor), 1)
-    y, draws = np.linspace(0, 1, 201), 4000
-    axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
-    bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_sups.noise_sups(bases, partial(family_of(law).draw, law), draws, "test")
-    numbers = family_of(law).draw(law, among, draws, public_stream("test", 1))
-    below = factor * np.maximum(0, -numbers.min(axis=0))
-    granule, allowed = math.ldexp(1, law.granularity_exponent), 0.1 + 3 * math.sqrt(0.09 / draws)
-    exceeded = (granule * sups > alone) | (granule * (sups + below) > both)
-    assert 0.01 < exceeded.mean() <= allowed
-    assert size < 1 or (granule * (sups + below) > naive).mean() > allowed
-    assert bound(beta) < alone < both
-    # Beside small numbers it costs less than a beta for each of those that may be chosen.
-    assert size > 0.02 or both < bound(beta / among, (law, factor))
-
-
-@pytest.mark.parametrize("among", [2, 64])
-def test_each_number_that_chose_the_bins_may_fall_far(among):
-    """The chance that any of them falls below the bound is that of one, so many times."""
-    law, beta = bins_of(1, "binned-laplace").noise.law, Fraction(1, 10)
-    _, below = noise_quantile.chosen_noise(lambda *_: 0.0, beta, (law, 1.0), among)
-    ratio = math.exp(-1 / law.scale)
-    steps = math.floor(below / math.ldexp(1, law.granularity_exponent)) + 1
-    each = ratio**steps / (1 + ratio)
-    assert beta / 40 < 1 - (1 - each) ** among <= beta * CHOICE["lower numbers"]
 
 
 @pytest.mark.parametrize(("work", "share"), [(1e12, SIMULATION["quantile"]), (1.0, 1)])

@@ -43,6 +43,7 @@ from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.privacy.families import family_of
+from dbern.system import one_thread
 
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
 
@@ -491,7 +492,8 @@ def test_noise_is_predicted_to_be_about_as_large_as_what_is_drawn(axes, noise, t
     bound = BoundSpec.of(ReleaseSpec(**given), 20_000)
     plan = plan_files(bound.spec, ())
     problem = problem_of(bound.measurements[0], bound, family_of(plan.noise.law))
-    best = chosen([plan.strategy.kind], problem)
+    with one_thread():  # as plans do: the last bits of a fit differ
+        best = chosen([plan.strategy.kind], problem)
     assert (best.strategy, best.h) == (plan.strategy, plan.h)
     assert best.noise == pytest.approx(_draws_of(plan).mean(), rel=0.2)
 

@@ -198,9 +198,7 @@ def _described(facts: dict[str, Any], constant: str = "") -> str:
         lines[name] = counted(len(entries), "number") if entries else f"k {one['k']}, h {one['h']}"
         if "promise" in one:
             whose = " ".join(one["promise"]["of"])
-            used = one["promise"]["factor"] > 0
-            told = f"{whose} misses" if used else "other bins miss"
-            lines[name] = f"how much {told} of these data"
+            lines[name] = f"how much {whose} misses of these data"
         lines[name] += f", exact {one['noise']['kind']}"
         lines[name] += f", scale {one['noise']['scale']:.6g}"
     if every := facts["target"].get("chosen_of"):

@@ -207,18 +207,11 @@ class Features(StrictModel):
 
 
 class StoredBiasStatistic(StrictModel):
-    """The error of arrays as it follows from a number that is released beside them.
-
-    The number was of `bins` so named in the plan, whose predicted noise is `noise`.
-    """
+    """The error of arrays as it follows from a number that is released beside them."""
 
     of: Annotated[tuple[Name, ...], Field(min_length=1)]
     factor: NotNegative
     rest: NotNegative
-    bins: Name = ABSENT
-    cells: Annotated[tuple[Count, ...], Field(min_length=1)] = ABSENT
-    degree: Annotated[int, Field(ge=0, le=32)] = ABSENT
-    noise: NotNegative = ABSENT
     least: NotNegative = ABSENT
 
 

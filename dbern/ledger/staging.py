@@ -155,16 +155,6 @@ class Staging:
                 "noise is drawn. Restore the directory, or abandon the release (the charge stands)."
             )
 
-    def decide(self, what: str, choice: int) -> int:
-        """Note a choice, once and durably, and return the one that was noted first.
-
-        Of arrays that were charged for once, another run must not publish others than this one,
-        whatever has become of the code that chooses.
-        """
-        path, about = self.directory / f"{what}.decided", f"decided: {what}".encode()
-        self._written(path, struct.pack(">Q", choice), about)
-        return int(*struct.unpack(">Q", self._opened(path, about, f"choice of {what}")))
-
     def clear(self) -> None:
         """Begin a new, empty directory, to count again.
 

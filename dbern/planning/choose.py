@@ -63,9 +63,10 @@ from dbern.types import FloatArray
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_K = 1000
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.12  # of what the worst database misses counts: promises grow with it
-_CROWDED_SHARE = 0.07  # of the records are in one place
-_LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
+_POINT_MASS = 0.12  # of the records, taken to be in one place: promises grow with what that misses
+_POINT_MASS_OF_BINS = {1: 0.18, 2: 0.15}  # by axes: the fewer, the less noise finer cells cost
+_EXPECTED_POINT_MASS = 0.07
+_LEAST_POINT_MASS = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
 _COARSEST_TRIED = 2.0 / 1.25**5  # of many axes
@@ -84,7 +85,7 @@ class Candidate:
     approximation: float
     worst: float
     certified: bool
-    share: float = _WORST_SHARE
+    point_mass: float = _POINT_MASS
     missed: float = 0.0  # of the worst, whatever the bins: by the lattice
     widths: Callable[[float], dict[str, float]] | None = None  # of what else is asked
 
@@ -113,18 +114,23 @@ class Candidate:
         """
         if self.certified:
             return self.noise + self.worst
-        crowded = self.share * max(0.0, self.worst - self.missed)
+        crowded = self.point_mass * max(0.0, self.worst - self.missed)
         return math.hypot(self.noise, self.approximation, crowded)
 
     @property
     def figures(self) -> tuple[float, float, float]:
-        """Its noise, its error, and what it promises any database."""
-        return self.noise, self.error, self.noise + self.worst
+        """Its noise, its expected error, and what it promises any database."""
+        return self.noise, self.expected, self.promise
+
+    @property
+    def promise(self) -> float:
+        """Predicted error for any database."""
+        return self.noise + self.worst
 
     @property
     def expected(self) -> float:
         """Predicted sup error of typical data."""
-        return replace(self, share=min(self.share, _CROWDED_SHARE)).sup_error
+        return replace(self, point_mass=min(self.point_mass, _EXPECTED_POINT_MASS)).sup_error
 
 
 @dataclass(frozen=True)
@@ -132,8 +138,8 @@ class Problem:
     """Public facts that the choice starts from; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
-    meets the largest move of one times the root of the number of values. `crowd` is `share` where
-    it is given. `levels`: bins of two levels may be released.
+    meets the largest move of one times the root of the number of values. `levels`: bins of two
+    levels may be released.
     """
 
     measurement: Measurement
@@ -147,18 +153,19 @@ class Problem:
     largest_lattice: int
     questions: Questions | None = None
     levels: bool = False
-    crowd: float | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Kernels of the measurement."""
         return self.measurement.kernels
 
-    @property
-    def share(self) -> float:
-        """Share of the records that are taken to be in one place."""
-        usual = _WORST_SHARE if self.reference is None else _LEAST_WORST_SHARE
-        return usual if self.crowd is None else self.crowd
+    def point_mass(self, kind: str) -> float:
+        """Return the share of the records in one place, by what is released."""
+        if self.reference is not None:
+            return _LEAST_POINT_MASS
+        if kind != "binned" or self.kinked:  # kinks are approximated slowly: finer cells gain less
+            return _POINT_MASS
+        return _POINT_MASS_OF_BINS.get(len(self.kernels), _POINT_MASS)
 
     @property
     def kinked(self) -> bool:
@@ -308,7 +315,7 @@ class Problem:
 
     def _given(self, strategy: Strategy, missed: float) -> tuple[Any, ...]:
         asked = None if self.questions is None else self.widths(strategy, self.questions)
-        return self.certified, self.share, missed, asked
+        return self.certified, self.point_mass(strategy.kind), missed, asked
 
     def widths(self, strategy: Any, questions: Questions) -> Callable[[float], dict[str, float]]:
         """Return the predicted widths of questions of bins, by the density's error."""
@@ -339,7 +346,7 @@ class Problem:
         """Return the error of the lattice alone, as the objective counts it."""
         plain = LatticeStrategy(lattice)
         worst = worst_error(self.kernels, plain, h)
-        return worst if self.certified else self.bias(plain, h) + self.share * worst
+        return worst if self.certified else self.bias(plain, h) + self.point_mass("") * worst
 
     def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """Return the worst database's error where lattice values are fitted, as those of bins."""
@@ -413,8 +420,8 @@ _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
 BIN_RESOLUTIONS = {  # cells a deviation, by degree
     1: (2.0, 3.0, 4.0),
-    2: (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0),
-    3: (0.75, 1.0, 1.25, 1.5, 2.0),
+    2: (0.4, 0.55, 0.65, 0.75, 0.85, 1.0, 1.15, 1.3, 1.5, 1.7, 1.95, 2.2, 2.6, 3.0, 4.0),
+    3: (0.75, 0.85, 1.0, 1.1, 1.25, 1.35, 1.5, 1.75, 2.0),
     5: (1.25, 1.5, 2.0),
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
@@ -512,7 +519,7 @@ def _function_of_bins(
     usual = min(single, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
     noise = problem.estimate(_planned(usual, lattices[-1]), itself, order, 0.0).noise
-    allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
+    allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.point_mass("binned"))
 
     def fine(lattice: Lattice) -> bool:
         return problem.fitted_error(lattice, order) <= allowed
@@ -586,7 +593,7 @@ def _grids(problem: Problem) -> list[_Grid]:
     kernels, grids = problem.kernels, {}
     for degree, usual in BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
-        if len(kernels) == _FEW_AXES and problem.crowd is None:  # else for a choice among others
+        if len(kernels) == _FEW_AXES:
             resolutions += _OF_THREE_AXES.get(degree, ())
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
@@ -703,8 +710,8 @@ def _candidate(
     ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if problem.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, problem.n))
-    share = _LEAST_WORST_SHARE
-    return Candidate(strategy, h, noise, typical, worst, problem.certified, share)
+    least = _LEAST_POINT_MASS
+    return Candidate(strategy, h, noise, typical, worst, problem.certified, least)
 
 
 @lru_cache(maxsize=512)
@@ -762,8 +769,9 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Where nothing is asked, shares and quantiles are one more weight for bins of two levels: of
-    those whose noise, error and promise are at most `_WIDER` above those of what is taken else, and
-    of that itself, the one with the least mean of error and widths.
+    those whose noise and expected error are at most `_WIDER` above those that typical data have
+    with the best of one level, and whose promise is above that of what is taken else by as much,
+    and of that itself, the one with the least mean of error and widths.
 
     Of bins whose errors are within `_ALIKE` of the least, and expected ones within
     `_EXPECTED_ALIKE`, those are taken that promise any database most, where they are all that is
@@ -773,9 +781,10 @@ def preferred(found: Sequence[Candidate], problem: Problem) -> Candidate:
     if problem.levels and not problem.certified and problem.questions is None:
         single = [candidate for candidate in found if not candidate.levels]
         usual = preferred(single, replace(problem, levels=False))
-        most = [(1 + _WIDER) * figure for figure in usual.figures]
+        typical = min(single, key=lambda candidate: candidate.expected)
+        limits = (1 + _WIDER) * np.array([typical.noise, typical.expected, usual.promise])
         levels = [candidate for candidate in found if candidate.levels]
-        near = [each for each in levels if np.less_equal(each.figures, most).all()]
+        near = [bins for bins in levels if np.less_equal(bins.figures, limits).all()]
 
         def width(candidate: Candidate) -> float:
             return mean_width(problem.widths(candidate.strategy, USUAL)(candidate.error))

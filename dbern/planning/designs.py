@@ -148,7 +148,6 @@ def problem_of(
         largest_lattice=int(min(largest, measurement.largest_lattice)),
         questions=_questions_of(measurement, bound),
         levels=_takes_levels(measurement, bound),
-        crowd=bound.crowd,
     )
 
 

@@ -20,13 +20,12 @@ from dbern.targets.base import Way
 from dbern.targets.density import unit_notes
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
-_NOTABLY_WIDER = 1.25  # times what the plan's bins promise any database: from there on a warning
 
 
 def notes_of(
-    parts: Sequence[PlannedPart], offered: Sequence[PlannedPart], bound: BoundSpec
+    parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
 ) -> Iterator[str]:
-    """Yield the notes of a plan; `offered` are bins that tuning may choose, and its numbers."""
+    """Yield the notes of a plan; `numbers` tell of the error for the data at hand."""
     spec, n = bound.spec, bound.n
     yield from spec.learner.notes(n)
     for part in parts:
@@ -49,41 +48,22 @@ def notes_of(
             "bins and promises of this plan are for the narrowest bandwidth; a release has those "
             "of what it chooses, which are no larger"
         )
-    if spec.tune:
-        yield from _tune_notes(parts[0], offered, bound)
+    for number in numbers:
+        yield from _tune_notes(parts[0], number, bound)
     for part in parts:
         yield from _notes_of_approximation(part, bound)
     if len(parts) == 1:
         yield from _notes_without_delta(parts[0], bound)
 
 
-def _tune_notes(
-    first: PlannedPart, offered: Sequence[PlannedPart], bound: BoundSpec
-) -> Iterator[str]:
-    """Note what a share costs and may choose, and where it is worth nothing."""
-    share, promised = bound.spec.tune, first.planned.certificate
+def _tune_notes(function: PlannedPart, number: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+    """Note what a share of epsilon costs, and where it is worth nothing."""
+    share, promise = bound.spec.tune, number.planned.promise
     yield (
         f"{percent(float(share))} of epsilon tells what the bins miss of these data; "
         f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
     )
-    bins = [first.planned, *(part.planned for part in offered if not part.planned.promise)]
-    if len(bins) > 1:
-        names = ", ".join(planned.name for planned in bins)
-        yield (
-            f"one of {names} is released: which, the released "
-            "numbers tell. The certificate is the largest of theirs, and a release has that of its "
-            "own"
-        )
-    widest = max(bins, key=lambda planned: planned.certificate.total)
-    times = widest.certificate.total / promised.total
-    if times >= _NOTABLY_WIDER:
-        yield (
-            f"WARNING: if {widest.name} is released, any database is promised {times:.2g} times "
-            f'what {first.planned.name} promises. Write objective = "certified", which offers no '
-            "other bins"
-        )
-    number = offered[0].planned
-    if number.promise["factor"] * number.noise.scale >= promised.approximation:
+    if promise["factor"] * number.planned.noise.scale >= function.planned.certificate.approximation:
         yield (
             f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
             'more than the bins miss of any database. Write a larger tune, or tune = "0"'

@@ -15,11 +15,11 @@ from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of
 from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
+from dbern.planning.bias_statistic import plan_bias_statistic
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.cost import cost
 from dbern.planning.designs import best_design, share_bins_with_denominator
 from dbern.planning.notes import notes_of
-from dbern.planning.offers import offers
 from dbern.planning.outlook import outlook_of
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.readable import refuse_long_metadata, refuse_unreadable
@@ -99,10 +99,13 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         plan_measurement(measurement, share_bins_with_denominator(measurement, designs), bound)
         for measurement in bound.measurements
     ]
-    offered = offers(functions[0], bound) if spec.tune else []
-    parts = [*functions, *offered]
+    numbers = [plan_bias_statistic(functions[0], bound)] if spec.tune else []
+    parts = [*functions, *numbers]
     components = tuple(part.planned for part in parts)
     refuse_long_metadata(spec, components)
+    certificate = whole_certificate(spec.combination, components[: len(functions)])
+    with refuse_unreadable():
+        StoredCertificate.of(certificate)
     counters = Counters.of(
         [part.accumulator for part in parts], spec.records, spec.protection.unit, n
     )
@@ -114,11 +117,11 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration="paper" if spec.families[0].by_function else "tight",
         components=components,
-        certificate=_largest_certificate(spec.combination, components, len(functions)),
+        certificate=certificate,
         cost=cost(counters, n, _public_files(spec, files), remote=is_url(spec.data.source or "")),
-        notes=tuple(notes_of(functions, offered, bound)),
+        notes=tuple(notes_of(functions, numbers, bound)),
         random_dp=random_privacy(spec.components, spec.charge),
-        outlook=outlook_of(functions, offered[:1], bound),
+        outlook=outlook_of(functions, numbers, bound),
     )
 
 
@@ -159,21 +162,6 @@ def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
         if measurement.domain.names == spec.domain.names
     )
     return counting and spec.combination.counts_rows
-
-
-def _largest_certificate(
-    combination: Combination, components: Sequence[PlannedMeasurement], num_functions: int
-) -> Certificate:
-    """Return that of the whole function, with whichever of the bins that may be chosen."""
-    functions, offered = components[:num_functions], components[num_functions:]
-    certificates = [
-        whole_certificate(combination, chosen)
-        for chosen in [functions, *([bins] for bins in offered if not bins.promise)]
-    ]
-    largest = max(certificates, key=lambda certificate: certificate.total)
-    with refuse_unreadable():
-        StoredCertificate.of(largest)
-    return largest
 
 
 def whole_certificate(

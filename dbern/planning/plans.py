@@ -67,7 +67,7 @@ class PlannedMeasurement(StrictModel):
     `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
     unit-cube units, the error of a lattice value before release, and of a released one but for its
     noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
-    at hand, by a number's value (`dbern.planning.offers.Offer.promise`). `most_silenced`, in data
+    at hand, by a number's value (`dbern.planning.bias_statistic`). `most_silenced`, in data
     units, bounds how far silencing noise may move the function: it is in the certificate's noise.
     """
 
@@ -253,9 +253,8 @@ class ReleasePlan:
     def rho(self) -> Fraction | None:
         """Cost of the release in zCDP: its planned laws' rhos together; half epsilon squared.
 
-        The latter where there is no delta, and for each part where one is a promise: of bins that
-        may be released in each other's place the most. None where the guarantee is an (epsilon,
-        delta) only.
+        The latter where there is no delta, and for each part where one is a promise. None where
+        the guarantee is an (epsilon, delta) only.
         """
         shares = [Fraction(one.promise["share"]) for one in self.components if one.promise]
         if not self.charge.delta and not shares:
@@ -265,8 +264,8 @@ class ReleasePlan:
         known = [one for one in rhos if one is not None]
         if len(known) < len(rhos):
             return None
-        told = [pure_rho(self.charge.epsilon * share) for share in shares]
-        return rho_above(sum([*told, max(known)] if told else known, Fraction(0)))
+        statistics = [pure_rho(self.charge.epsilon * share) for share in shares]
+        return rho_above(sum([*statistics, *known], Fraction(0)))
 
     def _rho_of(self, one: PlannedMeasurement, share: Fraction) -> Fraction | None:
         if not self.charge.delta:
@@ -287,8 +286,8 @@ class ReleasePlan:
         """Return the components' measurements: the learner's, and numbers about its error."""
         own = spec_for_rows(spec, self.n).components
         later = self.components[len(own) :]
-        others = [restored(own[0], one, self.components) for one in later]
-        return *own, *others
+        numbers = [restored(own[0], number, self.components[0]) for number in later]
+        return *own, *numbers
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """Return the planned sums over records."""

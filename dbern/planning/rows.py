@@ -67,8 +67,7 @@ class BoundSpec:
     """A spec bound to a public number of rows: all that a plan depends on.
 
     `measurements` are those that the learner releases of so many rows. `reference` is the spec's
-    public density, which is imported once. `crowd` is the share of the records that are taken to
-    be in one place, if not the usual one.
+    public density, which is imported once.
     """
 
     spec: ReleaseSpec
@@ -76,7 +75,6 @@ class BoundSpec:
     charge: Budget
     measurements: tuple[Measurement, ...]
     reference: Reference | None
-    crowd: float | None = None
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int) -> Self:

@@ -35,26 +35,6 @@ most) and X the number's noise,
 at every y at once, T' what is released: only X below zero makes it wrong without X, and X is
 bounded together with the noise of the bins (`dbern.synopsis.bands`). It holds for the operator a
 that T was computed with, and no other.
-
-*Which bins are released.* A plan may offer m bins: its own, and those that it would choose were no
-records, or all of them, in one place. Each has a number of its own, with a share q_c of what tune
-pays, sum q_c = 1: half for the plan's own. All centers are staged and sealed;
-then the numbers are released, `best_of` (`dbern.planning.offers`) takes one c of them and of public
-facts, and the bins of c alone are released, with noise of their own name.
-
-*What that costs.* Where the numbers t are ``tune epsilon``-DP together (their shares add up) and
-the bins of each c, noise included, are ``(1 - tune)``-DP of (epsilon, delta), so is all that is
-published of (epsilon, delta): with c(t) the choice, ``P[t, b] = P[t] P[bins of c(t) are b]``, and
-for neighbours the first factor is within ``e^(tune epsilon)`` and, t fixed, so is the second within
-``e^((1 - tune) epsilon)`` but for delta of it (Dwork, Roth 2014, theorem 3.16, whose second query
-may depend on the first answer). In zCDP the rho of the numbers and the largest of the candidates'
-add up (Bun, Steinke 2016, lemma 2.3). Bins that are not chosen have no noise and are published
-nowhere.
-
-*What holds after the choice.* The noise of the bins of c is independent of t, so their quantiles
-hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds how low any of
-all m numbers falls, and the noise of the bins at a beta of its own for what is not so low
-(`dbern.noise_quantile.chosen_noise`).
 """
 
 from __future__ import annotations
@@ -377,12 +357,11 @@ class BiasStatistic(Measurement):
         return MissedAccumulator(bins, outputs, self.finer, cast("Entries", strategy))
 
 
-def restored(one: Measurement, planned: Any, components: Sequence[Any]) -> Measurement:
-    """Return the measurement of other bins that are planned, or of a number that tells of some."""
-    if not planned.promise:
-        return replace(one, name=planned.name)
-    (bins,) = (each for each in components if each.name == planned.promise["bins"])
-    times, lattice = planned.promise["how"]
-    finer = Finer.of(one.kernels, bins.strategy, bins.h, (times, lattice))
-    fraction = Fraction(planned.promise["share"])
-    return BiasStatistic(one, finer, name=planned.name, domain=one.domain, output_fraction=fraction)
+def restored(measurement: Measurement, number: Any, bins: Any) -> BiasStatistic:
+    """Return the measurement of a planned number that tells of planned bins."""
+    finer = Finer.of(measurement.kernels, bins.strategy, bins.h, tuple(number.promise["how"]))
+    fraction = Fraction(number.promise["share"])
+    domain = measurement.domain
+    return BiasStatistic(
+        measurement, finer, name=number.name, domain=domain, output_fraction=fraction
+    )

@@ -24,7 +24,6 @@ from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.planning.contracts import with_kernels
 from dbern.planning.cost import WRITERS
-from dbern.planning.offers import Outcome, best_of
 from dbern.planning.planner import whole_certificate
 from dbern.planning.plans import (
     PlannedMeasurement,
@@ -48,13 +47,11 @@ from dbern.system import Progress, one_thread, version
 from dbern.targets.density import lengths_of
 from dbern.types import FloatArray, Int64Array
 
-# --- Chosen after the noise: a bandwidth from released bins, or bins from released numbers
+# --- Chosen after the noise: a bandwidth from released bins
 #
 # Nothing here reads anything but noised integers and public facts: it is post-processing. What is
 # published is the function of the bandwidth that cross-validation of the bins finds best; bounds on
-# its error hold for all that it was chosen from at once (`Approximation.choices`). Bins are chosen
-# by numbers that tell how much each candidate misses of the data at hand, before these bins have
-# any noise: `dbern.planning.tuning`.
+# its error hold for all that it was chosen from at once (`Approximation.choices`).
 
 
 def chosen(
@@ -91,41 +88,6 @@ def chosen(
     return replace(plan, components=(best_planned,), certificate=certificate), choice
 
 
-def prefer(
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    released: Callable[[PlannedMeasurement, str], Int64Array],
-    decide: Callable[[str, int], int],
-) -> tuple[ReleasePlan, PlannedMeasurement]:
-    """Return the plan with the bins that its released numbers prefer, and these as they are staged.
-
-    The preference is decided once: the bins were charged for once, and a run that preferred
-    others would publish what the run before it did not.
-
-    They are published under the name of the first. Of all bins the numbers are published: that of
-    the chosen comes last and tells of them, and of the others' readers learn nothing about these.
-    """
-    numbers = [one for one in plan.components if one.promise]
-    staged = {one.name: one for one in plan.components}
-    bins = [staged[number.promise["bins"]] for number in numbers]
-    told = []
-    for one in numbers:
-        facts, (granules,) = one.promise, released(one, one.name)
-        sizes = int(granules) * one.noise.granularity, one.noise.scale
-        missed, unsure = (facts["factor"] * size for size in sizes)
-        told.append(Outcome(facts["noise"], missed, unsure, facts["least"]))
-    best = decide("bins", best_of(len(bins[0].maps), told))
-    chosen, shown = bins[best].model_copy(update={"name": bins[0].name}), []
-    told_of = {"of": list(chosen.arrays)}
-    nothing = {**told_of, "factor": 0.0, "rest": chosen.certificate.approximation}
-    for number, one in zip(numbers, bins, strict=True):
-        facts = told_of if one is bins[best] else nothing
-        shown.append(number.model_copy(update={"promise": {**number.promise, **facts}}))
-    shown.append(shown.pop(best))
-    whole = whole_certificate(spec.combination, (chosen,))
-    return replace(plan, components=(chosen, *shown), certificate=whole), bins[best]
-
-
 _DRAWING = Lock()  # two threads that draw, by short numpy calls, are slower than one
 
 
@@ -152,32 +114,23 @@ def publish(
         return _Noisy(staging, planned, name, _noise_key(key, reservation, planned.noise.law))
 
     choice: dict[str, Any] = {}
-    rho, preferred = plan.rho, None
     classes = [planned.approximation for planned in plan.components]
     if any(stored and stored.restore().choices > 1 for stored in classes):
         with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
-    if sum(bool(planned.promise) for planned in plan.components) > 1:
-        plan, preferred = prefer(
-            spec, plan, lambda planned, name: noisy(planned, name).whole, staging.decide
-        )
-    staged = [(planned, planned) for planned in plan.components]
-    if preferred:
-        staged[0] = (plan.components[0], preferred)
     components = _components(spec, plan)
     stored = {group.name: group for group in _groups(components, plan)}
     attributes = _attributes(spec, plan, components, reservation, ledger.id, choice)
     if spec.combination.looks_at_totals:
-        arrays = [noisy(counted, name) for _, counted in staged for name in counted.arrays]
+        arrays = [noisy(planned, name) for planned in plan.components for name in planned.arrays]
         with one_thread():  # so that its last bit is the same whoever goes on
             attributes["combine"] = _settled(spec.combination, arrays).to_dict()
-    attributes["rho"] = None if rho is None else decimal_text(rho)  # of whatever was preferred
     writer.begin(attributes, list(stored.values()))
     total = sum(len(list(group.component.lattice.slabs())) for group in stored.values())
     done = 0
-    for planned, counted in staged:
-        for name, staged_name in zip(planned.arrays, counted.arrays, strict=True):
-            for _ in _write(writer, stored[name], noisy(counted, staged_name)):
+    for planned in plan.components:
+        for name in planned.arrays:
+            for _ in _write(writer, stored[name], noisy(planned, name)):
                 done += 1
                 progress("adding noise and writing", done, total)
     return writer.finish(reservation.created, just_before=ledger.require_lock)

@@ -20,9 +20,8 @@ most ``T - f X``. With N the noise of the values, no value is off by more than `
 by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
 both are large together as rarely as they are: beta is not shared out. That quantile is above
 ``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
-grows much, by public facts alone, it is not used. Where several numbers have chosen the bins the
-two bounds of `chosen_noise` hold at once, one of them without T. An order or rank chosen later is
-another operator, of which a promise says nothing.
+grows much, by public facts alone, it is not used. An order or rank chosen later is another
+operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -46,7 +45,6 @@ Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -58,8 +56,8 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate, bias_from_statistic
 from dbern.combination.responses import Quotient
 from dbern.components.component import LatticeComponent, StoredBiasStatistic, VectorComponent
-from dbern.failure import BAND, CHOICE
-from dbern.noise_quantile import ExtraNoise, chosen_noise, enclose, quantile_rank
+from dbern.failure import BAND
+from dbern.noise_quantile import enclose, quantile_rank
 from dbern.noise_sups import noise_sups
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
@@ -127,14 +125,10 @@ class ArrayBand:
 
 @dataclass(frozen=True)
 class DataDependentBound:
-    """A number that bounds how much an array misses of the data at hand.
-
-    The array's bins were chosen by `num_candidates` numbers, this one among them.
-    """
+    """A number that bounds how much an array misses of the data at hand."""
 
     number: ReleasedVector
     terms: StoredBiasStatistic
-    num_candidates: int = 1
 
     @property
     def approximation(self) -> float:
@@ -148,8 +142,7 @@ class DataDependentBound:
         from dbern.synopsis.questions.released_bins import DataDependentBand
 
         minimum = math.inf if self.terms.least is None else self.terms.least
-        beta_bins = Fraction(1) if self.num_candidates == 1 else CHOICE["bins"]
-        return DataDependentBand(minimum, beta_bins, release)
+        return DataDependentBand(minimum, release)
 
     @property
     def noise(self) -> tuple[Noise, float]:
@@ -180,22 +173,15 @@ class LocalBiasBound:
         rest = beta * BAND["values"]
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
-        def noise(beta_i: Fraction, extra_noise: ExtraNoise) -> float:  # one smoothing's of so many
-            total = beta_i * count
-            return array.bound(
-                smoothing, total, num_simultaneous, selected=selected, extra_noise=extra_noise
-            ).noise
-
         certificate = array.bound(smoothing, rest, num_simultaneous, selected=selected)
         promised = math.inf
         if promise:
-            alone, both = chosen_noise(noise, rest / count, promise.noise, promise.num_candidates)
-            if (
-                promise.num_candidates > 1
-                or both - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation
-            ):
-                certificate = replace(certificate, noise=alone)
-                promised = promise.approximation + both - alone
+            with_number = array.bound(
+                smoothing, rest, num_simultaneous, selected=selected, extra_noise=promise.noise
+            ).noise
+            if with_number - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation:
+                certificate = replace(certificate, noise=with_number)
+                promised = promise.approximation
         num_simultaneous *= count * array.approximation.choices
         approximation = self._approximation(
             smoothing, beta * BAND["approximation"] / num_simultaneous
@@ -430,9 +416,6 @@ def _promises_of(store: ReleasedStore) -> dict[str, DataDependentBound]:
         for component in store.released.components
         if isinstance(component, VectorComponent) and component.promise
     ]
-    counts = Counter(name for _, terms in numbers for name in terms.of)
-    return {  # the last of several is of the bins that were chosen
-        name: DataDependentBound(number, terms, counts[name])
-        for number, terms in numbers
-        for name in terms.of
+    return {
+        name: DataDependentBound(number, terms) for number, terms in numbers for name in terms.of
     }

@@ -32,7 +32,7 @@ BEYOND = {
     "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
     "erm/losses": "losses: slopes and curvatures, on which all of that depends",
     "planning/tuning": "the number of `tune`: what it moves by, and what floats may add",
-    "planning/offers": "what each number of `tune` pays, and which bins are released by them",
+    "planning/bias_statistic": "what the number of `tune` pays, and the finer bins that it is of",
 }
 MOST_LINES = 2000
 APART = (  # no release rests on these: with Gaussian noise, by advanced composition, without delta

@@ -157,20 +157,6 @@ def sealed(tmp_path, name, blocks, key=KEY):
     return staging.seal()
 
 
-def test_a_choice_is_the_one_decided_first_and_no_part_of_the_center(staging):
-    staging.put("density", 0, np.array([1]))
-    seal = staging.seal()
-    assert staging.decide("bins", 2) == 2
-    again = Staging(staging.directory, KEY)
-    assert [again.decide("bins", one) for one in (0, 2)] == [2, 2]
-    again.verify(seal)
-    (file,) = staging.directory.glob("*.decided")
-    assert file.stat().st_mode & 0o777 == 0o600
-    file.write_bytes(file.read_bytes()[:-1] + b"x")
-    with pytest.raises(IntegrityError, match="choice of bins"):
-        again.decide("bins", 2)
-
-
 def test_the_seal_is_of_the_content_not_of_the_order_of_staging(tmp_path):
     blocks = [("a", 0, [1, 2]), ("a", 1, [3]), ("b", 0, [4])]
     assert sealed(tmp_path, "1", blocks) == sealed(tmp_path, "2", blocks[::-1])

@@ -520,7 +520,8 @@ def one_level(monkeypatch):
 
 
 @pytest.mark.usefixtures("one_level")
-def test_the_width_follows_the_data_and_never_the_worst_database():
+def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
+    monkeypatch.setattr("dbern.planning.choose.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
     for name, records in databases(1, 20_000).items():

@@ -114,11 +114,11 @@ class Density(OptionQuestion):
 
         For evenly spread records, by public facts: the same for all groups.
         """
-        measures, beta_i = self.measures, promised.beta_fraction * beta
+        measures = self.measures
         cells = [splines.integrals(np.ones(1))[0] for splines in measures[0].splines]
         uniform = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
-        bands = [self._band(measure, beta_i) for measure in measures]
-        low, high = self._band(uniform, beta_i)[1:3]
+        bands = [self._band(measure, beta) for measure in measures]
+        low, high = self._band(uniform, beta)[1:3]
         if 2 * promised.min_half_width >= np.mean(high - low):
             return bands
         beta_of_groups = str(beta * len(measures))

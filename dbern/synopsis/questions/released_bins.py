@@ -47,12 +47,9 @@ class DataDependentBand:
     """Band that a number promises for the released density of these data.
 
     `min_half_width` is the least half of its width, where the number tells nothing.
-    `beta_fraction` is what bins without it have of beta: where it has chosen them it may be low
-    when it is not looked at (`dbern.noise_quantile.chosen_noise`).
     """
 
     min_half_width: float
-    beta_fraction: Fraction
     release: BandOfData
 
 

@@ -46,7 +46,7 @@ from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.privacy.families import family_of
 from dbern.privacy.public_numbers import public_stream
-from dbern.strategies.bins import BinnedStrategy
+from dbern.reconstruct.bins import BinnedStrategy
 from dbern.synopsis.shrinkage import shrunk, shrunk_within
 from dbern.types import FloatArray
 

@@ -10,8 +10,8 @@ import numpy as np
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize, to_grid
+from dbern.reconstruct.base import Strategy
 from dbern.releasing import publish
-from dbern.strategies.base import Strategy
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
 

@@ -25,11 +25,10 @@ from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
 from sqlalchemy import Engine
 
-from dbern import certificate
-from dbern.counting import kernel_sums
+from dbern.certify import certificate, limits
 from dbern.ledger import sqlite
+from dbern.measure import kernel_sums
 from dbern.planning import bias_statistic, contracts
-from dbern.strategies import limits
 from dbern.synopsis import bands
 from dbern.system import memory_limit
 
@@ -119,7 +118,7 @@ def pytest_xdist_setupnodes() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # workers are more than cores already
     for splines in (True, False):
         made = f"for axes in (1, 2, 3): loops._compiled(axes, splines={splines})"
-        text = f"from dbern.counting import loops\n{made}"
+        text = f"from dbern.measure import loops\n{made}"
         COMPILING.append(subprocess.Popen([sys.executable, "-c", text], cwd=ROOT))
 
 

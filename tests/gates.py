@@ -26,7 +26,7 @@ MAX_FIELDS = 12
 WIDE_CLASSES = {  # what a spec or a store's metadata may say
     "dbern.planning.sections.DataSection",
     "dbern.synopsis.metadata.StoredCombination",
-    "dbern.targets.kernel_erm.KernelERM",
+    "dbern.learn.kernel_erm.KernelERM",
 }
 UNTYPED_NAMES = {  # of variables that hold an object of an abstract class of ours
     *("contract", "learner", "measurement", "plan", "planned", "release", "spec", "strategy"),
@@ -99,7 +99,7 @@ def many_parameters(module: Module) -> Iterator[str]:
     and not compiled loops, which take arrays alone.
     """
     estimators = module.unit == "sklearn"
-    loops = module.name in ("dbern.counting.loops", "dbern.synopsis.evaluate")
+    loops = module.name in ("dbern.measure.loops", "dbern.synopsis.evaluate")
     public = (
         "dbern.releasing.run.release",
         "dbern.synopsis.reader.open_synopsis",

@@ -10,7 +10,7 @@ import pytest
 from projects import records
 from strategies import sections
 
-from dbern.error_summary import printed_sum
+from dbern.certify.error_summary import printed_sum
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import tradeoff

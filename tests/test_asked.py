@@ -16,7 +16,7 @@ from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.strategies.bins import AxisBins
+from dbern.reconstruct.bins import AxisBins
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.envelopes.step import steps
 

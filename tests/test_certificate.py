@@ -12,15 +12,17 @@ import pytest
 import reference
 from strategies import density_plan, density_spec, sections
 
-from dbern import noise_quantile, noise_sups
 from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import Certificate, combined
+from dbern.certify import noise_quantile, noise_sups
+from dbern.certify.bias import KernelMixture
+from dbern.certify.certificate import Certificate, combined
+from dbern.certify.failure import SIMULATION
+from dbern.certify.limits import LowerBound, lower_bound
+from dbern.certify.noise_quantile import enclose
+from dbern.certify.noise_sups import COARSE, FINER
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
-from dbern.failure import SIMULATION
-from dbern.noise_quantile import enclose
-from dbern.noise_sups import COARSE, FINER
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
@@ -29,10 +31,8 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
 from dbern.privacy.tails import tail
-from dbern.strategies.approximation import bent, released_series, translate_error
-from dbern.strategies.base import Lattice, LatticeStrategy
-from dbern.strategies.bias import KernelMixture
-from dbern.strategies.limits import LowerBound, lower_bound
+from dbern.reconstruct.approximation import bent, released_series, translate_error
+from dbern.reconstruct.base import Lattice, LatticeStrategy
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip

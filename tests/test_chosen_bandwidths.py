@@ -13,15 +13,15 @@ from projects import objects
 from test_spec import sections
 
 import dbern
+from dbern.certify.bias import KernelMixture
 from dbern.cli.synopses import _described
-from dbern.components.function_classes import _Mixture, read_class, stored_class
 from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
 from dbern.releasing import publish
 from dbern.reporting import live
-from dbern.strategies.bias import KernelMixture
+from dbern.synopsis.function_classes import _Mixture, read_class, stored_class
 from dbern.synopsis.reader import Synopsis
 from dbern.targets.density import _finest_bandwidth
 

@@ -9,19 +9,19 @@ from pydantic import ValidationError
 from strategies import density_plan, sections
 
 from dbern.bernstein.kernels import kernel_of
-from dbern.components.function_classes import read_class, stored_class
-from dbern.components.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
-from dbern.components.strict import parse_object
+from dbern.certify.balls import StatedBall
+from dbern.certify.bias import KernelMixture
+from dbern.certify.smoothness import Holder, Linear, Smooth
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning import contracts
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
 from dbern.planning.spec import ReleaseSpec
 from dbern.releasing import publish
-from dbern.strategies.balls import StatedBall
-from dbern.strategies.bias import KernelMixture
-from dbern.strategies.smoothness import Holder, Linear, Smooth
+from dbern.synopsis.function_classes import read_class, stored_class
+from dbern.synopsis.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
 from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.strict import parse_object
 
 GAUSSIAN = kernel_of("gaussian", 0.2)
 SHARED = ("noise", "sensitivity", "certificate")

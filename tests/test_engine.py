@@ -32,9 +32,6 @@ from dbern.cluster.plain import TaskResult
 from dbern.cluster.threads import Threads
 from dbern.cluster.worker import SlabJob, center, count, merge
 from dbern.cluster.workers import DaskWorkers, _say_environment, check_workers
-from dbern.counting.accumulator import StoppedError
-from dbern.counting.passes import Counters
-from dbern.counting.reading import Portion, Reading
 from dbern.data.domain import Column
 from dbern.data.footers import (
     FileFacts,
@@ -44,6 +41,9 @@ from dbern.data.footers import (
     read_together,
 )
 from dbern.errors import EnvironmentRefusedError, ReleaseError
+from dbern.measure.accumulator import StoppedError
+from dbern.measure.passes import Counters
+from dbern.measure.reading import Portion, Reading
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.system import silent
@@ -233,7 +233,7 @@ def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
         portions.append(Portion(path, footer_tag(path, SALT), (0,), rows))
         first += rows
     wanted = SimpleNamespace(columns=(Column("x", "data.bounds.x"),), filter=None)
-    monkeypatch.setattr("dbern.counting.reading.BATCH_ROWS", 32)
+    monkeypatch.setattr("dbern.measure.reading.BATCH_ROWS", 32)
     reading = Reading(portions, wanted, SALT)
     for _ in range(2):  # a pass may go over them again
         batches = [batch["x"] for batch in reading]

@@ -158,9 +158,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.strategies.approximation import LinearMap, StoredArray
-from dbern.strategies.base import LatticeMapStrategy
-from dbern.strategies.base import LatticeStrategy
+from dbern.reconstruct.approximation import LinearMap, StoredArray
+from dbern.reconstruct.base import LatticeMapStrategy
+from dbern.reconstruct.base import LatticeStrategy
 
 
 @dataclass(frozen=True)
@@ -252,16 +252,16 @@ def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
     registry = copy / "strategies/__init__.py"
     change(registry, "    AxisBins: BinnedStrategy,\n",
            "    AxisBins: BinnedStrategy,\n    Reversal: ReversedStrategy,\n")  # fmt: skip
-    change(registry, "from dbern.strategies.spectral import ",
-           "from dbern.strategies.reversal import Reversal, ReversedStrategy\n"
-           "from dbern.strategies.spectral import ")  # fmt: skip
+    change(registry, "from dbern.reconstruct.spectral import ",
+           "from dbern.reconstruct.reversal import Reversal, ReversedStrategy\n"
+           "from dbern.reconstruct.spectral import ")  # fmt: skip
     assert touched(copy) == {"strategies/reversal.py", "strategies/__init__.py"}
     said = run(
         copy.parent,
         """
 import numpy as np
 from dbern.planning.plans import ReleasePlan
-from dbern.strategies.base import Slab
+from dbern.reconstruct.base import Slab
 values = []
 for noise in ("laplace", "reversed-laplace"):
     spec, plan = planned(noise)

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dbern import failure
-from dbern.failure import FailureBudget
+from dbern.certify import failure
+from dbern.certify.failure import FailureBudget
 
 BUDGETS = {name: one for name, one in vars(failure).items() if isinstance(one, FailureBudget)}
 

@@ -14,8 +14,8 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.strategies.bins import AxisBins, axis_bins
-from dbern.strategies.levels import Levels
+from dbern.reconstruct.bins import AxisBins, axis_bins
+from dbern.reconstruct.levels import Levels
 
 SHAPES = [Levels(40, 2, 4, 8), Levels(30, 1, 3, 5), Levels(60, 3, 5, 12), Levels(6, 3, 2, 2)]
 

@@ -10,8 +10,8 @@ import pytest
 from strategies import density_plan
 
 from dbern.bernstein.kernels import KERNELS, Gaussian, kernel_of
-from dbern.strategies import limits
-from dbern.strategies.limits import lower_bound, packings, sites, strongest_bound, tensor_steps
+from dbern.certify import limits
+from dbern.certify.limits import lower_bound, packings, sites, strongest_bound, tensor_steps
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -21,11 +21,11 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
+from dbern.certify.error_summary import ErrorSummary, printed_sum
+from dbern.certify.noise_sups import noise_sups
 from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
-from dbern.error_summary import ErrorSummary, printed_sum
 from dbern.errors import SpecError
-from dbern.noise_sups import noise_sups
 from dbern.planning import planner
 from dbern.planning.choose import (
     _FINE_RESOLUTIONS,

@@ -18,7 +18,6 @@ import pytest
 
 import dbern
 from dbern.cluster import connection, graph, worker
-from dbern.counting import reading
 from dbern.data import storage
 from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
@@ -30,6 +29,7 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import BudgetLedger, State
+from dbern.measure import reading
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
@@ -172,7 +172,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     project, client, helpers, monkeypatch
 ):
     spec = {"mechanism": {"k": [200, 8], "h": 1}}
-    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 200)
+    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 200)
     other = project.twin("other")
     dbern.release(project.spec(**spec), client=client)
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
@@ -194,7 +194,7 @@ def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkey
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
-    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 100)
     cut = dbern.release(other.spec(**spec), client=client).synopsis
     assert cut.verify() > whole.verify()
     points = np.random.default_rng(3).uniform([0, -1], [10, 1], (50, 2))
@@ -716,7 +716,7 @@ def raising(*_arguments, **_named):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.worker.to_grid",
-                                   "dbern.counting.reading.read_batches"])  # fmt: skip
+                                   "dbern.measure.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
     monkeypatch.setattr(place, raising)
@@ -737,7 +737,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
         monkeypatch.setattr(worker, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
-        monkeypatch.setattr(f"dbern.counting.passes.{place}", raising)
+        monkeypatch.setattr(f"dbern.measure.passes.{place}", raising)
     with pytest.raises(ReleaseError):
         dbern.release(project.spec(), client=client)
     salt = repr(project.reservation().salt)

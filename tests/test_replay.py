@@ -262,7 +262,7 @@ def planted_in_attributes(monkeypatch):
 def planted_in_progress(monkeypatch):
     import click
 
-    from dbern.counting.kernel_sums import KernelSumAccumulator
+    from dbern.measure.kernel_sums import KernelSumAccumulator
 
     original = KernelSumAccumulator.add
 
@@ -274,7 +274,7 @@ def planted_in_progress(monkeypatch):
 
 
 def planted_in_the_log(monkeypatch):
-    from dbern.counting.kernel_sums import KernelSumAccumulator
+    from dbern.measure.kernel_sums import KernelSumAccumulator
 
     original = KernelSumAccumulator.add
 

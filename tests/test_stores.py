@@ -45,7 +45,7 @@ def remote(project, bucket, output="out.zarr", **changes):
 
 @pytest.fixture
 def slabs(monkeypatch):
-    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 100)
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_sources_are_an_object_a_prefix_or_a_glob(bucket):
 @pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client, monkeypatch):
     """Its size and footer stay: the entity tag tells."""
-    from dbern.counting import reading
+    from dbern.measure import reading
 
     spec = remote(project, bucket)
     original = reading.read_batches

@@ -12,9 +12,9 @@ from pydantic import Field
 from strategies import sections
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum
 from dbern.data.domain import Column
-from dbern.strategies.base import Bound
+from dbern.measure.kernel_sums import KernelSum
+from dbern.reconstruct.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
 from dbern.testing import search
 from dbern.testing.databases import _adversarial_records
@@ -123,7 +123,7 @@ PRIVATE = [
 def test_every_neighbouring_relation_is_searched(data, monkeypatch):
     spec = changed(DENSITY, data=data)
     assert 0.5 < search(KernelDensity, spec).largest <= 1
-    monkeypatch.setattr("dbern.counting.measurement.RecordSum.sensitivity", third_of_one_row)
+    monkeypatch.setattr("dbern.measure.measurement.RecordSum.sensitivity", third_of_one_row)
     assert search(KernelDensity, spec).found
 
 

@@ -17,12 +17,12 @@ import pytest
 import dbern
 from dbern.cluster.failures import FAILURES
 from dbern.cluster.worker import count
-from dbern.counting.passes import Counters
-from dbern.counting.reading import Portion
 from dbern.data.domain import Column
 from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.parquet import read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError
+from dbern.measure.passes import Counters
+from dbern.measure.reading import Portion
 
 X = Column("x", "data.bounds.x")
 GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))

@@ -17,8 +17,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.splines import bin_matrix
-from dbern.certificate import bias_from_statistic
-from dbern.components.strict import parse_object
+from dbern.certify.certificate import bias_from_statistic
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.bias_statistic import _finer_bins
 from dbern.planning.choose import BIN_RESOLUTIONS
@@ -27,6 +26,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.tuning import _PLACES, NAME, _refinement, _sup
 from dbern.privacy.mechanism import privatize
 from dbern.synopsis import metadata
+from dbern.synopsis.strict import parse_object
 
 AXES = "xyz"
 QUICK = {"k": 20, "h": 8, "noise": "binned-laplace", "tune": "0.1"}

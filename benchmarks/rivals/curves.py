@@ -26,8 +26,8 @@ import numpy as np
 from dbern.bernstein.basis import bernstein_basis
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
-from dbern.strategies.base import Entries
-from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
+from dbern.learn.functional_mean import CurveSums, _chosen_degree, _most_degree
+from dbern.reconstruct.base import Entries
 from dbern.types import FloatArray
 from rivals.cells import ASIDE, OURS, RIVAL, Cell
 

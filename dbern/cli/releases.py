@@ -88,7 +88,7 @@ def _content(planned: ReleasePlan) -> dict[str, Any]:
 
 
 def _table(options: list[Option]) -> str:
-    from dbern.error_summary import printed_sum
+    from dbern.certify.error_summary import printed_sum
 
     head = f"{'noise':<18}{'k':<10}{'h':<6}{'values':>8}{'predicted':>11}"
     head += "".join(f"{name:>13}" for name in ("approx.", "+ rounding", "+ noise", "= bound"))

@@ -164,8 +164,8 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
 
 
 def _described(facts: dict[str, Any], constant: str = "") -> str:
+    from dbern.certify.error_summary import printed_sum
     from dbern.data.domain import named_with
-    from dbern.error_summary import printed_sum
     from dbern.reporting.wording import parameters_of
     from dbern.synopsis.labels import of_columns
 

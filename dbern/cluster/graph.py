@@ -23,13 +23,13 @@ from dbern.cluster.plain import CLUSTERS, TaskResult, opened, unpacked
 from dbern.cluster.threads import Threads
 from dbern.cluster.worker import SlabJob
 from dbern.cluster.workers import DaskWorkers
-from dbern.counting.passes import Counters
-from dbern.counting.reading import Portion
 from dbern.data.footers import FileFacts, file_facts, footer_tag, read_together
 from dbern.errors import (
     ReleaseError,
     SpecError,
 )
+from dbern.measure.passes import Counters
+from dbern.measure.reading import Portion
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise

@@ -16,9 +16,6 @@ import numpy as np
 
 from dbern.cluster.failures import kind_of
 from dbern.cluster.plain import TaskResult, packed
-from dbern.counting.accumulator import StoppedError
-from dbern.counting.passes import Counters
-from dbern.counting.reading import Portion, Reading, TableReading
 from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
     EnvironmentRefusedError,
@@ -26,8 +23,11 @@ from dbern.errors import (
     SpecError,
     exhausted,
 )
+from dbern.measure.accumulator import StoppedError
+from dbern.measure.passes import Counters
+from dbern.measure.reading import Portion, Reading, TableReading
 from dbern.privacy.mechanism import Noise, to_grid
-from dbern.strategies.base import Slab
+from dbern.reconstruct.base import Slab
 from dbern.system import one_thread
 from dbern.types import Int64Array
 

@@ -12,7 +12,7 @@ from dbern.combination.base import FeatureShape, ReleasedShapes
 from dbern.combination.functions import linear_values
 from dbern.combination.polynomials import count_with_products, with_products
 from dbern.combination.responses import CutToRange
-from dbern.strategies.moments import (
+from dbern.reconstruct.moments import (
     MOST_COLUMNS,
     MOST_NUMBERS,
     Measured,

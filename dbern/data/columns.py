@@ -153,7 +153,7 @@ def ids_as(kind: pa.DataType) -> str:
 
 
 def _ids(values: pa.Array) -> FloatArray:
-    """Return two floats a value (m, 2), equal for equal ids alone (`dbern.counting.unit_bounding`).
+    """Return two floats a value (m, 2), equal for equal ids alone (`dbern.measure.unit_bounding`).
 
     Numbers are the nearest float and the remainder, texts 106 bits of a hash.
     """

@@ -1,7 +1,7 @@
 """The Gaussian kernel cut to finitely many features: all records at once, no Gram matrix.
 
 Features of one axis: ``phi(x) = T K_x``, ``K_x`` the kernel at the lattice points and T the stored
-analysis matrix ``~ mu^(-1/2) U'`` of its Gram matrix G (`dbern.strategies.spectral`); of l axes:
+analysis matrix ``~ mu^(-1/2) U'`` of its Gram matrix G (`dbern.reconstruct.spectral`); of l axes:
 all products. The kernel learned with is ``K_d(x, y) = phi(x) . phi(y)``, positive definite by form,
 whatever T is. ``kappa^2`` is the product over axes of ``lambda_max(T G T')``, about 1: K_x is the
 value of ``sum_v c_v K_v`` against the feature of x, so ``|T K_x|^2 <= lambda_max(T G T') K(x, x)``.
@@ -43,12 +43,12 @@ from dbern.bernstein import kernels as densities
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import rowwise_products
+from dbern.certify.bias import Approximation, KernelMixture
 from dbern.erm.risk import Risk
 from dbern.erm.spaces import FeatureMap
 from dbern.errors import SpecError
-from dbern.strategies.base import Bound, LatticeMapStrategy, Slab
-from dbern.strategies.bias import Approximation, KernelMixture
-from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
+from dbern.reconstruct.base import Bound, LatticeMapStrategy, Slab
+from dbern.reconstruct.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 MAX_LATTICE_POINTS = 1_000_000

@@ -8,8 +8,8 @@ records.
 `dbern.erm.gaussian_features`. By stationarity the minimizer is a mixture of kernel translates.
 
 *Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
-lattice (`dbern.strategies.gram`); what a release misses of a ball of its Hilbert space is enclosed
-(`dbern.strategies.balls`).
+lattice (`dbern.reconstruct.gram`); what a release misses of a ball of its Hilbert space is enclosed
+(`dbern.certify.balls`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import cast
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, Stationary
+from dbern.certify.balls import GramBall
+from dbern.certify.bias import Approximation, KernelMixture
 from dbern.erm.spaces import Space
-from dbern.strategies.balls import GramBall
-from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy
-from dbern.strategies.bias import Approximation, KernelMixture
-from dbern.strategies.gram import CubeKernel, GramStrategy, rkhs_sensitivity
+from dbern.reconstruct.base import Bound, Lattice, LatticeMapStrategy
+from dbern.reconstruct.gram import CubeKernel, GramStrategy, rkhs_sensitivity
 from dbern.types import FloatArray
 
 STATIONARY = ("laplace", "matern-3/2", "matern-5/2")

@@ -105,7 +105,7 @@ class Hinge(_SignLabels, _RoundedKinks):
     objectives are 1-strongly convex, and adding ``J(w') - J(w) >= |w - w'|^2/2`` at either
     minimizer w leaves differences between the objectives, which lie in ``[0, C width/2]``. Where
     all margins stay below 1 - width the minimizer is the same (see
-    `dbern.targets.support_vector_machine`).
+    `dbern.learn.support_vector_machine`).
 
     Float error: l f is exact, so 1 - l f and its quotient round by 2 u of a value that is then
     clipped to [0, 1].

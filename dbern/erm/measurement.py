@@ -32,17 +32,17 @@ from functools import cached_property
 from typing import Any, cast
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.gathered import GatheredAccumulator
-from dbern.counting.measurement import Measurement
+from dbern.certify.bias import Approximation
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.gram_kernels import GramKernel
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.models import RiskModel
 from dbern.erm.solutions import ValuesAccumulator, WeightsAccumulator
+from dbern.measure.gathered import GatheredAccumulator
+from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
-from dbern.strategies.base import AnyStrategy, Bound, Entries, LatticeMapStrategy
-from dbern.strategies.bias import Approximation
-from dbern.strategies.gram import CubeKernel, GramStrategy
+from dbern.reconstruct.base import AnyStrategy, Bound, Entries, LatticeMapStrategy
+from dbern.reconstruct.gram import CubeKernel, GramStrategy
 
 
 @dataclass(frozen=True)

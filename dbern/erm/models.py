@@ -38,7 +38,6 @@ from typing import Any, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.record_weights import RecordWeights
 from dbern.data.domain import Column, Domain
 from dbern.erm.float_errors import mean_state_error, state_error
 from dbern.erm.losses import Loss, one_vs_rest
@@ -48,6 +47,7 @@ from dbern.erm.solver import ProblemBounds, minimize
 from dbern.erm.spaces import Space
 from dbern.erm.user import UserLoss
 from dbern.errors import SpecError
+from dbern.measure.record_weights import RecordWeights
 from dbern.privacy.budget import Protection
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 

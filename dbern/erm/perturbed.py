@@ -63,9 +63,6 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.accumulator import Errors, Memory
-from dbern.counting.gathered import GatheredAccumulator
-from dbern.counting.measurement import Measurement
 from dbern.erm.linear_features import CubeFeatures
 from dbern.erm.losses import Logistic
 from dbern.erm.measurement import LinearFunctions
@@ -79,9 +76,12 @@ from dbern.erm.objective import (
 from dbern.erm.solutions import MAX_BITS
 from dbern.erm.solver import count_steps, minimize
 from dbern.errors import SpecError
+from dbern.measure.accumulator import Errors, Memory
+from dbern.measure.gathered import GatheredAccumulator
+from dbern.measure.measurement import Measurement
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
-from dbern.strategies.base import AnyStrategy, Bound, Entries, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 CONSTANT_FEATURE = 1.5

@@ -30,8 +30,6 @@ from typing import cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.accumulator import Errors, Memory
-from dbern.counting.gathered import GatheredAccumulator
 from dbern.erm.float_errors import value_error
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.gram_kernels import GramKernel
@@ -41,8 +39,10 @@ from dbern.erm.solver import count_steps
 from dbern.erm.spaces import FeatureMap
 from dbern.erm.summation import BLOCK
 from dbern.erm.user import UserLoss
-from dbern.strategies.base import AnyStrategy, Entries, LatticeMapStrategy, Slab
-from dbern.strategies.gram import GramStrategy
+from dbern.measure.accumulator import Errors, Memory
+from dbern.measure.gathered import GatheredAccumulator
+from dbern.reconstruct.base import AnyStrategy, Entries, LatticeMapStrategy, Slab
+from dbern.reconstruct.gram import GramStrategy
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 18

@@ -4,7 +4,7 @@ The answer to such a question about released bins (`dbern.synopsis.questions`) i
 rows between a sharp edge's minorant and majorant, `GAPS` cells, and the noise of the bins under the
 weight. Both are predicted here for rows that are spread evenly, at 95 %. Narrow cells make the
 first small and the second large, in proportion to the root of their number; a density wants wide
-ones. On one axis bins of two levels serve both (`dbern.strategies.levels`), on more one array in
+ones. On one axis bins of two levels serve both (`dbern.reconstruct.levels`), on more one array in
 between.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from dbern.percentages import percent
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.strategies.bins import AxisBins
+from dbern.reconstruct.bins import AxisBins
 from dbern.types import FloatArray
 
 GAPS = {1: 1.49, 2: 1.66, 3: 1.80, 5: 2.03, 7: 2.25}

@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import Any, cast
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.measurement import Measurement
+from dbern.certify.noise_quantile import noise_bound
 from dbern.errors import SpecError
-from dbern.noise_quantile import noise_bound
+from dbern.measure.measurement import Measurement
 from dbern.planning.contracts import Design, PlannedPart, plan_measurement
 from dbern.planning.rows import BoundSpec
 from dbern.planning.tuning import NAME, BiasStatistic, Finer
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE
-from dbern.strategies.base import Entries
-from dbern.strategies.bins import BinnedStrategy
+from dbern.reconstruct.base import Entries
+from dbern.reconstruct.bins import BinnedStrategy
 
 _MAX_BINS = 1 << 22  # of the finer ones
 _FINE_ENOUGH = 0.02  # of the certificate's noise part: what finer bins may miss

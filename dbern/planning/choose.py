@@ -31,10 +31,11 @@ import numpy as np
 
 from dbern.bernstein.basis import INTERPOLATED, MOST_INTERPOLATED
 from dbern.bernstein.kernels import Kernel
-from dbern.counting.measurement import Measurement
-from dbern.counting.moments import cells_for
+from dbern.certify.balls import GramBall, Released
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement
+from dbern.measure.moments import cells_for
 from dbern.planning.asked import FINER, USUAL, Questions, mean_width
 from dbern.planning.predicted import (
     CLUSTERS,
@@ -49,13 +50,12 @@ from dbern.planning.predicted import (
 )
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
-from dbern.strategies import STRATEGIES
-from dbern.strategies.approximation import lattice_miss
-from dbern.strategies.balls import GramBall, Released
-from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
-from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
-from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
-from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
+from dbern.reconstruct import STRATEGIES
+from dbern.reconstruct.approximation import lattice_miss
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.reconstruct.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
+from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
 
 # --- What is known before choosing, and one candidate with its predicted errors

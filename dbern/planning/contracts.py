@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
-from dbern.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
-from dbern.components.component import ScaledNoise, ScaledSensitivity
-from dbern.components.function_classes import FunctionClass, stored_class
-from dbern.counting.accumulator import Accumulator
-from dbern.counting.measurement import Measurement
+from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
+from dbern.certify.limits import LowerBound, strongest_bound
+from dbern.measure.accumulator import Accumulator
+from dbern.measure.measurement import Measurement
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.readable import refuse_unreadable
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.base import AnyStrategy, Lattice, Strategy
-from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
-from dbern.strategies.limits import LowerBound, strongest_bound
+from dbern.reconstruct.base import AnyStrategy, Lattice, Strategy
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.synopsis.component import ScaledNoise, ScaledSensitivity
+from dbern.synopsis.function_classes import FunctionClass, stored_class
 
 _KERNEL_ERROR_SHARE = 0.01  # of the noise that the effective kernel may cost
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbern.counting.passes import Counters
+from dbern.certify.bin_errors import NUMBERS_TOGETHER
 from dbern.data.footers import READERS, FileFacts
 from dbern.data.parquet import BATCH_ROWS, reading_bytes
-from dbern.strategies.approximation import TRANSLATES_TOGETHER
-from dbern.strategies.base import AnyStrategy
-from dbern.strategies.bin_errors import NUMBERS_TOGETHER
-from dbern.strategies.bins import AxisBins
+from dbern.measure.passes import Counters
+from dbern.reconstruct.approximation import TRANSLATES_TOGETHER
+from dbern.reconstruct.base import AnyStrategy
+from dbern.reconstruct.bins import AxisBins
 
 TASK_ROWS = 20_000_000
 _TASKS_AT_LEAST = 16

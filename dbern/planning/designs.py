@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement
 from dbern.planning.asked import Questions
 from dbern.planning.choose import USUAL_ORDER, Candidate, Problem, chosen
 from dbern.planning.contracts import Design, counted
 from dbern.planning.predicted import Reference
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
-from dbern.strategies import noise_names
-from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct import noise_names
+from dbern.reconstruct.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.types import FloatArray
 
 MIN_RELATIVE_GAIN = 0.01  # of another law's error, or the usual one is taken

@@ -14,8 +14,8 @@ from dbern.planning.outlook import typical_candidate
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
-from dbern.strategies import STRATEGY_KINDS
-from dbern.strategies.base import Strategy
+from dbern.reconstruct import STRATEGY_KINDS
+from dbern.reconstruct.base import Strategy
 from dbern.targets.base import Way
 from dbern.targets.density import unit_notes
 

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from dbern.certificate import bias_from_statistic, shrunk_distance_if_even
+from dbern.certify.bias_envelopes import MOST_AXES, bias_envelopes, even_error
+from dbern.certify.certificate import bias_from_statistic, shrunk_distance_if_even
+from dbern.certify.mean_squares import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.planning.choose import Candidate
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.designs import problem_of
 from dbern.planning.plans import Outlook, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
-from dbern.strategies import strategy_of
-from dbern.strategies.base import Lattice, Strategy
-from dbern.strategies.bias_envelopes import MOST_AXES, bias_envelopes, even_error
-from dbern.strategies.mean_squares import typical_noise
+from dbern.reconstruct import strategy_of
+from dbern.reconstruct.base import Lattice, Strategy
 
 
 def outlook_of(

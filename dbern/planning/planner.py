@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbern.certificate import Certificate, combined
+from dbern.certify.certificate import Certificate, combined
+from dbern.certify.limits import LowerBound
 from dbern.combination.base import Combination
-from dbern.components.component import StoredCertificate
-from dbern.counting.measurement import Measurement, random_privacy
-from dbern.counting.passes import Counters
 from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of
 from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
+from dbern.measure.measurement import Measurement, random_privacy
+from dbern.measure.passes import Counters
 from dbern.planning.bias_statistic import plan_bias_statistic
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.cost import cost
@@ -26,7 +26,7 @@ from dbern.planning.readable import refuse_long_metadata, refuse_unreadable
 from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.contract import require_one_charge
-from dbern.strategies.limits import LowerBound
+from dbern.synopsis.component import StoredCertificate
 from dbern.system import is_url, one_thread
 
 

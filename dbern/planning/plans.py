@@ -10,22 +10,11 @@ from typing import Annotated, Any, cast
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import INTERPOLATED
-from dbern.certificate import Certificate
-from dbern.components.component import (
-    Component,
-    Features,
-    LatticeComponent,
-    ScaledNoise,
-    ScaledSensitivity,
-    StoredBiasStatistic,
-    StoredCertificate,
-    VectorComponent,
-)
-from dbern.components.function_classes import FunctionClass, read_class
-from dbern.components.strict import StrictModel
-from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Counters
-from dbern.error_summary import ErrorSummary, printed_sum
+from dbern.certify.bias import KernelMixture, remedies_of
+from dbern.certify.certificate import Certificate
+from dbern.certify.error_summary import ErrorSummary, printed_sum
+from dbern.measure.measurement import Measurement
+from dbern.measure.passes import Counters
 from dbern.planning.asked import told_width
 from dbern.planning.cost import Cost
 from dbern.planning.rows import spec_for_rows
@@ -36,10 +25,21 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
-from dbern.strategies import map_from_dict, map_to_dict, strategy_of
-from dbern.strategies.approximation import AxisMap
-from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.bias import KernelMixture, remedies_of
+from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
+from dbern.reconstruct.approximation import AxisMap
+from dbern.reconstruct.base import Box, Entries, Lattice, Strategy
+from dbern.synopsis.component import (
+    Component,
+    Features,
+    LatticeComponent,
+    ScaledNoise,
+    ScaledSensitivity,
+    StoredBiasStatistic,
+    StoredCertificate,
+    VectorComponent,
+)
+from dbern.synopsis.function_classes import FunctionClass, read_class
+from dbern.synopsis.strict import StrictModel
 from dbern.system import counted, html_table
 
 

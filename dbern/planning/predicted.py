@@ -18,9 +18,9 @@ from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.parity import with_mirrored
 from dbern.bernstein.splines import bin_matrix
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.strategies.approximation import AxisMap, released_translates
-from dbern.strategies.base import Strategy
-from dbern.strategies.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
+from dbern.reconstruct.approximation import AxisMap, released_translates
+from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
 from dbern.types import FloatArray
 
 _RISES = 0.5  # that are expected above the height at which the sup is taken to be

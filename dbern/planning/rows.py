@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from dbern.counting.measurement import Measurement
-from dbern.counting.private_rows import most_rows
 from dbern.data.footers import FileFacts
 from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement
+from dbern.measure.private_rows import most_rows
 from dbern.planning.asked import Questions
 from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec

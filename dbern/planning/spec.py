@@ -17,11 +17,11 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination.base import Combination
-from dbern.counting.measurement import Measurement, require_counted
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement, require_counted
 from dbern.planning.sections import (
     WITH_DELTA,
     BudgetSection,
@@ -35,7 +35,7 @@ from dbern.planning.tuning import NAME, tuned
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
-from dbern.strategies import STRATEGY_KINDS
+from dbern.reconstruct import STRATEGY_KINDS
 from dbern.system import importable, is_url, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain

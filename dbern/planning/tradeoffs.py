@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement
 from dbern.planning.choose import Candidate, candidates, preferred
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.designs import allowed_strategies, errs_less, problem_of
@@ -17,7 +17,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily
-from dbern.strategies import noise_names
+from dbern.reconstruct import noise_names
 from dbern.system import Progress, one_thread, silent
 
 _STEPS = 14

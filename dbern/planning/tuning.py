@@ -27,7 +27,7 @@ one charge, by the very draw that key, seal, law and name make. Its noise and th
 compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares of both.
 
 *Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
-(`dbern.noise_quantile.enclose`). With f their factor, l what the tails add (bins sum to one at
+(`dbern.certify.noise_quantile.enclose`). With f their factor, l what the tails add (bins sum to one at
 most) and X the number's noise,
 
     ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W - X + errors) + l + w'``
@@ -52,13 +52,13 @@ from dbern.bernstein.basis import MOST_K, bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.splines import bin_matrix, local_weights
-from dbern.counting.accumulator import DerivedAccumulator, Errors, Memory
-from dbern.counting.measurement import Measurement
+from dbern.certify.bias_envelopes import MOST_AXES
 from dbern.errors import SpecError
-from dbern.strategies.approximation import Series
-from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, Slab
-from dbern.strategies.bias_envelopes import MOST_AXES
-from dbern.strategies.bins import BinnedStrategy, axis_bins
+from dbern.measure.accumulator import DerivedAccumulator, Errors, Memory
+from dbern.measure.measurement import Measurement
+from dbern.reconstruct.approximation import Series
+from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Lattice, Slab
+from dbern.reconstruct.bins import BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 NAME = "promise"

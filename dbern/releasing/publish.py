@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from dbern.certify.mean_squares import typical_noise
 from dbern.combination.base import Combination
-from dbern.components.component import Component
 from dbern.data.domain import Domain
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
@@ -37,9 +37,9 @@ from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
-from dbern.strategies.base import Lattice, Slab, Strategy
-from dbern.strategies.bins import AxisBins, BinnedStrategy
-from dbern.strategies.mean_squares import typical_noise
+from dbern.reconstruct.base import Lattice, Slab, Strategy
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.synopsis.component import Component
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.shrinkage import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter

@@ -27,7 +27,6 @@ from dbern.cluster.connection import (
 )
 from dbern.cluster.graph import centers, make_tasks, refuse_shared_steps, tree_reduce
 from dbern.cluster.worker import SlabJob
-from dbern.counting.passes import Counters
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.frames import Frame
 from dbern.data.spool import write_spool
@@ -41,6 +40,7 @@ from dbern.errors import (
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.values import PENDING
+from dbern.measure.passes import Counters
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
 from dbern.planning.plans import ReleasePlan

@@ -14,19 +14,19 @@ import numpy as np
 from dbern.bernstein.basis import iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.kernels import Kernel
-from dbern.certificate import Certificate, ErrorModel, vector_bound
-from dbern.components.component import LatticeComponent, VectorComponent
-from dbern.components.layout import map_groups
+from dbern.certify.bias import Approximation, KernelMixture
+from dbern.certify.certificate import Certificate, ErrorModel, vector_bound
+from dbern.certify.mean_squares import typical_noise
+from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.noise_quantile import ExtraNoise
-from dbern.strategies import strategy_of
-from dbern.strategies.base import LatticeStrategy, Slab, Strategy
-from dbern.strategies.bias import Approximation, KernelMixture
-from dbern.strategies.bins import AxisBins, BinnedStrategy
-from dbern.strategies.mean_squares import typical_noise
+from dbern.reconstruct import strategy_of
+from dbern.reconstruct.base import LatticeStrategy, Slab, Strategy
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.synopsis.blocks import StoredBlocks
+from dbern.synopsis.component import LatticeComponent, VectorComponent
 from dbern.synopsis.evaluate import Interpolant, Polynomial
+from dbern.synopsis.layout import map_groups
 from dbern.synopsis.lazy_polynomial import AnyFunction, LazyPolynomial
 from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.smoothing import Smoothing, full_ranks, select, smoothed, smoothings

@@ -1,7 +1,7 @@
 """Bands that look at the release: how far a value may be off *for these data*.
 
 The certificate's first part is that of the worst database. Where bins were released it can be had
-for the database at hand, from the released numbers alone: `dbern.strategies.bias_envelopes` proves
+for the database at hand, from the released numbers alone: `dbern.certify.bias_envelopes` proves
 
     ``|F(y) - sum_j a_j(y) c_j| <= sum_j e_j c_j``
 
@@ -53,20 +53,20 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import Certificate, bias_from_statistic
+from dbern.certify.bias import KernelMixture
+from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
+from dbern.certify.certificate import Certificate, bias_from_statistic
+from dbern.certify.failure import BAND
+from dbern.certify.limits import LowerBound, strongest_bound
+from dbern.certify.noise_quantile import enclose, quantile_rank
+from dbern.certify.noise_sups import noise_sups
 from dbern.combination.responses import Quotient
-from dbern.components.component import LatticeComponent, StoredBiasStatistic, VectorComponent
-from dbern.failure import BAND
-from dbern.noise_quantile import enclose, quantile_rank
-from dbern.noise_sups import noise_sups
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
-from dbern.strategies.limits import LowerBound, strongest_bound
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
+from dbern.synopsis.component import LatticeComponent, StoredBiasStatistic, VectorComponent
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReleasedStore

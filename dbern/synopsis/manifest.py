@@ -9,11 +9,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints
 
-from dbern.components.strict import StrictModel, Text, checked, parse_object, require
 from dbern.data.plain_files import MAX_NAME, is_object_name
 from dbern.data.storage import MANIFEST
 from dbern.errors import IntegrityError, printable
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
+from dbern.synopsis.strict import StrictModel, Text, checked, parse_object, require
 
 
 def _require_object(name: str) -> None:

@@ -1,6 +1,6 @@
 """Metadata of a synopsis's root, checked by one strict model before it is used.
 
-What is said of each of its components, `dbern.components.component` says.
+What is said of each of its components, `dbern.synopsis.component` says.
 """
 
 from __future__ import annotations
@@ -15,8 +15,20 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from dbern.combination import KINDS, combination_of
 from dbern.combination.base import Combination, ReleasedShapes
-from dbern.components.component import Component, LatticeComponent, StoredCertificate
-from dbern.components.strict import (
+from dbern.data.domain import (
+    LONGEST_DESCRIPTION,
+    LONGEST_NAME,
+    LONGEST_TITLE,
+    LONGEST_UNITS,
+    MAX_NUMBER,
+    MIN_NUMBER,
+    MOST_VALUES,
+    Axis,
+)
+from dbern.privacy.budget import PrivacyUnit
+from dbern.reconstruct.moments import MOST_NUMBERS
+from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
+from dbern.synopsis.strict import (
     ABSENT,
     Count,
     Exact,
@@ -32,18 +44,6 @@ from dbern.components.strict import (
     or_value_error,
     require,
 )
-from dbern.data.domain import (
-    LONGEST_DESCRIPTION,
-    LONGEST_NAME,
-    LONGEST_TITLE,
-    LONGEST_UNITS,
-    MAX_NUMBER,
-    MIN_NUMBER,
-    MOST_VALUES,
-    Axis,
-)
-from dbern.privacy.budget import PrivacyUnit
-from dbern.strategies.moments import MOST_NUMBERS
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 

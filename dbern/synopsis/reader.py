@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, combined
+from dbern.certify.bias import remedies_of
+from dbern.certify.certificate import Certificate, combined
+from dbern.certify.error_summary import ErrorSummary
+from dbern.certify.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.combination import combination_of
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
-from dbern.components.component import Component, LatticeComponent
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import location_at
-from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError, printable
-from dbern.failure import BAND, FIELD, POPULATION, QUOTIENT
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies.bias import remedies_of
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import (
     About,
@@ -37,6 +36,7 @@ from dbern.synopsis.bands import (
     lower_bound_of,
     quotient_ends,
 )
+from dbern.synopsis.component import Component, LatticeComponent
 from dbern.synopsis.evaluate import LEAST_RESAMPLED
 from dbern.synopsis.grids import values_on_grid
 from dbern.synopsis.labels import attributes_of, groups_column, labelled
@@ -428,7 +428,7 @@ class Synopsis:
         """Return who may fail with which share of beta, in a band and in an answer.
 
         Arrays, groups and several candidates deal out theirs in equal parts before. Where a number
-        of `tune` promises, its noise has a part of that of the values (`dbern.failure.PROMISE`).
+        of `tune` promises, its noise has a part of that of the values (`dbern.certify.failure.PROMISE`).
         """
         level = confidence(beta)
         if self.about != "these-data":

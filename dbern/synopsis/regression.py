@@ -15,12 +15,12 @@ import numpy as np
 
 from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Shifted
-from dbern.components.component import VectorComponent
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.percentages import percent
-from dbern.strategies.moments import Fit, Measured, least_squares, product_names
+from dbern.reconstruct.moments import Fit, Measured, least_squares, product_names
 from dbern.synopsis.arrays import ReleasedVector
+from dbern.synopsis.component import VectorComponent
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray

@@ -66,14 +66,14 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import mean, monotone, positive_mean, value_range
-from dbern.certificate import Certificate
-from dbern.components.component import LatticeComponent
+from dbern.certify.certificate import Certificate
+from dbern.certify.error_summary import ErrorSummary
+from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Domain
-from dbern.error_summary import ErrorSummary
 from dbern.errors import SpecError
-from dbern.noise_quantile import ExtraNoise
 from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray, ReleasedVector, as_released
 from dbern.synopsis.bands import About
+from dbern.synopsis.component import LatticeComponent
 from dbern.synopsis.lazy_polynomial import AnyFunction
 from dbern.synopsis.points import Order, Points, plain
 from dbern.synopsis.reader import Synopsis, unpickle

@@ -10,10 +10,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.blocks import on_others
 from dbern.bernstein.kernels import OUTWARD
-from dbern.noise_quantile import enclose
+from dbern.certify.noise_quantile import enclose
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.strategies.base import Strategy
-from dbern.strategies.levels import Levels
+from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.levels import Levels
 from dbern.types import FloatArray
 
 _REACHES, _CAUTION = (1, 2), 4.0  # bins on either side of a window's middle; times the variance

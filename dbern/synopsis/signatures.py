@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import StringConstraints
 
-from dbern.components.strict import StrictModel, damaged, parse_object
 from dbern.data.storage import Location, storage_errors
 from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError
+from dbern.synopsis.strict import StrictModel, damaged, parse_object
 
 PrivateKey: TypeAlias = Ed25519PrivateKey
 """What signs."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.bernstein.blocks import Blocks, blocks_of, on_axes
+from dbern.certify.mean_squares import gauss_values, trace
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.strategies import strategy_of
-from dbern.strategies.base import Strategy
-from dbern.strategies.mean_squares import gauss_values, trace
+from dbern.reconstruct import strategy_of
+from dbern.reconstruct.base import Strategy
 from dbern.types import FloatArray
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.components.layout import LARGEST_NUMBER, array_paths
-from dbern.components.strict import damaged, parse_object
 from dbern.data.plain_files import too_large
 from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
 from dbern.errors import IntegrityError, SpecError, printable, unreadable_refused
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.synopsis.layout import LARGEST_NUMBER, array_paths
 from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
 from dbern.synopsis.metadata import Root, array_groups
 from dbern.synopsis.stored_arrays import MISSING, stored_arrays
+from dbern.synopsis.strict import damaged, parse_object
 from dbern.system import LRUCache
 from dbern.types import FloatArray
 

@@ -16,8 +16,11 @@ import numpy as np
 from pyarrow import Codec
 from pydantic import ConfigDict
 
-from dbern.components.component import MOST_COEFFICIENTS, Component
-from dbern.components.layout import (
+from dbern.data.storage import ROOT
+from dbern.errors import EnvironmentRefusedError
+from dbern.reconstruct.approximation import Limits
+from dbern.synopsis.component import MOST_COEFFICIENTS, Component
+from dbern.synopsis.layout import (
     ArrayLayout,
     array_paths,
     group_layout,
@@ -25,11 +28,8 @@ from dbern.components.layout import (
     map_layouts,
     released_path,
 )
-from dbern.components.strict import StrictModel, damaged, parse_object
-from dbern.data.storage import ROOT
-from dbern.errors import EnvironmentRefusedError
-from dbern.strategies.approximation import Limits
 from dbern.synopsis.metadata import ReleaseMetadata, array_groups
+from dbern.synopsis.strict import StrictModel, damaged, parse_object
 from dbern.system import memory_limit
 
 MISSING = int(np.iinfo(np.int64).min)

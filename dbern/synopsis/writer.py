@@ -13,8 +13,12 @@ from zarr.codecs import BytesCodec, ZstdCodec
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from dbern.components.component import Component
-from dbern.components.layout import (
+from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, storage_errors
+from dbern.errors import IntegrityError, ReleaseError, SpecError
+from dbern.reconstruct.approximation import AxisMap
+from dbern.reconstruct.base import Layout, Slab
+from dbern.synopsis.component import Component
+from dbern.synopsis.layout import (
     COEFFICIENTS,
     ArrayLayout,
     group_layout,
@@ -22,10 +26,6 @@ from dbern.components.layout import (
     map_layouts,
     released_path,
 )
-from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, storage_errors
-from dbern.errors import IntegrityError, ReleaseError, SpecError
-from dbern.strategies.approximation import AxisMap
-from dbern.strategies.base import Layout, Slab
 from dbern.synopsis.manifest import Entry, Manifest, digest
 from dbern.synopsis.stored_arrays import MISSING
 from dbern.types import FloatArray, Int64Array

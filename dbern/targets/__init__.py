@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 
-from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
+from dbern.learn.functional_mean import FunctionalMean
+from dbern.learn.kernel_erm import KernelERM
+from dbern.learn.logistic_regression import LogisticRegression
+from dbern.learn.oracle import Oracle
+from dbern.learn.priestley_chao import PriestleyChao
+from dbern.learn.ridge_regression import RidgeRegression
+from dbern.learn.support_vector_machine import SupportVectorMachine
+from dbern.measure.kernel_sums import KernelSum
+from dbern.measure.measurement import Measurement
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.density import KernelDensity, NadarayaWatson, axis_kernels
-from dbern.targets.functional_mean import FunctionalMean
-from dbern.targets.kernel_erm import KernelERM
-from dbern.targets.logistic_regression import LogisticRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
-from dbern.targets.oracle import Oracle
-from dbern.targets.priestley_chao import PriestleyChao
-from dbern.targets.ridge_regression import RidgeRegression
-from dbern.targets.support_vector_machine import SupportVectorMachine
 
 __all__ = [
     "FunctionalMean",

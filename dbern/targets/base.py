@@ -1,6 +1,6 @@
 """A learner: public parameters, measurements of records, and how these make the function.
 
-*Components* are released (`dbern.counting.measurement`), and a public combination makes the
+*Components* are released (`dbern.measure.measurement`), and a public combination makes the
 function of them.
 """
 
@@ -18,9 +18,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
-from dbern.counting.measurement import Measurement
 from dbern.data.domain import Domain, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import Noise
 

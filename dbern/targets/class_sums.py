@@ -40,11 +40,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.accumulator import Errors, Memory
-from dbern.counting.record_weights import ByCategory
-from dbern.counting.vector_sums import VectorSum
 from dbern.data.domain import Column, Domain
-from dbern.strategies.base import AnyStrategy, Bound
+from dbern.measure.accumulator import Errors, Memory
+from dbern.measure.record_weights import ByCategory
+from dbern.measure.vector_sums import VectorSum
+from dbern.reconstruct.base import AnyStrategy, Bound
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MAX_BITS = 40

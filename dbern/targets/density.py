@@ -2,13 +2,13 @@
 
 Kernel density estimation: ``F_D(y) = (1/n) sum_i K(y - d_i)``, K a product or a Gaussian.
 
-Its sensitivities, also for densities by group, are proved in `dbern.counting.kernel_sums`.
+Its sensitivities, also for densities by group, are proved in `dbern.measure.kernel_sums`.
 
 Nadaraya-Watson regression: a weighted mean of the responses near a point.
 
 ``F(y) = sum_i l_i K(y - d_i) / sum_i K(y - d_i)``, from two released sums over n: of responses,
 centred and scaled to [-1, 1], and of ones. Their sensitivities are proved in
-`dbern.counting.kernel_sums`; each takes half of the budget, which for Laplace noise is the joint
+`dbern.measure.kernel_sums`; each takes half of the budget, which for Laplace noise is the joint
 calibration: both move by at most ``2 max_t sum_v K / n``. The quotient is post-processing, cut to
 the public range.
 
@@ -36,9 +36,11 @@ from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
 from dbern.combination.responses import Quotient, Quotients, pull_scale
-from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import WHOLE, Measurement
-from dbern.counting.record_weights import (
+from dbern.data.domain import Axis, Domain, RecordSchema
+from dbern.errors import SpecError
+from dbern.measure.kernel_sums import KernelSum
+from dbern.measure.measurement import WHOLE, Measurement
+from dbern.measure.record_weights import (
     UNIT_WEIGHT,
     ByCategory,
     HasResponse,
@@ -46,8 +48,6 @@ from dbern.counting.record_weights import (
     RecordWeights,
     ResponseWeight,
 )
-from dbern.data.domain import Axis, Domain, RecordSchema
-from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums

@@ -47,14 +47,14 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.accumulator import Errors, Memory, RecordAccumulator
-from dbern.counting.kernel_sums import KernelSum, SumAccumulator
-from dbern.counting.measurement import RecordSum
-from dbern.counting.record_weights import ByCategory
-from dbern.counting.vector_sums import VectorAccumulator
+from dbern.certify.bias import KernelMixture
 from dbern.data.domain import Column, Domain
-from dbern.strategies.base import AnyStrategy, Bound, Entries, Lattice, LatticeStrategy, Slab
-from dbern.strategies.bias import KernelMixture
+from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
+from dbern.measure.kernel_sums import KernelSum, SumAccumulator
+from dbern.measure.measurement import RecordSum
+from dbern.measure.record_weights import ByCategory
+from dbern.measure.vector_sums import VectorAccumulator
+from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Lattice, LatticeStrategy, Slab
 from dbern.targets.class_sums import ClassSums
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

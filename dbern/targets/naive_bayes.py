@@ -1,7 +1,7 @@
 """Naive Bayes with kernel or Gaussian likelihoods, factored or as one function.
 
 The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
-*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.counting.kernel_sums`)
+*Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.measure.kernel_sums`)
 with the counts of the classes, which those do not determine, or counts, sums and squares; the
 scores follow, with proved errors (`dbern.combination.scores`). A *joint* release is the paper's one
 function on the lattice (`dbern.targets.joint_bayes`). A record that is null in any axis, or of an
@@ -21,11 +21,11 @@ from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
 from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
-from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import Measurement
-from dbern.counting.record_weights import ByCategory
 from dbern.data.domain import Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.measure.kernel_sums import KernelSum
+from dbern.measure.measurement import Measurement
+from dbern.measure.record_weights import ByCategory
 from dbern.privacy.budget import Budget
 from dbern.targets.base import KernelName, Learner, Lengths, Way
 from dbern.targets.class_sums import ClassSums

@@ -20,18 +20,18 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.reproducing import rowwise_products
+from dbern.certify.mean_squares import typical_noise
 from dbern.combination.base import Combination
 from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.gram_kernels import GramKernel
 from dbern.erm.losses import Loss
+from dbern.learn.predictions import deviation_of, minimizers
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import released_translates
-from dbern.strategies.mean_squares import typical_noise
+from dbern.reconstruct.approximation import released_translates
 from dbern.targets.base import Way
-from dbern.targets.predictions import deviation_of, minimizers
 from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
 from dbern.types import FloatArray
 

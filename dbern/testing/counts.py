@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from dbern.counting.passes import Counters
+from dbern.measure.passes import Counters
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import FAMILIES
 from dbern.privacy.mechanism import to_grid
-from dbern.strategies import noise_names
+from dbern.reconstruct import noise_names
 from dbern.testing.databases import Record
 from dbern.types import FloatArray, Int64Array
 

@@ -25,16 +25,16 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.cluster.worker import count
-from dbern.counting.numpy_loops import add_slowly
-from dbern.counting.passes import Counters
-from dbern.counting.reading import Portion
 from dbern.data.footers import footer_tag
 from dbern.data.parquet import read_batches, write_records
+from dbern.measure.numpy_loops import add_slowly
+from dbern.measure.passes import Counters
+from dbern.measure.reading import Portion
 from dbern.planning.planner import plan
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.strategies.base import Slab
-from dbern.strategies.bins import BinnedStrategy
+from dbern.reconstruct.base import Slab
+from dbern.reconstruct.bins import BinnedStrategy
 
 ROWS, MANY, FEW = (16_000_000, 1_000_000, 2_000) if BENCH else (20_000, 20_000, 100)
 COLUMNS = {"l=1 k=20": (1, 20), "l=2 k=20": (2, 20), "l=2 k=100": (2, 100), "l=3 k=20": (3, 20)}

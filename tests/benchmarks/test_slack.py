@@ -20,12 +20,12 @@ from timing import BENCH, Table, keep, stored
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.splines import bin_matrix
-from dbern.failure import BAND, FIELD, SIMULATION
-from dbern.noise_sups import noise_sups
+from dbern.certify.bias_envelopes import weighed
+from dbern.certify.failure import BAND, FIELD, SIMULATION
+from dbern.certify.noise_sups import noise_sups
 from dbern.planning.planner import plan_files
 from dbern.privacy.families import family_of
 from dbern.privacy.public_numbers import public_stream
-from dbern.strategies.bias_envelopes import weighed
 
 AXES = "xyz"
 POINTS = {1: 1001, 2: 101, 3: 25} if BENCH else {1: 201, 2: 41, 3: 15}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbern.counting.adding import add_rows
-from dbern.counting.moments import MomentSketch
-from dbern.counting.rows import Rows
+from dbern.measure.adding import add_rows
+from dbern.measure.moments import MomentSketch
+from dbern.measure.rows import Rows
 
 
 def unit_rows(positions: np.ndarray, weight: np.ndarray | None = None) -> Rows:

@@ -16,11 +16,11 @@ from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirror
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
 from dbern.bernstein.shapes import _isotonic, monotone, positive_mean, value_range
 from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
-from dbern.counting.rows import strides
-from dbern.strategies.balls import StatedBall
-from dbern.strategies.gram import lattice_sup_norm
-from dbern.strategies.limits import tensor_steps
-from dbern.strategies.moments import product_names
+from dbern.certify.balls import StatedBall
+from dbern.certify.limits import tensor_steps
+from dbern.measure.rows import strides
+from dbern.reconstruct.gram import lattice_sup_norm
+from dbern.reconstruct.moments import product_names
 
 
 def test_mixtures_of_a_straight_basis_are_means():

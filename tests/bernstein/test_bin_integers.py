@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.splines import _cell_of
-from dbern.counting import numpy_loops
-from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.loops import add_rows
-from dbern.counting.rows import Rows
 from dbern.data.domain import Axis, Domain
+from dbern.measure import numpy_loops
+from dbern.measure.kernel_sums import KernelSum
+from dbern.measure.loops import add_rows
+from dbern.measure.rows import Rows
 from dbern.planning.choose import BIN_RESOLUTIONS
-from dbern.strategies.base import Lattice
-from dbern.strategies.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.base import Lattice
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 
 BITS = 40
 CELLS = (3, 1, 2)

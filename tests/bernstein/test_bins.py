@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matrix
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.bernstein.splines import _cell_of, bin_matrix, local_weights
-from dbern.strategies import approximation
-from dbern.strategies import bins as module
-from dbern.strategies.approximation import fitted_values, lattice_miss, released_translates
-from dbern.strategies.bias_envelopes import largest_errors
-from dbern.strategies.bins import AxisBins, axis_bins, bump_blocks, lattice_bumps
+from dbern.certify.bias_envelopes import largest_errors
+from dbern.reconstruct import approximation
+from dbern.reconstruct import bins as module
+from dbern.reconstruct.approximation import fitted_values, lattice_miss, released_translates
+from dbern.reconstruct.bins import AxisBins, axis_bins, bump_blocks, lattice_bumps
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:

@@ -10,7 +10,7 @@ import reference
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.strategies.approximation import (
+from dbern.reconstruct.approximation import (
     Series,
     _boxed_error,
     _derivative_bound,
@@ -20,7 +20,7 @@ from dbern.strategies.approximation import (
     lebesgue_constant,
     translate_error,
 )
-from dbern.strategies.spectral import axis_spectrum
+from dbern.reconstruct.spectral import axis_spectrum
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
 CASES = [(0.3, 20, 4), (0.1, 20, 1), (0.1, 40, 8), (0.05, 10, 2), (0.9, 6, 3), (0.2, 1, 1),
@@ -134,7 +134,7 @@ def test_a_grid_alone_is_no_bound():
 def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
     kernel = kernel_of(name, 0.07)
     refined = translate_error.__wrapped__(kernel, 30, 3)
-    monkeypatch.setattr("dbern.strategies.approximation._SQUARES_WORK", 2e6)
+    monkeypatch.setattr("dbern.reconstruct.approximation._SQUARES_WORK", 2e6)
     rough = translate_error.__wrapped__(kernel, 30, 3)
     assert refined <= 1.03 * rough
     assert rough <= 3 * kernel.peak

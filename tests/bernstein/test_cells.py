@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sketches import add, state_of
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
-from dbern.counting.moments import (
+from dbern.measure.moments import (
     Cells,
     MomentSketch,
     _table_error,

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from sketches import unit_rows
 
 from dbern import compiling
-from dbern.counting import adding as dispatching
-from dbern.counting import loops as compiled
-from dbern.counting.loops import add_rows
-from dbern.counting.moments import Cells, MomentSketch
-from dbern.counting.numpy_loops import add_slowly
-from dbern.counting.rows import EQUAL, Rows, Terms, strides
+from dbern.measure import adding as dispatching
+from dbern.measure import loops as compiled
+from dbern.measure.loops import add_rows
+from dbern.measure.moments import Cells, MomentSketch
+from dbern.measure.numpy_loops import add_slowly
+from dbern.measure.rows import EQUAL, Rows, Terms, strides
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)
@@ -216,23 +216,23 @@ def test_what_would_leave_the_arrays_is_refused():
 def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypatch):
     ways, terms = [], splines((5, 3), 2, 17)
     rows = unit_rows(np.full((100, 2), 0.3))
-    monkeypatch.delitem(sys.modules, "dbern.counting.loops")
+    monkeypatch.delitem(sys.modules, "dbern.measure.loops")
     monkeypatch.setattr(dispatching, "_FEW", 2 * 100 * len(terms.indices))
     monkeypatch.setattr(dispatching, "_added", [0])
     monkeypatch.setattr(dispatching, "add_slowly", lambda *_: ways.append("slowly"))
     monkeypatch.setattr(compiled, "add_rows", lambda *_: ways.append("compiled"))
-    monkeypatch.setattr("dbern.counting.loops", compiled)
+    monkeypatch.setattr("dbern.measure.loops", compiled)
     for _ in range(3):
         dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
     assert ways == ["slowly", "slowly", "compiled"]
-    monkeypatch.setitem(sys.modules, "dbern.counting.loops", compiled)
+    monkeypatch.setitem(sys.modules, "dbern.measure.loops", compiled)
     monkeypatch.setattr(dispatching, "_added", [0])
     dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
     assert ways[3:] == ["compiled"]  # they are there
 
 
 def test_the_first_few_are_checked_too(monkeypatch):
-    monkeypatch.delitem(sys.modules, "dbern.counting.loops")
+    monkeypatch.delitem(sys.modules, "dbern.measure.loops")
     monkeypatch.setattr(dispatching, "_added", [0])
     terms = splines((5,), 2, 17)
     with pytest.raises(IndexError, match="too small"):

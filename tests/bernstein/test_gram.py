@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.components.function_classes import read_class, stored_class
+from dbern.certify.balls import GramBall, Released, StatedBall
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.strategies import gram, map_from_dict, map_to_dict, strategy_of
-from dbern.strategies.balls import GramBall, Released, StatedBall
-from dbern.strategies.base import Lattice, Slab
-from dbern.strategies.gram import (
+from dbern.reconstruct import gram, map_from_dict, map_to_dict, strategy_of
+from dbern.reconstruct.base import Lattice, Slab
+from dbern.reconstruct.gram import (
     CubeKernel,
     GramStrategy,
     LatticeSpectrum,
@@ -24,6 +23,7 @@ from dbern.strategies.gram import (
     lattice_sup_norm,
     rkhs_sensitivity,
 )
+from dbern.synopsis.function_classes import read_class, stored_class
 from dbern.synopsis.smoothing import Smoothing, select, smoothed
 
 

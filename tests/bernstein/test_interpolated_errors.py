@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.splines import bin_matrix
-from dbern.strategies import interpolated_errors as module
-from dbern.strategies.approximation import Hats, bent, released_series
-from dbern.strategies.bias_envelopes import _axis_envelope, largest_errors
-from dbern.strategies.bins import AxisBins, axis_bins
-from dbern.strategies.interpolated_errors import InterpolatedErrors
+from dbern.certify import interpolated_errors as module
+from dbern.certify.bias_envelopes import _axis_envelope, largest_errors
+from dbern.certify.interpolated_errors import InterpolatedErrors
+from dbern.reconstruct.approximation import Hats, bent, released_series
+from dbern.reconstruct.bins import AxisBins, axis_bins
 
 KERNELS = ("gaussian", "laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov",
            "biweight", "triweight")  # fmt: skip

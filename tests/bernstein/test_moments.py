@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sketches import add, state_of
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.counting.moments import (
+from dbern.measure.moments import (
     Cells,
     MomentSketch,
     _table_error,

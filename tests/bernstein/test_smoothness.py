@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.certify.smoothness import Holder, Linear, Smooth
 from dbern.errors import SpecError
-from dbern.strategies.smoothness import Holder, Linear, Smooth
 
 Y = np.linspace(0, 1, 401)
 

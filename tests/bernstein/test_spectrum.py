@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.strategies.approximation import _evaluation_matrix, translate_error
-from dbern.strategies.base import Lattice, LatticeStrategy
-from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
+from dbern.reconstruct.approximation import _evaluation_matrix, translate_error
+from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]
 

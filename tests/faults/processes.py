@@ -20,7 +20,7 @@ import runner
 
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = (
-    *("runner", "dbern.cli.main", "dbern.releasing.run", "dbern.counting.loops", "psycopg"),
+    *("runner", "dbern.cli.main", "dbern.releasing.run", "dbern.measure.loops", "psycopg"),
     *("distributed.cli.dask_worker", "distributed.cli.dask_scheduler", "zarr.storage"),
     *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "dask.array"),
     *("dbern.cluster.wire", "threadpoolctl", "tornado.platform.asyncio", "ready"),

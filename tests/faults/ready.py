@@ -9,7 +9,7 @@ from projects import Project, records
 from ranges import PERTURBED, SPEC, TUNED
 
 import dbern
-from dbern.counting import loops
+from dbern.measure import loops
 
 with TemporaryDirectory() as _folder:
     _project = Project(Path(_folder))

@@ -113,7 +113,7 @@ def test_killed_over_and_over_it_still_goes_on(local):
 
 
 INTERRUPTED = [
-    ("dbern.counting.reading:read_batches", 1, "before"),
+    ("dbern.measure.reading:read_batches", 1, "before"),
     (f"{points.STAGING}.put", 2, "after"),
     (f"{WRITER}.begin", 1, "after"),
     (f"{WRITER}.finish", 1, "before"),

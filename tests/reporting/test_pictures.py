@@ -8,10 +8,10 @@ from datetime import date
 import numpy as np
 import pytest
 
+from dbern.certify.error_summary import ErrorSummary
 from dbern.cli.synopses import _described
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
-from dbern.error_summary import ErrorSummary
 from dbern.reporting.pictures import Panel, Picture, draw
 from dbern.reporting.registry import _unprotected
 from dbern.reporting.terminal import _curve, _upright

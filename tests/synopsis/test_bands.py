@@ -19,20 +19,20 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.splines import bin_matrix
-from dbern.certificate import SHRUNK_FRACTION
+from dbern.certify import bias_envelopes
+from dbern.certify import bin_errors as module
+from dbern.certify.bias import KernelMixture
+from dbern.certify.bias_envelopes import _axis_envelope
+from dbern.certify.certificate import SHRUNK_FRACTION
+from dbern.certify.noise_quantile import noise_bound
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
-from dbern.noise_quantile import noise_bound
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies import bias_envelopes
-from dbern.strategies import bin_errors as module
-from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bias_envelopes import _axis_envelope
-from dbern.strategies.bins import axis_bins
+from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import bands
 
 AXES = "xyzw"
@@ -314,7 +314,7 @@ def kept_noise(monkeypatch):
         nonlocal scale
         scale = factor
 
-    monkeypatch.setattr("dbern.certificate.noise_bound", kept)
+    monkeypatch.setattr("dbern.certify.certificate.noise_bound", kept)
     return scaled
 
 

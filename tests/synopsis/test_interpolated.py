@@ -154,8 +154,8 @@ def test_positive_means_are_enclosed(shape):
     ({"h": [0, 0], "k": [5000, 20]}, "k"),
 ])  # fmt: skip
 def test_readers_refuse_what_no_release_says(made, change, why):
-    from dbern.components.component import LatticeComponent
-    from dbern.components.strict import parse_object
+    from dbern.synopsis.component import LatticeComponent
+    from dbern.synopsis.strict import parse_object
 
     (component,) = made[2].metadata["components"]
     LatticeComponent.from_json(component)

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 
 import dbern
 from dbern.cli.synopses import _described
-from dbern.components.strict import parse_object
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.errors import IntegrityError, SpecError
@@ -22,6 +21,7 @@ from dbern.reporting.live import live
 from dbern.synopsis.labels import as_datetimes, named_values
 from dbern.synopsis.maps import plotted
 from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.strict import parse_object
 
 ROWS = 4000
 RESPONSE = {"column": "delay", "bounds": [0.0, 60.0]}

@@ -14,7 +14,7 @@ from projects import fix_reservations, released_in
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import SHRUNK_FRACTION
+from dbern.certify.certificate import SHRUNK_FRACTION
 from dbern.errors import SpecError
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.synopsis.shrinkage import shrunk

@@ -25,11 +25,11 @@ from projects import SOLVED, Project, Ran, labelled
 
 import dbern
 from dbern.cli import main as command_line
-from dbern.components.strict import parse_object
 from dbern.data.plain_files import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.reporting import html, pictures
 from dbern.synopsis.metadata import StoredCombination
+from dbern.synopsis.strict import parse_object
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"

@@ -10,7 +10,7 @@ import pytest
 from conformance import CASES, integers
 
 import dbern
-from dbern.counting.kernel_sums import BinnedSumAccumulator
+from dbern.measure.kernel_sums import BinnedSumAccumulator
 from dbern.planning.planner import plan_files
 
 

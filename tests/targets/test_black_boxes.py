@@ -12,13 +12,13 @@ import pytest
 from conformance import CASES, counted, everyone, largest_move
 
 import dbern
-from dbern.counting import gathered
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
+from dbern.learn import black_boxes as boxes
+from dbern.learn.user_functions import load, uniform_records
+from dbern.measure import gathered
 from dbern.planning.planner import plan_files
 from dbern.privacy.public_numbers import public_stream
 from dbern.releasing.run import abandon
-from dbern.targets import black_boxes as boxes
-from dbern.targets.user_functions import load, uniform_records
 
 TARGET = {
     "kind": "oracle",
@@ -247,7 +247,7 @@ def test_points_of_its_own_are_what_a_function_is_asked_at(project, client, monk
         asked.append((records.shape[1], points))
         return black_boxes.wave(records, points)
 
-    monkeypatch.setattr("dbern.targets.lattice_values.load", lambda name: seen)
+    monkeypatch.setattr("dbern.learn.lattice_values.load", lambda name: seen)
     synopsis = dbern.release(spec).synopsis
     ((columns, points),) = asked
     assert columns == 2

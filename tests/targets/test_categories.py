@@ -17,10 +17,10 @@ from sklearn.naive_bayes import CategoricalNB
 import dbern
 from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain, Response
-from dbern.strategies.base import Entries
-from dbern.strategies.moments import Measured, Moments, least_squares
+from dbern.learn.least_squares import MomentSums
+from dbern.reconstruct.base import Entries
+from dbern.reconstruct.moments import Measured, Moments, least_squares
 from dbern.targets.class_sums import ClassSums
-from dbern.targets.least_squares import MomentSums
 
 SEED = 411
 STATES, KINDS = ["NY", "CA", "TX"], [1, 2]

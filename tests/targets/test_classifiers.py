@@ -19,7 +19,6 @@ from sklearn.svm import LinearSVC
 import dbern
 from dbern.bernstein.reproducing import Linear
 from dbern.cluster.threads import Threads
-from dbern.counting.record_weights import SignWeight
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
 from dbern.erm.linear_features import LinearFeatures
@@ -36,12 +35,13 @@ from dbern.erm.perturbed import (
     _row_weights_charge,
 )
 from dbern.erm.solver import Certified, count_steps
+from dbern.measure.record_weights import SignWeight
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
+from dbern.reconstruct.base import Entries, Slab
 from dbern.releasing import run as releasing
-from dbern.strategies.base import Entries, Slab
 from dbern.targets import LogisticRegression
 from dbern.testing import search
 

@@ -12,9 +12,9 @@ from conformance import granules
 from strategies import density_plan, density_spec
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.counting.moments import Cells, truncation_error
-from dbern.counting.sketch_choice import smallest_sketch
 from dbern.errors import SpecError
+from dbern.measure.moments import Cells, truncation_error
+from dbern.measure.sketch_choice import smallest_sketch
 from dbern.targets import KernelDensity
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes

@@ -28,14 +28,14 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_ke
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
-from dbern.counting.accumulator import StoppedError
 from dbern.erm.losses import Logistic
 from dbern.erm.shards import objective
 from dbern.erm.solver import minimize
 from dbern.erm.user import Secant, UserLoss
+from dbern.measure.accumulator import StoppedError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.strategies import gram
+from dbern.reconstruct import gram
 
 PEERS = {
     "gaussian": lambda x, y: rbf_kernel(x, y, gamma=1 / (2 * 0.4**2)),

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
+from dbern.certify.noise_quantile import polynomial_noise_bound
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
-from dbern.noise_quantile import polynomial_noise_bound
+from dbern.learn.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.strategies.base import Entries
-from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
+from dbern.reconstruct.base import Entries
 
 SEED = 230900125
 DOMAIN, ENTRIES = Domain((Axis("t", 0.0, 24.0),)), Entries(1)

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from conformance import CASES, CURVES, POINTS
 
-from dbern.counting.accumulator import Accumulator
-from dbern.counting.measurement import Measurement
+from dbern.measure.accumulator import Accumulator
+from dbern.measure.measurement import Measurement
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.planning.tuning import BiasStatistic, Finer
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
-from dbern.strategies.base import Entries
+from dbern.reconstruct.base import Entries
 
 ROWS = 5
 COARSE, FINE = {"bits": 9}, {"bits": 30}

@@ -13,22 +13,22 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 import dbern
 from dbern.bernstein.reproducing import Linear
-from dbern.counting.accumulator import Accumulator
-from dbern.counting.private_rows import most_rows
 from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Square
+from dbern.learn.least_squares import MomentSums
+from dbern.learn.predictions import deviation_of, predicted_moments, predicted_weights
+from dbern.measure.accumulator import Accumulator
+from dbern.measure.private_rows import most_rows
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
+from dbern.reconstruct.base import Entries
+from dbern.reconstruct.moments import Measured, Moments, least_squares
 from dbern.reporting.html import synopsis_page
 from dbern.sklearn import Ridge as Estimator
-from dbern.strategies.base import Entries
-from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.synopsis.regression import Regression
 from dbern.targets import RidgeRegression
-from dbern.targets.least_squares import MomentSums
-from dbern.targets.predictions import deviation_of, predicted_moments, predicted_weights
 from dbern.targets.typical import TypicalResponses, typical_variances
 
 SEED = 1807

@@ -13,8 +13,8 @@ from conformance import LABEL, noiseless, release_spec
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.noise_quantile import _tail_at_nodes
-from dbern.noise_sups import noise_sups
+from dbern.certify.noise_quantile import _tail_at_nodes
+from dbern.certify.noise_sups import noise_sups
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.families import family_of

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from conformance import CASES, SALT, UNPROVED, Case, loss, moves, neighbors
 
-from dbern.counting import unit_bounding
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
+from dbern.measure import unit_bounding
 from dbern.privacy.contract import law_of
 from dbern.privacy.keystream import content_words
-from dbern.strategies.base import Bound, LatticeStrategy
+from dbern.reconstruct.base import Bound, LatticeStrategy
 
 MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
 SOLVED = {
@@ -159,10 +159,10 @@ class Bug:
 
 
 HALF = Bug(
-    "dbern.strategies.bins.BinnedStrategy.l1_sensitivity", lambda *_a, **_k: bound(1.0),
+    "dbern.reconstruct.bins.BinnedStrategy.l1_sensitivity", lambda *_a, **_k: bound(1.0),
     CASES["density"], noise="binned-laplace", k=8,
 )  # fmt: skip
-PRINTED = Bug("dbern.counting.kernel_sums.KernelSum.move", printed, CASES["machine"], k=3)
+PRINTED = Bug("dbern.measure.kernel_sums.KernelSum.move", printed, CASES["machine"], k=3)
 SHARES = Bug("dbern.privacy.families.law_of", whole_charge, CASES["regression"])
 MODELS = Bug(
     "dbern.erm.measurement.RiskMinimizer.sensitivity", of_one_output(RiskMinimizer.sensitivity),
@@ -184,15 +184,15 @@ BUGS = {
     "one of several linear functions": LINEAR,
     "one of several linear functions, Gaussian": replace(LINEAR, noise="discrete-gaussian"),
     "half of what an added record moves": Bug(
-        "dbern.strategies.base.Bound.half", property(lambda self: bound(self.value / 4)),
+        "dbern.reconstruct.base.Bound.half", property(lambda self: bound(self.value / 4)),
         CASES["density"], "added",
     ),
     "one row of a unit": Bug(
-        "dbern.counting.measurement.RecordSum.sensitivity", of_one_row,
+        "dbern.measure.measurement.RecordSum.sensitivity", of_one_row,
         CASES["density"], "user add-or-remove-one", k=7,
     ),
     "rows of a unit by their position": Bug(
-        "dbern.counting.unit_bounding._smallest", by_position,
+        "dbern.measure.unit_bounding._smallest", by_position,
         CASES["density"], "user add-or-remove-one", k=7,
     ),
 }  # fmt: skip

@@ -11,7 +11,9 @@ import pytest
 
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Linear
-from dbern.certificate import Certificate
+from dbern.certify.certificate import Certificate
+from dbern.certify.error_summary import printed_sum
+from dbern.certify.noise_quantile import _fewest_draws, quantile_rank
 from dbern.combination import combination_of
 from dbern.combination.functions import Identity
 from dbern.combination.gaussian_scores import _gaussian_log_scores, _gaussian_scores
@@ -26,16 +28,14 @@ from dbern.erm.objective import OutputwiseLoss, Softmax
 from dbern.erm.perturbed import _row_weight, categorical_fraction
 from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserKernel, UserLoss, imported
-from dbern.error_summary import printed_sum
-from dbern.noise_quantile import _fewest_draws, quantile_rank
+from dbern.learn.functional_mean import CurveSums, _chosen_degree
+from dbern.learn.least_squares import MomentSums
+from dbern.learn.user_functions import Range, uniform_records
 from dbern.privacy.public_numbers import public_stream
-from dbern.strategies.base import Entries
+from dbern.reconstruct.base import Entries
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import _finest_bandwidth
-from dbern.targets.functional_mean import CurveSums, _chosen_degree
-from dbern.targets.least_squares import MomentSums
 from dbern.targets.typical import typical_variances
-from dbern.targets.user_functions import Range, uniform_records
 
 
 def test_losses_have_the_constants_of_their_formulas():

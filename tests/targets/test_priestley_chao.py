@@ -15,14 +15,14 @@ from test_learners import POINTS, released, table
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.splines import bin_matrix
+from dbern.certify.bias import KernelMixture
 from dbern.data.domain import Axis, Domain, Response
+from dbern.learn import gaps
+from dbern.learn.gaps import GapAccumulator, GapSum
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
-from dbern.strategies.base import Lattice, LatticeStrategy, Slab
-from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bins import axis_bins
-from dbern.targets import gaps
-from dbern.targets.gaps import GapAccumulator, GapSum
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Slab
+from dbern.reconstruct.bins import axis_bins
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]

@@ -16,10 +16,10 @@ from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, inte
 from sklearn import linear_model
 
 import dbern
-from dbern.certificate import vector_bound
-from dbern.counting.gathered import GatheredAccumulator, Gathering
+from dbern.certify.certificate import vector_bound
 from dbern.erm import solutions
 from dbern.erm.models import RiskModel
+from dbern.measure.gathered import GatheredAccumulator, Gathering
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.tradeoffs import tradeoff
@@ -273,7 +273,7 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
 
 def test_equal_records_are_kept_once(monkeypatch):
-    monkeypatch.setattr("dbern.counting.gathered._MIN_MERGED_ROWS", 100)
+    monkeypatch.setattr("dbern.measure.gathered._MIN_MERGED_ROWS", 100)
     state, solved = np.zeros(1, dtype=np.int64), lambda r, c: np.array([int(c.sum())])
     gathering = Gathering(Solver(solved), state, SALT)
     for _ in range(100):

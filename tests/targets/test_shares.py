@@ -9,11 +9,11 @@ from typing import ClassVar
 import pytest
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import random_privacy, require_counted
-from dbern.counting.record_weights import ByCategory, SignWeight
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
+from dbern.measure.kernel_sums import KernelSum
+from dbern.measure.measurement import random_privacy, require_counted
+from dbern.measure.record_weights import ByCategory, SignWeight
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import require_one_charge
 from dbern.targets import Learner, Lengths, axis_kernels

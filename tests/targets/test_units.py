@@ -13,14 +13,14 @@ import pytest
 from conformance import CASES, SALT, USER, USERS, counted, everyone, integers, of
 
 import dbern
-from dbern.counting import passes as counting_passes
-from dbern.counting import unit_bounding
-from dbern.counting.passes import Counters
-from dbern.counting.unit_bounding import Bounding
 from dbern.data.columns import as_floats
 from dbern.data.domain import Axis, Column, Domain
 from dbern.data.footers import read_footers
 from dbern.data.parquet import read_batches
+from dbern.measure import passes as counting_passes
+from dbern.measure import unit_bounding
+from dbern.measure.passes import Counters
+from dbern.measure.unit_bounding import Bounding
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import PrivacyUnit, Protection
 from dbern.privacy.keystream import content_words

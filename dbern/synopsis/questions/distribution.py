@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dbern.certify.failure import Account
 from dbern.combination.base import Combination
 from dbern.combination.responses import Ratio
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
-from dbern.failure import Account
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import Points, confidence

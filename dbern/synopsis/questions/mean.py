@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
+from dbern.certify.failure import QUOTIENT
 from dbern.data.domain import Axis
-from dbern.failure import QUOTIENT
 from dbern.synopsis.questions.band import Band, likely_error
 from dbern.synopsis.questions.conditional import HIGH, LOW, NEAR, layer_weights
 from dbern.synopsis.questions.envelopes.splines import AxisSplines

@@ -13,10 +13,10 @@ from functools import partial
 
 import numpy as np
 
+from dbern.certify.failure import POPULATION, QUOTIENT
 from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
-from dbern.failure import POPULATION, QUOTIENT
 from dbern.synopsis.questions.answers import Target
 from dbern.synopsis.questions.band import Band, likely_error
 from dbern.synopsis.questions.conditional import under_condition

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.failure import POPULATION
 from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.labels import labelled

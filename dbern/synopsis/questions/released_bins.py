@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any, Protocol, get_args
 
 from dbern.bernstein.kernels import Kernel
+from dbern.certify.failure import Account
 from dbern.data.domain import Domain, rounded_text
 from dbern.errors import SpecError, printable
-from dbern.failure import Account
 from dbern.synopsis.points import confidence
 from dbern.synopsis.questions.answers import Target
 from dbern.synopsis.questions.envelopes.splines import products

@@ -1,0 +1,1 @@
+"""Bounds on how far a release is from its function: envelopes, lower bounds and noise."""

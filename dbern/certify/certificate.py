@@ -1,0 +1,196 @@
+"""Proved bounds on ``sup_y |released(y) - F_D(y)|``, from public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.certify.bias import Approximation
+from dbern.certify.limits import LowerBound
+from dbern.certify.noise_quantile import (
+    ExtraNoise,
+    linear_noise_bound,
+    noise_bound,
+    polynomial_noise_bound,
+)
+from dbern.combination.base import Combination
+from dbern.privacy.families import family_of
+from dbern.privacy.mechanism import Noise
+from dbern.reconstruct.base import LatticeStrategy, Strategy
+from dbern.reconstruct.bins import AxisBins
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """With probability at least ``1 - beta`` no point of the domain errs by more than `total`.
+
+    Each part is a worst case over all databases, in data units.
+
+    No mechanism with the same epsilon and delta certifies less than `lower_bound` (0 where no bound
+    is known) at the same confidence; `lower_bound_kind` names the proof (`LowerBound`). Whether any
+    certifies as little is not known.
+    """
+
+    approximation: float
+    rounding: float
+    noise: float
+    beta: float
+    lower_bound: float
+    lower_bound_kind: str = ""
+
+    @property
+    def total(self) -> float:
+        """The sum of the three parts."""
+        return self.approximation + self.rounding + self.noise
+
+
+SHRUNK_FRACTION = 0.2
+"""Of the bound on a density's noise: how far silencing it may move the function."""
+_SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
+
+
+def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
+    """Return the certificate of a density with silenced noise, and the largest change by that.
+
+    A triangle inequality: `dbern.synopsis.shrinkage.shrunk_within` moves bins' function by no more.
+    On one axis hardly anything is gained by it, on more than three and of more bins it would
+    take long.
+    """
+    able = bool(getattr(strategy, "bins", ())) and len(strategy.lattice.k) in _SHRUNK_AXES
+    able = able and strategy.layout.size <= _SHRUNK_BINS
+    max_distance = SHRUNK_FRACTION * certificate.noise if able else 0.0
+    return replace(certificate, noise=certificate.noise + max_distance), max_distance
+
+
+def shrunk_distance_if_even(max_distance: float, bins: Sequence[AxisBins], law: Noise) -> float:
+    """Return the part of `max_distance` that is silenced for evenly spread records.
+
+    It is 0 where they stand out: by six deviations of the noise in a window of five bins an axis;
+    four are enough.
+    """
+    if max_distance == 0:
+        return 0.0
+    family, cells = family_of(law), [axis.cells for axis in bins]
+    scale = math.ldexp(family.scale(law), law.granularity_exponent)
+    counts = np.array(5.0 ** len(cells))
+    variance = family.covariance(law.values).scaled(scale).variance(counts, counts)
+    return 0.0 if (counts / math.prod(cells)) ** 2 > 36 * variance else max_distance
+
+
+@dataclass(frozen=True)
+class ErrorModel:
+    """The public facts from which a bound follows for any order and any confidence.
+
+    `lattice_error` bounds the error of a lattice value before release (effective kernel,
+    positions), `released_error` that of a released value but for the noise (floats, rounding to the
+    grid); `value_unit` multiplies unit-cube values to give data units.
+    """
+
+    approximation: Approximation
+    strategy: Strategy
+    law: Noise
+    lattice_error: float
+    released_error: float
+    value_unit: float
+
+    def bound(
+        self,
+        h: tuple[int, ...],
+        beta: Fraction,
+        num_simultaneous: int = 1,
+        lower_bound: LowerBound | None = None,
+        extra_noise: ExtraNoise = None,
+    ) -> Certificate:
+        """Bound the sup error at order `h`; `lower_bound` is the known lower bound.
+
+        `num_simultaneous` counts the bounds that hold together: arrays of one function, or
+        candidates that `h` was chosen from after the noise was drawn. `extra_noise` is that of
+        `noise_bound`, its factor in data units.
+        """
+        num_simultaneous *= self.approximation.choices
+        extra_noise = extra_noise and (extra_noise[0], extra_noise[1] / self.value_unit)
+        noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous, extra_noise)
+        return Certificate(
+            *self.parts(h),
+            noise=noise * self.value_unit,
+            beta=float(beta),
+            lower_bound=lower_bound.value if lower_bound else 0.0,
+            lower_bound_kind=lower_bound.kind if lower_bound else "",
+        )
+
+    def parts(self, h: Sequence[int]) -> tuple[float, float]:
+        """The bound's first two parts, approximation and rounding, which hold with certainty."""
+        strategy, lattice = self.strategy, self.strategy.lattice
+        rounding = strategy.lattice_norm(h) * self.lattice_error
+        rounding += strategy.released_norm(h) * self.released_error
+        if strategy.maps:  # the derived lattice is rounded again
+            half_granule = math.ldexp(0.5, self.law.granularity_exponent)
+            rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
+        bias = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        return bias * self.value_unit, rounding * self.value_unit
+
+
+def vector_bound(
+    law: Noise,
+    count: int,
+    features: tuple[float, ...] | None,
+    error: float,
+    beta: Fraction,
+    num_simultaneous: int = 1,
+) -> Certificate:
+    """Bound the error of every entry of a vector: `error`, and the noise.
+
+    With `features`, axes l and constant c, entries are weights of linear functions: function by
+    function those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every
+    function, at every point. With a third, g, they are those of `grid_polynomials` of g points.
+    `num_simultaneous` as in `ErrorModel.bound`.
+    """
+    if features is None:
+        noise = family_of(law).tail(law, count, beta / num_simultaneous)
+        return Certificate(0.0, error, noise, float(beta), 0.0)
+    axes, constant, *grid = features
+    if grid:
+        noise, gain = polynomial_noise_bound(law, count, int(grid[0]), beta / num_simultaneous)
+        return Certificate(0.0, error * gain, noise, float(beta), 0.0)
+    noise = linear_noise_bound(law, count, int(axes), constant, beta / num_simultaneous)
+    return Certificate(0.0, error * sum(features), noise, float(beta), 0.0)
+
+
+def combined(
+    combination: Combination, certificates: Sequence[Certificate], lower_bound: LowerBound
+) -> Certificate:
+    """The certificate of a function made of arrays whose certificates hold at once.
+
+    `lower_bound` is the lower bound of its arrays; it bounds the function's error where values are
+    theirs.
+    """
+    if not combination.keeps_values:
+        lower_bound = LowerBound()
+    total = combination.error([certificate.total for certificate in certificates])
+    noise = min(total, combination.error([certificate.noise for certificate in certificates]))
+    rounding = combination.error([certificate.rounding for certificate in certificates])
+    rounding = min(total - noise, rounding)
+    if combination.keeps_errors:
+        return replace(
+            certificates[0], lower_bound=lower_bound.value, lower_bound_kind=lower_bound.kind
+        )
+    first, bias = certificates[0], total - noise - rounding
+    alike = (first.total, first.noise, first.rounding) == (total, noise, rounding)
+    return Certificate(
+        approximation=first.approximation if alike else bias,
+        rounding=rounding,
+        noise=noise,
+        beta=certificates[0].beta,
+        lower_bound=lower_bound.value,
+        lower_bound_kind=lower_bound.kind,
+    )
+
+
+def bias_from_statistic(released: float, factor: float, rest: float) -> float:
+    """Error of bins on the data at hand by a component's `promise`, but for the promise's noise."""
+    return OUTWARD * (factor * max(0.0, released) + rest)

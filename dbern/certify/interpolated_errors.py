@@ -1,0 +1,170 @@
+"""The largest error of a release of bins that is linear between lattice values, on boxes.
+
+As in `bin_errors`, ``r_y(t) = K(y - t) - sum_j a_j(y) beta_j(t)``; but the a_j are linear between
+the nodes ``v / k``, and so is what is released of any record. For y on the step from v to v + 1,
+
+    ``r_y = (K(y - t) - L(y)) + ((1 - s) r_v(t) + s r_{v+1}(t))``,
+
+L the line through K at the two nodes, s the share of the step. So ``|r_y|`` is at most what lines
+miss of K, and the larger of ``|r_v|`` and ``|r_{v+1}|``, functions of t alone. No polynomial of
+high degree stands between, so a kink costs what a step is wide.
+
+- *Lines.* With w a step and D a Lipschitz constant, lines miss at most ``D w / 2``. Where
+  ``|K''| <= C`` off the kinks, and K' jumps by J in all inside, they miss at most ``C w^2 / 8 + J w
+  / 4``: K is a function whose derivative is continuous and has slope C at most, and ``J (y -
+  kink)_+``. As K is positive and decreases from its center, they miss no more than its value at the
+  least distance.
+- *In t* ``|r_v| - sum_j u_j beta_j`` is at most the larger of its values at the ends of an interval
+  of w plus the same: with C that of K and of the splines' second derivatives, which are second
+  differences of coefficients times the square of the number of cells, mixed.
+- *Far off* ``|r_y|`` is at most K at the least distance plus the largest ``|a_j|`` of the cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.splines import local_weights
+from dbern.certify.bin_errors import FLOATS, ROWS, on_cells
+from dbern.reconstruct.bins import AxisBins
+from dbern.types import FloatArray, Int64Array
+
+_NEAR = 1e-4  # of the peak: where K and its release are smaller, they are bounded by their sizes
+_PARTS = 16  # of half a cell of the bins
+_MARGIN = 2.0**-50  # of a distance
+
+
+@dataclass(frozen=True, eq=False)
+class InterpolatedErrors:
+    """Bounds on ``|r|`` by cells of y and of the bins, as those of `BinErrors`."""
+
+    kernel: Kernel
+    bins: AxisBins
+    cells: int
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, kernel: Kernel, bins: AxisBins, cells: int) -> InterpolatedErrors:
+        """Prepare the bounds on so many equal cells of y."""
+        return cls(kernel, bins, cells)
+
+    @property
+    def k(self) -> int:
+        """Number of steps between lattice values."""
+        return len(self.bins.synthesis) - 1
+
+    @property
+    def rows(self) -> int:
+        """Number of cells of y that are looked at: half of them where A is the same in reverse."""
+        return (self.cells + 1) // 2 if self.bins.mirrored else self.cells
+
+    @cached_property
+    def floats(self) -> float:
+        """More than roundings make of r."""
+        largest = float(np.abs(self.bins.synthesis).max())
+        return FLOATS * (self.kernel.peak + self.kernel.slope + largest)
+
+    @cached_property
+    def whole(self) -> FloatArray:
+        """Bounds on ``|r|`` itself."""
+        return self.missed(np.zeros((self.rows, self.bins.rank)))
+
+    def highest(self) -> FloatArray:
+        """Return the largest ``a_j`` in each cell of y, (rows, bins)."""
+        return np.asarray(self.bins.synthesis[self._nodes(range(self.rows))].max(axis=1))
+
+    def missed(self, about: FloatArray) -> FloatArray:
+        """Bound by how much ``|r|`` exceeds splines of coefficients `about`, (cells, bins).
+
+        On halves of the bins' cells, (rows, bins.cells, 2); 0 at least.
+        """
+        excesses = []
+        for first in range(0, self.rows, ROWS):
+            rows = range(first, min(first + ROWS, self.rows))
+            excesses.append(self._missed(rows, about[rows.start : rows.stop]))
+        return OUTWARD * np.maximum(np.concatenate(excesses), 0.0) + self.floats
+
+    def _nodes(self, rows: range) -> Int64Array:
+        """Nodes of all steps that each cell of y meets, (rows, nodes); the last one repeated."""
+        cells = np.array(rows)
+        first, last = cells * self.k // self.cells, -(-(cells + 1) * self.k // self.cells)
+        count = int((last - first).max()) + 1
+        return np.asarray(np.minimum(first[:, None] + np.arange(count), last[:, None]))
+
+    def _missed(self, rows: range, about: FloatArray) -> FloatArray:
+        nodes, degree, count = self._nodes(rows), self.bins.degree, self.bins.cells
+        edges = np.arange(2 * count + 1) / (2 * count)
+        low, high = edges[:-1].reshape(count, 2), edges[1:].reshape(count, 2)
+        start, stop = (nodes[:, end, None, None] / self.k for end in (0, -1))
+        nearest = np.maximum(np.maximum(low - stop, start - high) - _MARGIN, 0.0)
+        farthest = np.maximum(stop - low, high - start) + _MARGIN
+        sizes = np.abs(self.bins.synthesis[nodes]).max(axis=1)
+        reached = self.kernel(nearest)
+        excess = reached + on_cells(np.maximum, sizes, degree)[:, :, None]
+        lines = np.minimum(self._missed_by_lines(nearest, farthest, 1 / self.k), reached)
+        near = np.flatnonzero((excess > _NEAR * self.kernel.peak).any(axis=(0, 2)))
+        excess -= on_cells(np.minimum, about, degree)[:, :, None]
+        if len(near):
+            some = slice(near[0], near[-1] + 1)
+            at_nodes = self._missed_at_nodes(nodes, about, some)
+            excess[:, some] = np.minimum(excess[:, some], at_nodes + lines[:, some])
+        return excess
+
+    def _missed_by_lines(
+        self, nearest: FloatArray, farthest: FloatArray, width: float
+    ) -> FloatArray:
+        """Bound what a line between two points, `width` apart, misses of K at such distances."""
+        kernel = self.kernel
+        missed = np.full(nearest.shape, kernel.curvature * width**2 / 8)
+        if kernel.jumps:
+            for kink in kernel.kinks:
+                jump = kernel.slope * (2 if kink == 0 else 1)
+                sides = np.where(nearest == 0, 2 if kink > 0 else 1, 1)  # of the center
+                missed += ((nearest <= kink) & (kink <= farthest)) * sides * jump * width / 4
+        return np.asarray(OUTWARD * np.minimum(missed, kernel.slope * width / 2))
+
+    def _missed_at_nodes(self, nodes: Int64Array, about: FloatArray, some: slice) -> FloatArray:
+        """Bound by how much the largest ``|r_v|`` of some nodes exceeds splines, on some cells.
+
+        (rows, cells, 2).
+        """
+        bins, last = self.bins, some.stop + self.bins.degree
+        offsets = np.linspace(-1.0, 1.0, 2 * _PARTS + 1)
+        weights = np.stack(local_weights(offsets, bins.degree))
+        columns = np.arange(some.start, some.stop)
+        t = (columns[:, None] + (1 + offsets) / 2) / bins.cells
+        less = _splines(about[:, some.start : last], weights)
+        width = 1 / (2 * bins.cells * _PARTS)
+        edges = t[:, ::_PARTS]
+        excess = np.full((len(nodes), len(columns), 2), -np.inf)
+        bent = self._bends(about[:, some.start : last])
+        for node in nodes.T:
+            y, matrix = node[:, None, None] / self.k, bins.synthesis[node, some.start : last]
+            missed = np.abs(self.kernel(y - t) - _splines(matrix, weights)) - less
+            middle = missed[:, :, : _PARTS + 1].max(axis=2), missed[:, :, _PARTS:].max(axis=2)
+            outside = np.maximum(edges[:, :-1] - y, y - edges[:, 1:]) - _MARGIN
+            nearest = np.maximum(outside, 0.0)
+            farthest = np.maximum(y - edges[:, :-1], edges[:, 1:] - y) + _MARGIN
+            between = self._missed_by_lines(nearest, farthest, width)
+            between += ((bent + self._bends(matrix)) * width**2 / 8)[:, :, None]
+            excess = np.maximum(excess, np.stack(middle, axis=2) + between)
+        return excess
+
+    def _bends(self, coefficients: FloatArray) -> FloatArray:
+        """Bound the second derivative of splines (rows, bins) on each cell."""
+        degree = self.bins.degree
+        if degree < 2:
+            return np.zeros((len(coefficients), coefficients.shape[1] - degree))
+        second = np.abs(np.diff(coefficients, n=2, axis=1)) * self.bins.cells**2
+        return OUTWARD * on_cells(np.maximum, second, degree - 2)
+
+
+def _splines(coefficients: FloatArray, weights: FloatArray) -> FloatArray:
+    """Values (rows, cells, q) of splines (rows, bins) at q places of each cell."""
+    cells = coefficients.shape[1] - len(weights) + 1
+    parts = (coefficients[:, r : r + cells, None] * row for r, row in enumerate(weights))
+    return np.asarray(sum(parts))

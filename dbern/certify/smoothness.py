@@ -1,0 +1,148 @@
+"""Worst error of a noiseless release, over functions of stated smoothness.
+
+The paper's three classes of functions, with explicit constants where it has hidden ones.
+
+On one axis the mechanism evaluates ``(P f)(y) = sum_v w_v(y) f(v/k)`` with ``w(y) = b(y) W_h``, and
+the weights sum to one (Definition 5). What a class says of ``f(v/k) - f(y)`` bounds ``P f - f``:
+
+- *Linear* (Theorem 1, iii): the operator reproduces linear functions, whatever its order.
+- *Hoelder* (ii), ``|f(x) - f(y)| <= L |x - y|^gamma``: with ``d_v = |v/k - y|`` and bounds A of
+  ``sum |w_v|``, B of ``sum |w_v| d_v^2``, the error is at most ``L sum_v |w_v| d_v^gamma <=
+  L A^(1 - gamma/2) B^(gamma/2)`` by Hoelder's inequality. For h = 1, A = 1 and B = 1/(4k): the
+  paper's constant.
+- *Smooth* (i), r derivatives bounded by T: Taylor's theorem at y gives ``f(v/k) = sum_{j<r}
+  f^(j)(y) (v/k - y)^j / j! + R_v``, ``|R_v| <= T d_v^r / r!``, so the error is at most
+  ``T (sum_{0<j<r} |m_j| / j! + sum_v |w_v| d_v^r / r!)`` with ``m_j = sum_v w_v (v/k - y)^j``.
+
+With the signs that they have at the largest y, all of these are polynomials of degree k + r in y,
+which nodes enclose (`enclosing_nodes`). Over axes ``|f - P_1 .. P_l f| <= sum_i (prod_{j<i} A_j)
+e_i``, e_i the error of axis i alone: one operator at a time, each of norm A_j.
+
+Bounds are in unit-cube units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD
+from dbern.certify.bias import Approximation
+from dbern.errors import SpecError
+from dbern.reconstruct.approximation import (
+    Maps,
+    lebesgue_constant,
+)
+
+_ROUNDING = 1e-11  # of the weights' moments, which are at most a few: far above their floats' error
+
+
+@dataclass(frozen=True)
+class Linear(Approximation):
+    """Affine functions: no approximation error."""
+
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
+        """Zero."""
+        del k, h
+        _lattice_values_only(maps)
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Holder(Approximation):
+    """``|f(x) - f(y)| <= constant |x - y|^exponent`` in the largest coordinate, unit-cube units.
+
+    Raises SpecError for an exponent outside (0, 1] or a constant that is not positive.
+    """
+
+    constant: float
+    exponent: float
+    remedies = ("another k",)
+
+    def __post_init__(self) -> None:
+        if not (0 < self.exponent <= 1 and 0 < self.constant < math.inf):
+            raise SpecError(
+                "target.smoothness: a Hoelder class has an exponent above 0 and at most 1 and a "
+                "positive constant. Write smoothness = { holder = [1.0, 0.5] }"
+            )
+
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
+        """Bound ``|f - B f|`` by the class *Hoelder*, axis by axis."""
+        _lattice_values_only(maps)
+
+        def axis_error(k: int, h: int) -> float:
+            size, square = lebesgue_constant(k, h), absolute_moment(k, h, 2)
+            share = self.exponent / 2
+            return float(OUTWARD * self.constant * size ** (1 - share) * square**share)
+
+        return _summed([axis_error(*axis) for axis in zip(k, h, strict=True)], k, h)
+
+
+@dataclass(frozen=True)
+class Smooth(Approximation):
+    """Derivatives along each axis, of orders one to `order`, at most `bound`; unit-cube units.
+
+    Raises SpecError for an order below one or a bound that is not positive.
+    """
+
+    order: int
+    bound: float
+    remedies = ("another k",)
+
+    def __post_init__(self) -> None:
+        if self.order < 1 or not 0 < self.bound < math.inf:
+            raise SpecError(
+                "target.smoothness: a smooth class has at least one derivative and a positive "
+                "bound. Write smoothness = { derivatives = 4, bound = 10.0 }"
+            )
+
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
+        """Bound ``|f - B f|`` by Taylor's theorem (the class *Smooth*), axis by axis."""
+        _lattice_values_only(maps)
+        errors = [_taylor_error(*axis, self.order) for axis in zip(k, h, strict=True)]
+        return _summed([OUTWARD * self.bound * error for error in errors], k, h)
+
+
+def _lattice_values_only(maps: Maps) -> None:
+    if any(axis is not None for axis in maps):
+        raise ValueError("stated smoothness bounds releases of lattice values only")
+
+
+def _summed(errors: Sequence[float], k: Sequence[int], h: Sequence[int]) -> float:
+    total, norm = 0.0, 1.0
+    for error, *axis in zip(errors, k, h, strict=True):
+        total += norm * error
+        norm *= lebesgue_constant(*axis)
+    return OUTWARD * total
+
+
+@lru_cache(maxsize=256)
+def absolute_moment(k: int, h: int, power: int) -> float:
+    """Bound ``sup_y sum_v |w_v(y)| |v/k - y|^power``; odd powers by Cauchy-Schwarz."""
+    if power % 2:
+        lower, upper = (absolute_moment(k, h, power + step) for step in (-1, 1))
+        return OUTWARD * math.sqrt(lower * upper)
+    nodes, factor = enclosing_nodes(k + power)
+    weights = np.abs(bernstein_basis(nodes, k) @ iterated_matrix(k, h))
+    distances = np.arange(k + 1) / k - nodes[:, None]
+    return factor * float((weights * distances**power).sum(axis=1).max()) + _ROUNDING
+
+
+@lru_cache(maxsize=256)
+def _taylor_error(k: int, h: int, order: int) -> float:
+    """Bound the error of the worst function whose derivatives are at most one."""
+    rest = absolute_moment(k, h, order) / math.factorial(order)
+    nodes, factor = enclosing_nodes(k + order)
+    weights = bernstein_basis(nodes, k) @ iterated_matrix(k, h)
+    distances = np.arange(k + 1) / k - nodes[:, None]
+    moments = [
+        np.abs((weights * distances**j).sum(axis=1)) / math.factorial(j) for j in range(2, order)
+    ]  # the first is zero: linear functions are reproduced
+    worst = float(np.sum(moments, axis=0).max()) if moments else 0.0
+    return factor * worst + rest + _ROUNDING

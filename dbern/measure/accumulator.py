@@ -1,0 +1,219 @@
+"""Accumulators: a measurement as integer sums over records, and the values that follow from them.
+
+An accumulator is public, and its state is exact: any order of records, any partition of them and
+any number of workers give the same integers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dbern.data.domain import Column
+from dbern.reconstruct.base import AnyStrategy, Slab
+from dbern.types import FloatArray, Int64Array
+
+
+class StoppedError(Exception):
+    """Counting cannot go on, for a reason that reveals nothing: its code and a public location."""
+
+    def __init__(self, failure: str, location: str) -> None:
+        super().__init__(failure)
+        self.failure, self.location = failure, location
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Bounds on the errors of an accumulator's values.
+
+    `kernel` bounds the difference of one record's effective and exact contribution, times n, and
+    `kernel_norms` what that adds to the l1 and l2 sensitivities, times n. `position` bounds the
+    change of the function by rounding of the records: accuracy, never privacy. `floats` bounds the
+    float error of a value, `float_norms` the l1 and l2 norms of those of all values of one
+    database, `value_bound` the largest size of a value over all databases.
+    """
+
+    kernel: float
+    kernel_norms: tuple[float, float]
+    position: float
+    floats: float
+    float_norms: tuple[float, float]
+    value_bound: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory in bytes: of one record of a batch, of `to_values`'s tables, and of a pass."""
+
+    batch: int
+    tables: int = 0
+    gathered: int = 0
+
+
+class Pass(ABC):
+    """One pass of an accumulator over records, on one worker.
+
+    With `surveys` it sees all records once before any is added: they are read twice.
+    """
+
+    @property
+    def surveys(self) -> bool:
+        """Whether it is to see all records before."""
+        return False
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Look at a batch, before any is added."""
+        del records
+
+    @abstractmethod
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Take a batch in.
+
+        Columns are 64-bit floats, NaN for missing; of categories, positions in their list.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Add what is left of the pass to the state."""
+
+
+class Accumulator(ABC):
+    """Integer sums over records, and the values that follow from them.
+
+    Every implementation is public, frozen and importable on a worker. States of disjoint sets of
+    records add up exactly, and so do those of different passes.
+
+    Attributes
+    ----------
+    strategy : Strategy or Entries
+        What is released.
+    passes : int
+        Passes over all records; 0 where any part of them can be counted by itself. Which records a
+        pass keeps depends on their content and on the salt alone.
+    shards : int
+        Where records meet in shards, which may be of whole units, how many; else 0.
+    """
+
+    strategy: AnyStrategy
+
+    @property
+    def passes(self) -> int:
+        """Number of passes over all records; 0 where each record is added by itself."""
+        return 0
+
+    @property
+    def shards(self) -> int:
+        """Number of shards where records meet, which may be of whole units; else 0."""
+        return 0
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """Columns read, and no others."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """Way of counting records, in a few words, for plans."""
+
+    @property
+    @abstractmethod
+    def errors(self) -> Errors:
+        """Bounds on the errors of its values."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> Memory:
+        """Memory that counting takes."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the state."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it draws noise of its own before its values are computed, in `with_key`'s key.
+
+        Then it counts in the releasing process alone.
+        """
+        return False
+
+    def with_key(self, key: bytes) -> Accumulator:  # noqa: ARG002 - where it is keyed
+        """Return it with the release's key."""
+        return self
+
+    @abstractmethod
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin a pass that adds to a state of that shape, in place."""
+
+    @abstractmethod
+    def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab of one output, in unit-cube units."""
+
+
+class RecordAccumulator(Accumulator):
+    """One that adds each record by itself: `add` is deterministic record by record."""
+
+    @abstractmethod
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to a state, in place."""
+
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin to add records, each by itself."""
+        del salt, index
+        return _RecordPass(self, state)
+
+
+@dataclass(frozen=True)
+class _RecordPass(Pass):
+    accumulator: RecordAccumulator
+    state: Int64Array
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        self.accumulator.add(self.state, records)
+
+    def finish(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class DerivedAccumulator(Accumulator):
+    """An accumulator that counts like another and finishes differently."""
+
+    inner: Accumulator
+
+    @property
+    def passes(self) -> int:
+        """Inherited from the accumulator."""
+        return self.inner.passes
+
+    @property
+    def shards(self) -> int:
+        """Inherited from the accumulator."""
+        return self.inner.shards
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Inherited from the accumulator."""
+        return self.inner.columns
+
+    @property
+    def description(self) -> str:
+        """Inherited from the accumulator."""
+        return self.inner.description
+
+    @property
+    def memory(self) -> Memory:
+        """Inherited from the accumulator."""
+        return self.inner.memory
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Inherited from the accumulator."""
+        return self.inner.shape
+
+    def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin a pass of the accumulator."""
+        return self.inner.start_pass(state, salt, index)

@@ -1,0 +1,149 @@
+"""Counting by workers: all measurements' accumulators as one, portion by portion or in passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from dbern.data.domain import Column, RecordSchema
+from dbern.data.resolution import Multiples
+from dbern.measure.accumulator import Accumulator
+from dbern.measure.unit_bounding import Bounding
+from dbern.privacy.budget import PrivacyUnit
+from dbern.reconstruct.base import Slab
+from dbern.types import FloatArray, Int64Array
+
+PASS_ROWS = 1 << 22
+"""Rows that a pass keeps where there are as many as the normalizer says."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """All measurements' accumulators as one: states are flat and add up.
+
+    Where there is a `filter`, they get the missing record for every record whose value of that
+    column is not one of its categories; where there is a `bounding`, the records that it keeps.
+    """
+
+    parts: tuple[Accumulator, ...]
+    filter: Column | None
+    bounding: Bounding | None = None
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[Accumulator], schema: RecordSchema, unit: PrivacyUnit, n: int
+    ) -> Self:
+        """Combine accumulators for records of this schema and unit, about n of them."""
+        if schema.unit is None:
+            return cls(tuple(parts), schema.filter)
+        columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
+        meeting = [part for part in parts if part.shards]
+        # Records that meet share a bucket of units.
+        passes = max((part.passes for part in meeting), default=max(1, -(-n // PASS_ROWS)))
+        buckets = max((part.shards for part in meeting), default=passes)
+        bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
+        return cls(tuple(parts), schema.filter, bounding)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column that a part reads, once, and the ids of units."""
+        ids = (self.bounding.column,) if self.bounding else ()
+        parts = (column for part in self.parts for column in part.columns)
+        return tuple(dict.fromkeys((*parts, *ids)))
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory of one state."""
+        return 8 * sum(_sizes(self.parts))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether any part needs the release's key."""
+        return any(part.keyed for part in self.parts)
+
+    def with_key(self, key: bytes) -> Counters:
+        """The same accumulators with the release's key."""
+        return replace(self, parts=tuple(part.with_key(key) for part in self.parts))
+
+    def empty(self) -> Int64Array:
+        """The state of no records."""
+        return np.zeros(sum(_sizes(self.parts)), dtype=np.int64)
+
+    @property
+    def passes(self) -> int:
+        """Passes over all records; 0 where any part of them can be counted by itself."""
+        if self.bounding:
+            return self.bounding.passes
+        return max((part.passes for part in self.parts), default=0)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass besides its state."""
+        bounding = self.bounding.gathered_bytes if self.bounding else 0
+        return bounding + sum(part.memory.gathered for part in self.parts)
+
+    def count(
+        self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
+    ) -> Int64Array:
+        """Count some records, or one pass over all of them; where axes have multiples, rounded.
+
+        Every record is rounded here, by itself and before anything else: neighbours stay what they
+        are, and no sensitivity moves (docs/sensitivity.md).
+
+        Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
+        over the batches twice (`Pass.surveys`); not over bounded ones.
+        """
+        state, bounding = self.empty(), self.bounding
+        batches = self._rounded(batches)
+        passes = [
+            part.start_pass(view, salt, index)
+            for part, view in zip(self.parts, self._views(state), strict=True)
+            if bounding or index < max(1, part.passes)
+        ]
+        if bounding:
+            batches = bounding.bound_batches(batches, salt, index)
+        surveying = [counting for counting in passes if counting.surveys]
+        for batch in batches if surveying else ():
+            for counting in surveying:
+                counting.survey(batch)
+        for batch in batches:
+            for counting in passes:
+                counting.add(batch)
+        for counting in passes:
+            counting.finish()
+        return state
+
+    def _rounded(
+        self, batches: Iterable[Mapping[str, FloatArray]]
+    ) -> Iterable[Mapping[str, FloatArray]]:
+        columns = {column.name: column.multiples for column in self.columns if column.multiples}
+        return _RoundedBatches(batches, columns) if columns else batches
+
+    def to_values(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab of one output of one part."""
+        return self.parts[part].to_values(self._views(state)[part], output, slab)
+
+    def _views(self, state: Int64Array) -> list[Int64Array]:
+        stops = np.cumsum(_sizes(self.parts)).tolist()
+        states = np.split(state, stops[:-1])
+        return [flat.reshape(part.shape) for flat, part in zip(states, self.parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class _RoundedBatches:
+    """Batches of records, anew each time, rounded to the multiples of some columns."""
+
+    batches: Iterable[Mapping[str, FloatArray]]
+    multiples: Mapping[str, Multiples]
+
+    def __iter__(self) -> Iterator[Mapping[str, FloatArray]]:
+        for batch in self.batches:
+            columns = self.multiples.items()
+            yield {**batch, **{name: steps.rounded(batch[name]) for name, steps in columns}}
+
+
+def _sizes(parts: Sequence[Accumulator]) -> list[int]:
+    return [int(np.prod(part.shape)) for part in parts]

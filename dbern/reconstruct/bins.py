@@ -1,0 +1,376 @@
+"""B-spline bins: what of the records is counted, and how a polynomial is made of it.
+
+A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
+``c_j = int beta_j(t) dD(t)``. The B-splines beta_j are nonnegative and sum to one at every t. What
+such a release misses is bounded in `bin_errors` and `bias_envelopes`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dbern.bernstein.basis import INTERPOLATED, MANY
+from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
+from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
+from dbern.reconstruct.approximation import AxisMap, Limits, StoredArray, fitted_values
+from dbern.reconstruct.base import AxisStrategy, Bound, Box, Lattice, Slab
+from dbern.reconstruct.levels import MOST_NARROW, Levels
+from dbern.types import FloatArray, Int64Array
+
+_FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
+_NODES_TO_FIT = 16  # a bandwidth, of those
+_NODES_TOGETHER = 1 << 11  # of the first half, and as many of the other: 32 MiB where k is 1000
+_AT_ENDS = 0.5  # of a cell: the weight of the place at either end
+_NOTHING = 1e-13  # of the peak
+_DAMPING = 1e-9  # of the mean square of a bin, added to each
+_ALIKE = 1e-13  # of the largest entry
+
+
+@dataclass(frozen=True)
+class AxisBins(AxisMap):
+    """Cells and degree of one axis, and the matrix A from bins to lattice values.
+
+    `packed` is A as little-endian float64 in C order, shape (k + 1, cells + degree). An evaluation
+    uses the leading `used` singular vectors of A; all for 0. With `times` and `parts`, bins of two
+    `levels` are released: A multiplies those, and ``A M`` is the matrix of the narrow ones.
+    """
+
+    cells: int
+    degree: int
+    packed: bytes = field(repr=False)
+    used: int = 0
+    times: int = 1
+    parts: int = 1
+
+    kind: ClassVar[str] = "binned"
+    mode: ClassVar[str] = "bin"
+    called: ClassVar[str] = "bins"
+    stored: ClassVar = {
+        "synthesis": StoredArray(
+            ("axis", "mode"),
+            limits={
+                "cells": Limits(int, 1, 2**31),
+                "degree": Limits(int, 0, 32),
+                "times": Limits(int, 2, 2**10, needed=False),
+                "parts": Limits(int, 2, 2**10, needed=False),
+            },
+        )
+    }
+
+    @property
+    def count(self) -> int:
+        """Number of bins, of two levels the narrow ones."""
+        return self.cells + self.degree
+
+    @property
+    def rank(self) -> int:
+        """Number of released bins."""
+        return self.count if self.levels is None else self.levels.count
+
+    @property
+    def size_text(self) -> str:
+        """Number of released bins in words, of two levels of both."""
+        if self.levels is None:
+            return str(self.count)
+        return f"{self.levels.wide} wide and {self.count} narrow"
+
+    @property
+    def levels(self) -> Levels | None:
+        """Both levels; None where there is one."""
+        if self.times == 1:
+            return None
+        return levels_of(self.cells, self.degree, self.times, self.parts)
+
+    @cached_property
+    def synthesis(self) -> FloatArray:
+        """A, or its best approximation of rank `used`; shape (k + 1, bins)."""
+        whole = np.asarray(np.frombuffer(self.packed, "<f8"), np.float64).reshape(-1, self.rank)
+        if not 0 < self.used < self.rank:
+            return whole
+        left, sizes, right = np.linalg.svd(whole, full_matrices=False)
+        kept = slice(self.used)
+        return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
+
+    @cached_property
+    def narrow(self) -> AxisBins:
+        """The bins of one level that it is exactly the same function of, but for noise.
+
+        What is the same in reverse, but for roundings of a product, is made so: they are far below
+        what a bound on errors adds for those of a matrix (`bin_errors.FLOATS`).
+        """
+        if self.levels is None:
+            return self
+        matrix = self.synthesis @ self.levels.matrix
+        reverse = matrix[::-1, ::-1]
+        if np.allclose(matrix, reverse, rtol=0, atol=_ALIKE * np.abs(matrix).max()):
+            matrix = (matrix + reverse) / 2
+        return AxisBins(self.cells, self.degree, np.ascontiguousarray(matrix, "<f8").tobytes())
+
+    def in_levels(self, times: int, parts: int) -> AxisBins:
+        """The same function of two levels, read from these with the least noise."""
+        if times == 1:
+            return self
+        made = replace(self, times=times, parts=parts)
+        matrix = made.on_released(self.synthesis)
+        return replace(made, packed=np.ascontiguousarray(matrix, "<f8").tobytes())
+
+    def on_released(self, weights: FloatArray) -> FloatArray:
+        """Return weights of what is released that are those (.., bins) of the bins."""
+        return weights if self.levels is None else np.asarray(weights @ self.levels.inverse)
+
+    @cached_property
+    def mirrored(self) -> bool:
+        """Whether A is exactly the same in reverse, rows and columns."""
+        return np.array_equal(self.synthesis, self.synthesis[::-1, ::-1])
+
+    @cached_property
+    def largest_l2(self) -> float:
+        """Bound ``max_t |beta(t)|_2``: on a cell its square is a polynomial of degree 2p.
+
+        Of two levels it is at most that of their parts: squares add.
+        """
+        nodes, factor = enclosing_nodes(2 * self.degree, oversampling=64)
+        weights = np.stack(local_weights(2 * nodes - 1, self.degree))
+        part = 1 / self.parts
+        size = factor * np.square(weights).sum(axis=0).max()
+        return float(OUTWARD * np.sqrt(size) * math.hypot(part, 1 - part))
+
+    def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
+        """`matrix` times the reconstruction of translates at t (m,); A knows the kernel."""
+        del kernel
+        return (matrix @ self.narrow.synthesis) @ bin_matrix(t, self.cells, self.degree).T
+
+    def using(self, rank: int) -> AxisBins:
+        """The same bins, evaluated with `rank` singular vectors."""
+        return replace(self, used=rank)
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        levels = {} if self.levels is None else {"times": self.times, "parts": self.parts}
+        return {"cells": self.cells, "degree": self.degree, **levels}
+
+    def attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of A."""
+        del name
+        return self._numbers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values; the matrix in base64."""
+        return {**self._numbers, "synthesis": base64.b64encode(self.packed).decode()}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> AxisBins:
+        """Read what `to_dict` wrote."""
+        return cls._of(content, base64.b64decode(content["synthesis"]))
+
+    @classmethod
+    def _of(cls, numbers: Mapping[str, Any], packed: bytes) -> AxisBins:
+        times, parts = numbers.get("times", 1), numbers.get("parts", 1)
+        return cls(numbers["cells"], numbers["degree"], packed, times=times, parts=parts)
+
+    def arrays(self) -> dict[str, FloatArray | Int64Array]:
+        """A."""
+        return {"synthesis": self.synthesis}
+
+    @classmethod
+    def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> AxisBins:
+        """Read what `arrays` wrote."""
+        synthesis, attributes = read("synthesis")
+        return cls._of(attributes, np.asarray(synthesis).astype("<f8").tobytes())
+
+    @classmethod
+    def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
+        """As many bins as the attributes say; two levels of one axis, in whole wide cells."""
+        del nodes
+        cells, times = attributes["cells"], attributes.get("times", 1)
+        stated = {"times", "parts"} & set(attributes)
+        if stated and (len(stated) == 1 or axes > 1 or cells > MOST_NARROW):
+            return False
+        return bool(cells % times == 0 and rank == cls._of(attributes, b"").rank)
+
+
+levels_of = lru_cache(maxsize=32)(Levels)
+
+
+@lru_cache(maxsize=256)
+def axis_bins(
+    kernel: Kernel,
+    k: int,
+    cells: int,
+    degree: int = 2,
+    h: int | None = None,
+    damping: float = _DAMPING,
+) -> AxisBins:
+    """Bins whose A has the least squared error for a point mass at a uniform position; unshrunk.
+
+    But for the two ends, where values are clamped to and B-splines are cut off: each weighs as much
+    as `_AT_ENDS` of a cell. That costs no noise and next to nothing inside. A little damping
+    changes next to nothing inside the domain, and keeps the ends quiet, where B-splines of high
+    degree are nearly dependent. With `h` the error is that of the polynomial of order h
+    (`lattice_bumps`), without that of lattice values. Bins without noise need no `damping`.
+    """
+
+    def values(block: MirroredBlock) -> FloatArray:
+        return lattice_bumps(kernel, k, h, block)[: k // 2 + 1]
+
+    half = bin_fit(bump_blocks(kernel), values, cells, degree, damping)
+    if k % 2 == 0:
+        half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
+    if h == INTERPOLATED:  # what is far below roundings takes no room in a store
+        half[np.abs(half) < _NOTHING * kernel.peak] = 0.0
+    matrix = with_mirrored(half, k + 1)
+    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+
+
+@dataclass(frozen=True)
+class MirroredBlock:
+    """Middles of some of `count` equal parts of the unit interval, with those mirrored to them.
+
+    They are the parts of the first half from `first` to the one before `last`.
+    """
+
+    count: int
+    first: int
+    last: int
+
+    @property
+    def index(self) -> Int64Array:
+        """Numbers of the parts, in order; the middle one is its own mirror image."""
+        near = np.arange(self.first, self.last)
+        far = self.count - 1 - near[::-1]
+        return np.concatenate([near, far[far > near[-1]]])
+
+    @property
+    def t(self) -> FloatArray:
+        """Positions in the unit interval."""
+        return np.asarray((self.index + 0.5) / self.count)
+
+    def shares(self, cells: int) -> FloatArray:
+        """Weights of the places in mean squares of bins: the two at the ends have more."""
+        shares = np.ones(self.count)
+        shares[[0, -1]] += _AT_ENDS * self.count / cells
+        return shares[self.index]
+
+
+def bin_fit(
+    blocks: Sequence[MirroredBlock],
+    values: Callable[[MirroredBlock], FloatArray],
+    cells: int,
+    degree: int,
+    damping: float = _DAMPING,
+) -> FloatArray:
+    """Weights of bins (m, bins) nearest to functions of t, in rows, of `values` at all middles."""
+    gram, right = np.zeros(()), np.zeros(())
+    for block in blocks:
+        products = bin_products(block.t, block.shares(cells), values(block), cells, degree)
+        gram, right = gram + products[0], right + products[1]
+    gram[np.diag_indices(len(gram))] += damping * np.trace(gram) / len(gram)
+    if len(gram) > MANY:
+        return solved_in_blocks(gram, right).T
+    equations = zip(by_parity(gram), parities(right), strict=True)
+    fitted: list[Any] = [np.linalg.solve(*pair) for pair in equations]
+    return of_parities(*fitted).T
+
+
+def bump_blocks(kernel: Kernel) -> list[MirroredBlock]:
+    """Places of the translates that bins are fitted to, fine for the bandwidth, in blocks."""
+    fine = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
+    count = min(fine, _MOST_NODES)
+    half = (count + 1) // 2
+    starts = range(0, half, _NODES_TOGETHER)
+    return [MirroredBlock(count, first, min(first + _NODES_TOGETHER, half)) for first in starts]
+
+
+@lru_cache(maxsize=4)
+def lattice_bumps(kernel: Kernel, k: int, h: int | None, block: MirroredBlock) -> FloatArray:
+    """Lattice values (k + 1, q) whose polynomials are near the bumps at some places.
+
+    Of order h, by least squares over Chebyshev nodes in y that begin at the bumps' own values: k
+    need not be as large as those would make it. Kernels with kinks, and no `h`: the values
+    themselves.
+    """
+    t = block.t
+    half = fitted_values(kernel, k, h, t[: (len(t) + 1) // 2])
+    return with_mirrored(half.T, len(t)).T
+
+
+@dataclass(frozen=True)
+class BinnedStrategy(AxisStrategy):
+    """Sums of B-spline weights, bin by bin.
+
+    A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
+    B-splines are nonnegative and sum to one, those of two levels too. So ``|w beta(t) - w'
+    beta(t')|_1 <= |w| + |w'| <= 2`` in one output or in two, whatever the signs; the missing record
+    gives half.
+    """
+
+    lattice: Lattice
+    bins: tuple[AxisBins, ...]
+
+    kind: ClassVar[str] = "binned"
+
+    @property
+    def maps(self) -> tuple[AxisBins, ...]:
+        """The axes' bins."""
+        return self.bins
+
+    @cached_property
+    def layout(self) -> Box:
+        """One integer for each product of B-splines, of an axis with levels for each of both."""
+        return Box(tuple(axis.rank for axis in self.bins))
+
+    @property
+    def counted(self) -> Box:
+        """One integer for each product of B-splines, of an axis with levels of the narrow ones."""
+        return Box(tuple(axis.count for axis in self.bins))
+
+    def total(self, released: Iterable[Int64Array]) -> float:
+        """Return the sum of all bins, of the slabs of released integers."""
+        levels, integers = self.bins[0].levels, np.concatenate([slab.ravel() for slab in released])
+        if levels is None:
+            return float(sum(integers.tolist()))
+        wide = int(sum(integers[: levels.wide].tolist()))  # most of each record, in few numbers
+        return levels.parts * wide / (levels.parts - 1)
+
+    def row_sums(self, axis: int) -> FloatArray:
+        """Ones: errors of single bins add up."""
+        return np.ones(self.bins[axis].rank)
+
+    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
+        """Two, for any kernel and any number of axes."""
+        del kernels, signed
+        return Bound(2.0, "2 / n: a record's weights in the bins sum to at most one")
+
+    def l2_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
+    ) -> Bound:
+        """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
+
+        The maximum factors over axes.
+        """
+        del kernels, multi_output
+        largest = math.prod(axis.largest_l2 for axis in self.bins)
+        factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
+        return Bound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
+
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """Zero: no lattice values are released."""
+        del h
+        return 0.0
+
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
+        result = values
+        for axis, bins in enumerate(self.bins):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, bins.synthesis[rows], axes=(0, 1))
+        return result

@@ -1,0 +1,113 @@
+"""Bins of two levels on one axis: wide ones for smooth functions, narrow ones for sharp edges.
+
+A density is told best by few wide bins, whose noise adds up least, and a share of rows up to a
+sharp edge by many narrow ones, which know where rows are. Both can be had for little more than the
+wide ones alone. Of the B-splines beta_i of g cells, each record adds to the `narrow` numbers and, g
+divided by `times`, to the B-splines of the wide cells,
+
+    ``z_i = (1 / parts) int beta_i dD``,  ``z'_j = (1 - 1 / parts) int beta'_j dD``.
+
+As ``beta'_j = sum_i R_ji beta_i`` with ``R >= 0`` of columns that sum to one, all of these are
+``M c`` with c the narrow bins and a matrix ``M >= 0`` whose columns sum to one. So they are
+nonnegative, they sum to one at every t, and no norm or side of what a record moves is more than
+that of c: sensitivities of bins hold as they are (`dbern.measure.kernel_sums`).
+
+A linear functional ``w c`` is read from them by the weights v with ``v M = w`` whose noise is
+least, ``v = w P`` with ``P = (M'M)^{-1} M'``: least squares, the best linear unbiased estimate of c
+(Gauss and Markov). What is smooth is read from the wide ones, edges from the narrow ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dbern.system import one_thread
+from dbern.types import FloatArray, Int64Array
+
+MOST_NARROW = 2048
+"""Narrow cells of an axis at most: matrices of them take 50 MiB."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Narrow cells, the degree of their B-splines, how many are a wide one, and the parts.
+
+    The narrow level counts one part of each record, the wide one all others.
+    """
+
+    cells: int
+    degree: int
+    times: int
+    parts: int
+
+    @property
+    def wide(self) -> int:
+        """Number of wide bins."""
+        return self.cells // self.times + self.degree
+
+    @property
+    def count(self) -> int:
+        """Number of bins of both levels."""
+        return self.wide + self.cells + self.degree
+
+    @cached_property
+    def _mask(self) -> list[int]:
+        """``times^degree R_j``: coefficients of ``(1 + x + .. + x^{times - 1})^{degree + 1}``."""
+        mask, zeros = [1], [0] * (self.times - 1)
+        for _ in range(self.degree + 1):
+            padded = zeros + mask + zeros
+            mask = [sum(padded[i : i + self.times]) for i in range(len(mask) + self.times - 1)]
+        return mask
+
+    def _under(self, j: int) -> tuple[int, range]:
+        """Return where the mask of a wide bin begins, and the narrow ones that it meets."""
+        first = (j - self.degree) * self.times + self.degree
+        stop = min(first + len(self._mask), self.cells + self.degree)
+        return first, range(max(first, 0), stop)
+
+    @property
+    def unit(self) -> int:
+        """Units that `whole` counts M c in."""
+        return self.parts * int(self.times**self.degree)
+
+    def whole(self, narrow: Int64Array) -> list[int]:
+        """Return ``unit M c`` of integers c (bins,), without any rounding."""
+        counts, sums = [int(count) for count in narrow], []
+        for j in range(self.wide):
+            first, met = self._under(j)
+            sums.append((self.parts - 1) * sum(self._mask[i - first] * counts[i] for i in met))
+        return [*sums, *(int(self.times**self.degree) * count for count in counts)]
+
+    @cached_property
+    def refinement(self) -> FloatArray:
+        """R (wide bins, bins)."""
+        mask = np.array(self._mask, dtype=np.float64) / self.times**self.degree
+        rows = np.zeros((self.wide, self.cells + self.degree))
+        for j, row in enumerate(rows):
+            first, met = self._under(j)
+            row[met] = mask[met.start - first : met.stop - first]
+        return rows
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """M (numbers, bins)."""
+        narrow = np.eye(self.cells + self.degree)
+        return np.vstack([(1 - 1 / self.parts) * self.refinement, narrow / self.parts])
+
+    @cached_property
+    def inverse(self) -> FloatArray:
+        """P (bins, numbers), without a system as large as the narrow bins.
+
+        With a and f the parts of both levels and ``S = (f^2 / a^2 + RR')^{-1} R``, by the identity
+        of Woodbury ``P = (S' / a, (1 - R'S) / f)``.
+        """
+        f, refinement = 1 / self.parts, self.refinement
+        with one_thread():  # so that plans do not depend on what was made before them
+            square = refinement @ refinement.T
+            square[np.diag_indices(len(square))] += (f / (1 - f)) ** 2
+            solved = np.linalg.solve(square, refinement)
+            rest = np.eye(self.cells + self.degree) - refinement.T @ solved
+        return np.hstack([solved.T / (1 - f), rest / f])

@@ -1,0 +1,223 @@
+"""The classes of functions that a certificate may speak of, as plans and synopses have them.
+
+A class is stored by its name and its public constants: `stored_class` makes that of what a plan
+works with, `restore` takes it back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.certify.balls import GramBall, StatedBall
+from dbern.certify.bias import Approximation, KernelMixture
+from dbern.certify.smoothness import Holder, Linear, Smooth
+from dbern.reconstruct.gram import CubeKernel
+from dbern.synopsis.strict import (
+    ABSENT,
+    Count,
+    NotNegative,
+    Orders,
+    Positive,
+    Resolution,
+    StrictModel,
+    listed_in,
+    or_value_error,
+    require,
+)
+
+_NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
+_MOST_DERIVATIVES = 100
+_MOST_CHOICES = 10_000
+
+
+class _FunctionClass(StrictModel):
+    """A class of functions, whose constants are those of the class that it restores."""
+
+    restored: ClassVar[type[Any]]
+    reproducing: ClassVar[bool] = False
+    """Whether the lattice may be released whole, through its kernel matrix."""
+    separable: ClassVar[bool] = False
+    """Whether each axis may be released in coordinates of its own."""
+
+    @model_validator(mode="after")
+    def _require_constants(self) -> Self:
+        ball = or_value_error(self.restore)
+        if isinstance(ball, GramBall):
+            largest = or_value_error(lambda: ball.cube.largest)
+            require(math.isfinite(largest), "the kernel overflows")
+        return self
+
+    @classmethod
+    def constants(cls, approximation: Any) -> dict[str, Any]:
+        """Return what is stored of a class of functions, its name aside."""
+        return {field.name: getattr(approximation, field.name) for field in fields(approximation)}
+
+    def restore(self) -> Approximation:
+        """Return the class of functions, with the bounds that it gives."""
+        constants = {key: getattr(self, key) for key in type(self).model_fields if key != "name"}
+        approximation: Approximation = self.restored(**constants)
+        return approximation
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse constants that are not of so many axes."""
+
+
+class _Kernel(StrictModel):
+    name: Annotated[str, listed_in(KERNELS)]
+    bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
+
+
+class _Mixture(_FunctionClass):
+    """Mixtures of kernels; where the released values chose these, of the narrowest."""
+
+    restored: ClassVar[type[Approximation]] = KernelMixture
+    separable: ClassVar[bool] = True
+    name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(
+        "mixture of bumps", alias="class"
+    )
+    kernels: tuple[_Kernel, ...]
+    choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
+    attained: bool = ABSENT
+    gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
+
+    @classmethod
+    def constants(cls, approximation: KernelMixture) -> dict[str, Any]:
+        pairs = ((kernel.name, kernel.bandwidth) for kernel in approximation.kernels)
+        kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
+        constants: dict[str, Any] = {"kernels": kernels}
+        if approximation.choices > 1:  # who does not know it has to refuse: its bands are narrower
+            constants |= {"class": "chosen mixture of bumps", "choices": approximation.choices}
+        gap = approximation.gap
+        return {**constants, "attained": False, "gap": gap} if gap else constants
+
+    def restore(self) -> KernelMixture:
+        kernels = tuple(kernel_of(kernel.name, kernel.bandwidth) for kernel in self.kernels)
+        return KernelMixture(kernels, self.gap or 0.0, self.choices or 1)
+
+    def require_axes(self, axes: int) -> None:
+        require(len(self.kernels) == axes, "approximation: one kernel an axis")
+        chosen = self.name == "chosen mixture of bumps"
+        require(chosen == (self.choices is not None), "approximation: choices are of a chosen one")
+
+
+class _Linear(_FunctionClass):
+    restored: ClassVar[type[Approximation]] = Linear
+    name: Literal["linear"] = Field("linear", alias="class")
+
+
+class _Holder(_FunctionClass):
+    restored: ClassVar[type[Approximation]] = Holder
+    name: Literal["holder"] = Field("holder", alias="class")
+    constant: Positive
+    exponent: Positive
+
+
+class _Smooth(_FunctionClass):
+    restored: ClassVar[type[Approximation]] = Smooth
+    name: Literal["smooth"] = Field("smooth", alias="class")
+    order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
+    bound: Positive
+
+
+class _PolynomialKernel(StrictModel):
+    name: Literal["polynomial"]
+    degree: Count
+    scale: Positive
+    constant: NotNegative
+
+    def restore(self) -> Polynomial:
+        return Polynomial(self.degree, self.scale, self.constant)
+
+
+class _ArcCosineKernel(StrictModel):
+    name: Literal["arc-cosine"]
+    constant: NotNegative
+
+    def restore(self) -> ArcCosine:
+        return ArcCosine(self.constant)
+
+
+class _Ball(_FunctionClass):
+    """A ball of the Hilbert space of a kernel of ours."""
+
+    restored: ClassVar[type[Approximation]] = GramBall
+    reproducing: ClassVar[bool] = True
+    name: Literal["reproducing ball"] = Field("reproducing ball", alias="class")
+    kernel: Annotated[_PolynomialKernel | _ArcCosineKernel, Field(discriminator="name")]
+    low: tuple[float, ...]
+    width: tuple[Positive, ...]
+    radius: NotNegative
+
+    @classmethod
+    def constants(cls, approximation: GramBall) -> dict[str, Any]:
+        cube = approximation.cube
+        if not isinstance(cube.kernel, Polynomial | ArcCosine):
+            raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
+        name = "polynomial" if isinstance(cube.kernel, Polynomial) else "arc-cosine"
+        kernel = {"name": name, **asdict(cube.kernel)}
+        sides = {"low": cube.low, "width": cube.width}
+        return {"kernel": kernel, **sides, "radius": approximation.radius}
+
+    def restore(self) -> GramBall:
+        return GramBall(CubeKernel(self.kernel.restore(), self.low, self.width), self.radius)
+
+    def require_axes(self, axes: int) -> None:
+        both = len(self.low) == len(self.width) == axes
+        require(both, "approximation: low and width need one entry an axis")
+
+
+class _Planned(StrictModel):
+    k: Resolution
+    h: Orders
+    rank: Annotated[int, Field(ge=0)]
+    error: NotNegative
+
+
+class _StatedBall(_FunctionClass):
+    """A ball of a user's kernel, which readers do not have: what a plan knew of it."""
+
+    restored: ClassVar[type[Approximation]] = StatedBall
+    reproducing: ClassVar[bool] = True
+    name: Literal["stated ball"] = Field("stated ball", alias="class")
+    size: NotNegative
+    planned: _Planned
+
+    @classmethod
+    def constants(cls, approximation: StatedBall) -> dict[str, Any]:
+        k, h, rank = approximation.k, approximation.h, approximation.rank
+        planned = {"k": k, "h": h, "rank": rank, "error": approximation.planned}
+        return {"size": approximation.size, "planned": planned}
+
+    def restore(self) -> StatedBall:
+        planned = self.planned
+        return StatedBall(self.size, planned.k, planned.h, planned.rank, planned.error)
+
+
+FunctionClass: TypeAlias = Annotated[
+    _Mixture | _Linear | _Holder | _Smooth | _Ball | _StatedBall,
+    Field(discriminator="name"),
+]
+
+
+def stored_class(approximation: Approximation) -> FunctionClass:
+    """Return what plans and synopses hold of a class of functions."""
+    models = _FunctionClass.__subclasses__()
+    model = next(model for model in models if model.restored is type(approximation))
+    stored = {"class": model.model_fields["name"].default, **model.constants(approximation)}
+    return _Reader.ready().model_validate({"stored": stored}).stored
+
+
+class _Reader(StrictModel):
+    stored: FunctionClass
+
+
+def read_class(content: Mapping[str, Any]) -> FunctionClass:
+    """Return what `to_json` of a class of functions wrote."""
+    return _Reader.from_json({"stored": content}).stored

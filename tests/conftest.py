@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
 from sqlalchemy import Engine
 
+import dbern
 from dbern.certify import certificate, limits
 from dbern.ledger import sqlite
 from dbern.measure import kernel_sums
@@ -41,6 +42,8 @@ unshrunk = (Phase.explicit, Phase.generate)
 settings.register_profile("audit", settings.get_profile("suite"), phases=unshrunk)
 settings.load_profile("suite")
 
+
+Release = Callable[[dbern.ReleaseSpec, Mapping[str, Any]], tuple[dbern.ReleasePlan, dbern.Synopsis]]
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]
@@ -338,3 +341,29 @@ def executable() -> str:
 def helpers() -> Sequence[Any]:
     """For tests in folders below: how to make records, and how to look at a store."""
     return SimpleNamespace(records=records, objects=objects, Project=Project)
+
+
+@pytest.fixture
+def noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release publishes the exact integers that would carry its noise."""
+    monkeypatch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
+
+
+@pytest.fixture
+def release(project: Project, client: Any) -> Release:
+    """Write columns into the project, and release them by a spec; returns plan and synopsis."""
+
+    def made(
+        spec: dbern.ReleaseSpec, columns: Mapping[str, Any]
+    ) -> tuple[dbern.ReleasePlan, dbern.Synopsis]:
+        project.write(columns)
+        local = project.local(spec)
+        return dbern.plan(local), dbern.release(local, client=client).synopsis
+
+    return made
+
+
+@pytest.fixture
+def exact_release(noiseless: None, release: Release) -> Release:
+    """The same without noise."""
+    return release

@@ -248,14 +248,14 @@ class ReversedStrategy(LatticeMapStrategy):
 
 @pytest.mark.slow
 def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
-    (copy / "strategies/reversal.py").write_text(STRATEGY)
-    registry = copy / "strategies/__init__.py"
+    (copy / "reconstruct/reversal.py").write_text(STRATEGY)
+    registry = copy / "reconstruct/__init__.py"
     change(registry, "    AxisBins: BinnedStrategy,\n",
            "    AxisBins: BinnedStrategy,\n    Reversal: ReversedStrategy,\n")  # fmt: skip
     change(registry, "from dbern.reconstruct.spectral import ",
            "from dbern.reconstruct.reversal import Reversal, ReversedStrategy\n"
            "from dbern.reconstruct.spectral import ")  # fmt: skip
-    assert touched(copy) == {"strategies/reversal.py", "strategies/__init__.py"}
+    assert touched(copy) == {"reconstruct/reversal.py", "reconstruct/__init__.py"}
     said = run(
         copy.parent,
         """

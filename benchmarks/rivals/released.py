@@ -17,11 +17,11 @@ from dbern.cluster.worker import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.source_files import discover
-from dbern.learn.predictions import deviation_of
 from dbern.planning.rows import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
 from dbern.reconstruct.moments import Measured, Moments, least_squares
+from dbern.targets.predicted_functions import deviation_of
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Product
 from rivals.records import Table

@@ -51,13 +51,13 @@ from dbern.combination.polynomials import grid_polynomials
 from dbern.combination.responses import Shifted
 from dbern.data.domain import Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.learn.predictions import deviation_of
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.measurement import Measurement
 from dbern.measure.vector_sums import VectorSum
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, Bound
 from dbern.targets.base import Learner, Way, response_of
+from dbern.targets.predicted_functions import deviation_of
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _FINE = 20  # bits of a value, and of a polynomial

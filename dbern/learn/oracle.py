@@ -15,7 +15,6 @@ from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learn.black_boxes import BlackBox
 from dbern.learn.lattice_values import BlackBoxAccumulator
-from dbern.learn.predictions import deviation_of
 from dbern.learn.sampled_sensitivity import UNIFORM, Sampling, load_distribution
 from dbern.learn.user_functions import UserFunction, load
 from dbern.measure.measurement import Measurement
@@ -24,6 +23,7 @@ from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_sta
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
 from dbern.targets.base import Learner, Positive, Section, Way
+from dbern.targets.predicted_functions import deviation_of
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 

@@ -15,10 +15,13 @@ objective there, so that a score at features x has the variance ``a^2 x'H^-1 Cov
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
+from dbern.erm.gaussian_features import GaussianFeatures
+from dbern.erm.gram_kernels import GramKernel
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Loss, one_vs_rest
 from dbern.erm.objective import (
@@ -35,24 +38,22 @@ from dbern.erm.perturbed import (
     categorical_fraction,
 )
 from dbern.erm.solver import minimize
-from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.reconstruct.moments import Measured, Moments, least_squares
 from dbern.system import one_thread
+from dbern.targets.base import Way
+from dbern.targets.predicted_functions import Function, deviation_of
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
 from dbern.types import FloatArray
 
+_RIDGE = 1e-8  # of a Gram matrix's largest entry
+_ROWS = 512  # of a Gram matrix, which is decomposed
 _MAX_STEPS, _MAX_HALVINGS, _DIFFERENCE_STEP = 40, 12, 2.0**-20
 _NARROW_DEVIATION = 0.05
 """Deviation of numbers for which the penalty is chosen: noise and penalty are felt there."""
 _RELATIVE_CURVATURE = 0.6
 """Mean second derivative of the logistic loss there, of its largest."""
-
-
-def deviation_of(law: Noise) -> float:
-    """Standard deviation of a law, in the units of values."""
-    return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
 
 
 def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> float:
@@ -112,13 +113,13 @@ def predicted_weights(
     constant = np.full((typical.count, 1), space.kernel.constant)
     features = np.hstack([space.points(typical.unit), constant])
     at_positions = np.hstack([typical.unit, constant])
-    states = [state for state, _ in minimizers(typical, features, loss, cost)]
+    states = [state for state, _ in _minimizers(typical, features, loss, cost)]
     scores = at_positions @ np.column_stack(states) / typical.radius
     variance = (deviation / typical.radius) ** 2 * np.square(at_positions).sum(axis=1)
     return typical.risk(scores, variance), typical.risk(scores, 0 * variance)
 
 
-def minimizers(
+def _minimizers(
     typical: Typical, features: FloatArray, loss: Loss, cost: float
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Minimize the risk of each model without noise, for features (records, p).
@@ -136,6 +137,39 @@ def minimizers(
         slopes = counts * loss.derivative(responses, rows @ state)
         solutions.append((state, slopes.reshape(-1, len(features)).sum(axis=0)))
     return solutions
+
+
+def minimizer_notes(
+    typical: Typical, way: Way, space: GaussianFeatures | GramKernel, loss: Loss, cost: float
+) -> tuple[str, ...]:
+    """Predict the minimizer of a risk with a kernel; `cost` is the weight of all records.
+
+    Without noise it is solved for: no formula has its bias.
+    """
+    typical = replace(typical, rows=_ROWS)
+    function, radius = Function(way, typical.unit), typical.radius
+    gram, noiseless = _grams(function, space)
+    features = np.linalg.cholesky(gram + _RIDGE * gram.diagonal().max() * np.eye(len(gram)))
+    solved = _minimizers(typical, features, loss, cost)
+    plain = np.column_stack([features @ state for state, _ in solved])
+    slopes = np.column_stack([slopes for _, slopes in solved])
+    released = plain - (noiseless - gram) @ slopes
+    return typical.noted(released / radius, function.variance / radius**2, plain / radius)
+
+
+def _grams(
+    function: Function, space: GaussianFeatures | GramKernel
+) -> tuple[FloatArray, FloatArray]:
+    """The kernel of points with each other; and as it is released, for products over axes."""
+    unit = function.unit
+    if kernels := function.way.measurement.kernels:
+        top = math.prod(kernel.peak for kernel in kernels)
+        plain, released = (
+            np.prod(function.translates(unit, plain=plain), axis=0) / top for plain in (True, False)
+        )
+        return plain, released
+    gram = space.kernel(space.points(unit), space.points(unit))
+    return gram, gram
 
 
 def _minimized(

@@ -34,15 +34,12 @@ from dbern.learn.minimizers import (
     cost_text,
     stated_cost,
 )
-from dbern.learn.predictions import (
-    deviation_of,
-    predicted_moments,
-    predicted_weights,
-)
+from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.base import Learner, Way, response_of
+from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import (
     UNEXPLAINED,
     WARNING,

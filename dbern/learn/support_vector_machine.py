@@ -38,13 +38,14 @@ from dbern.learn.minimizers import (
     gaussian_space,
     stated_cost,
 )
+from dbern.learn.predictions import minimizer_notes
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory, SignWeight
 from dbern.privacy.budget import Budget
 from dbern.targets.base import Learner, Lengths, Way
 from dbern.targets.density import axis_kernels
-from dbern.targets.predicted_functions import minimizer_notes, predicted_sums
+from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import TypicalClasses
 
 _MIN_SOLVED_COST = 10

@@ -10,21 +10,25 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from dbern.errors import SpecError
-from dbern.learn.functional_mean import FunctionalMean
-from dbern.learn.kernel_erm import KernelERM
-from dbern.learn.logistic_regression import LogisticRegression
-from dbern.learn.oracle import Oracle
-from dbern.learn.priestley_chao import PriestleyChao
-from dbern.learn.ridge_regression import RidgeRegression
-from dbern.learn.support_vector_machine import SupportVectorMachine
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.density import KernelDensity, NadarayaWatson, axis_kernels
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
+
+if TYPE_CHECKING:
+    from dbern.learn.functional_mean import FunctionalMean
+    from dbern.learn.kernel_erm import KernelERM
+    from dbern.learn.logistic_regression import LogisticRegression
+    from dbern.learn.oracle import Oracle
+    from dbern.learn.priestley_chao import PriestleyChao
+    from dbern.learn.ridge_regression import RidgeRegression
+    from dbern.learn.support_vector_machine import SupportVectorMachine
 
 __all__ = [
     "FunctionalMean",
@@ -49,22 +53,24 @@ __all__ = [
     "learner_of",
 ]
 
-_BUILT_IN: tuple[type[Learner], ...] = (
-    KernelDensity,
-    NadarayaWatson,
-    PriestleyChao,
-    SupportVectorMachine,
-    NaiveBayes,
-    GaussianNaiveBayes,
-    KernelERM,
-    LogisticRegression,
-    RidgeRegression,
-    Oracle,
-    FunctionalMean,
-)
-PLACEHOLDER = {"kind": RidgeRegression.kind, "C": 1.0}
+LEARNERS = {
+    "kernel-density": "dbern.targets.density:KernelDensity",
+    "nadaraya-watson": "dbern.targets.density:NadarayaWatson",
+    "priestley-chao": "dbern.learn.priestley_chao:PriestleyChao",
+    "support-vector-machine": "dbern.learn.support_vector_machine:SupportVectorMachine",
+    "naive-bayes": "dbern.targets.naive_bayes:NaiveBayes",
+    "gaussian-naive-bayes": "dbern.targets.naive_bayes:GaussianNaiveBayes",
+    "kernel-erm": "dbern.learn.kernel_erm:KernelERM",
+    "logistic-regression": "dbern.learn.logistic_regression:LogisticRegression",
+    "ridge-regression": "dbern.learn.ridge_regression:RidgeRegression",
+    "oracle": "dbern.learn.oracle:Oracle",
+    "functional-mean": "dbern.learn.functional_mean:FunctionalMean",
+}
+"""Where each kind's class is; a new learner is a file and a line here."""
+PLACEHOLDER = {"kind": "ridge-regression", "C": 1.0}
 """A target that takes any axes: it stands for one that is not chosen yet."""
 
+_HOMES = {home.partition(":")[2]: home for home in LEARNERS.values()}
 _GROUP = "dbern.targets"
 _TEMPORARY: dict[str, type[Learner]] = {}
 
@@ -77,8 +83,8 @@ def kinds() -> list[str]:
     >>> kinds()[0]
     'kernel-density'
     """
-    ours = [learner.kind for learner in _BUILT_IN]
-    return ours + sorted({point.name for point in entry_points(group=_GROUP)} - set(ours))
+    installed = {point.name for point in entry_points(group=_GROUP)}
+    return [*LEARNERS, *sorted(installed - {*LEARNERS})]
 
 
 @contextmanager
@@ -115,9 +121,10 @@ def learner_of(kind: str) -> type[Learner]:
     >>> learner_of("kernel-density").__name__
     'KernelDensity'
     """
-    ours = {learner.kind: learner for learner in _BUILT_IN} | _TEMPORARY
-    if kind in ours:
-        return ours[kind]
+    if kind in _TEMPORARY:
+        return _TEMPORARY[kind]
+    if kind in LEARNERS:
+        return _imported(LEARNERS[kind])
     installed = {point.name: point for point in entry_points(group=_GROUP)}
     if kind in installed:
         learner: type[Learner] = installed[kind].load()
@@ -126,3 +133,16 @@ def learner_of(kind: str) -> type[Learner]:
     near = difflib.get_close_matches(kind, known, n=1)
     instead = f'"{near[0]}"' if near else f"one of: {', '.join(known)}"
     raise SpecError(f'target.kind: "{kind}" is unknown. Write kind = {instead}')
+
+
+def _imported(home: str) -> type[Learner]:
+    module, _, name = home.partition(":")
+    learner: type[Learner] = getattr(import_module(module), name)
+    return learner
+
+
+def __getattr__(name: str) -> Any:
+    """Import a learner when it is first used: a plan of a density loads no solver."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _imported(_HOMES[name])

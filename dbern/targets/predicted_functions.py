@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,10 +24,6 @@ from dbern.certify.mean_squares import typical_noise
 from dbern.combination.base import Combination
 from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
-from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.gram_kernels import GramKernel
-from dbern.erm.losses import Loss
-from dbern.learn.predictions import deviation_of, minimizers
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.reconstruct.approximation import released_translates
@@ -35,10 +31,13 @@ from dbern.targets.base import Way
 from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
 from dbern.types import FloatArray
 
-_RIDGE = 1e-8  # of a Gram matrix's largest entry
-_ROWS = 512  # of a Gram matrix, which is decomposed
 _EVENLY = (np.arange(64) + 0.5) / 64
 _LEAST = 1e-12
+
+
+def deviation_of(law: Noise) -> float:
+    """Standard deviation of a law, in the units of values."""
+    return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
 
 
 @dataclass(frozen=True)
@@ -111,39 +110,6 @@ def predicted_sums(
         columns.append((released, function.variance, plain))
     released, variance, plain = np.moveaxis(np.array(columns), 0, 2)
     return released, variance, plain
-
-
-def minimizer_notes(
-    typical: Typical, way: Way, space: GaussianFeatures | GramKernel, loss: Loss, cost: float
-) -> tuple[str, ...]:
-    """Predict the minimizer of a risk with a kernel; `cost` is the weight of all records.
-
-    Without noise it is solved for: no formula has its bias.
-    """
-    typical = replace(typical, rows=_ROWS)
-    function, radius = Function(way, typical.unit), typical.radius
-    gram, noiseless = _grams(function, space)
-    features = np.linalg.cholesky(gram + _RIDGE * gram.diagonal().max() * np.eye(len(gram)))
-    solved = minimizers(typical, features, loss, cost)
-    plain = np.column_stack([features @ state for state, _ in solved])
-    slopes = np.column_stack([slopes for _, slopes in solved])
-    released = plain - (noiseless - gram) @ slopes
-    return typical.noted(released / radius, function.variance / radius**2, plain / radius)
-
-
-def _grams(
-    function: Function, space: GaussianFeatures | GramKernel
-) -> tuple[FloatArray, FloatArray]:
-    """The kernel of points with each other; and as it is released, for products over axes."""
-    unit = function.unit
-    if kernels := function.way.measurement.kernels:
-        top = math.prod(kernel.peak for kernel in kernels)
-        plain, released = (
-            np.prod(function.translates(unit, plain=plain), axis=0) / top for plain in (True, False)
-        )
-        return plain, released
-    gram = space.kernel(space.points(unit), space.points(unit))
-    return gram, gram
 
 
 _MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds

@@ -34,7 +34,9 @@ from dbern.synopsis.questions.bandwidths import _cross_validation, candidates
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 
-RELEASES = 200 if BENCH else 2  # tests/questions looks at more, by kind of question and together
+RELEASES = (
+    200 if BENCH else 2
+)  # tests/synopsis/questions looks at more, by kind of question and together
 BROAD = (  # places of a grid are ends, or noise is bounded in all directions at once
     *("median", "smoothed median", "conditional quantile"),
     *("variance", "conditional deviation", "covariance", "correlation"),

@@ -275,7 +275,7 @@ KILLS = [
 def test_a_release_killed_at_any_put_goes_on(
     project, bucket, undisturbed, tmp_path_factory, monkeypatch, place, call, when
 ):
-    monkeypatch.syspath_prepend(Path(__file__).parent / "faults")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "faults")
     processes, runner = map(import_module, ("processes", "runner"))
     remote(project, bucket, **SMALL)
     output = tmp_path_factory.mktemp("client") / "said"

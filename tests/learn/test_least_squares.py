@@ -17,7 +17,7 @@ from dbern.data.domain import Axis, Domain, RecordSchema, Response
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Square
 from dbern.learn.least_squares import MomentSums
-from dbern.learn.predictions import deviation_of, predicted_moments, predicted_weights
+from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.private_rows import most_rows
 from dbern.planning.planner import plan_files
@@ -29,6 +29,7 @@ from dbern.reporting.html import synopsis_page
 from dbern.sklearn import Ridge as Estimator
 from dbern.synopsis.regression import Regression
 from dbern.targets import RidgeRegression
+from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import TypicalResponses, typical_variances
 
 SEED = 1807

@@ -211,7 +211,7 @@ def test_regions_of_geojson_keep_their_names():
 @pytest.mark.slow
 def test_real_values_that_are_whole_numbers_err_as_likely():
     """Ages of a census: a cell has two or three of them."""
-    source = Path(__file__).parents[3] / "shared/data/adult.parquet"
+    source = Path(__file__).parents[4] / "shared/data/adult.parquet"
     if not source.exists():
         pytest.skip(f"no {source.name} beside the checkout")
     import pyarrow.parquet as pq

@@ -134,7 +134,7 @@ def make_bucket():
     """By the command that the compose file runs for it, in a process of its own."""
     import yaml
 
-    compose = Path(__file__).parents[1] / "deploy" / "compose.yaml"
+    compose = Path(__file__).parents[2] / "deploy" / "compose.yaml"
     (python, *words) = yaml.safe_load(compose.read_text())["services"]["bucket"]["command"]
     assert python == "python"
     for _ in range(2):  # a second time it is there, which is no failure

@@ -27,8 +27,8 @@ one charge, by the very draw that key, seal, law and name make. Its noise and th
 compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares of both.
 
 *Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
-(`dbern.certify.noise_quantile.enclose`). With f their factor, l what the tails add (bins sum to one at
-most) and X the number's noise,
+(`dbern.certify.noise_quantile.enclose`). With f their factor, l what the tails add (bins sum to
+one at most) and X the number's noise,
 
     ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W - X + errors) + l + w'``
 

@@ -428,7 +428,8 @@ class Synopsis:
         """Return who may fail with which share of beta, in a band and in an answer.
 
         Arrays, groups and several candidates deal out theirs in equal parts before. Where a number
-        of `tune` promises, its noise has a part of that of the values (`dbern.certify.failure.PROMISE`).
+        of `tune` promises, its noise has a part of that of the values
+        (`dbern.certify.failure.PROMISE`).
         """
         level = confidence(beta)
         if self.about != "these-data":

@@ -16,8 +16,8 @@ weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0
    noise of the true m alone has to be bounded, as m does not depend on it: that all others are
    tried costs nothing. The m that are not denied end at roots of quadratics (`undenied_quotients`).
 3. The noise of a side of norm |w| is at most q |w|: first by the tail of its law, at its
-   fraction of beta in `dbern.certify.failure.QUOTIENT` (`_ends_by_tail`); then, for m between these ends,
-   by an order statistic of draws, at the rest (`_ends_by_draws`).
+   fraction of beta in `dbern.certify.failure.QUOTIENT` (`_ends_by_tail`); then, for m between these
+   ends, by an order statistic of draws, at the rest (`_ends_by_draws`).
 
 Docs/intervals.md, "A quotient's interval is every m that the bins do not deny", has the proof of 2
 and 3, and "A population adds the variance of its rows" what they say of a population.

@@ -5,9 +5,9 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
 |w|_2``. Intervals for quotients of such functionals: `dbern.synopsis.questions.interval`.
 
-Of an axis with two levels (`dbern.reconstruct.levels`) ``z = M c + x + f`` is released. A functional
-w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of the above
-holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
+Of an axis with two levels (`dbern.reconstruct.levels`) ``z = M c + x + f`` is released. A
+functional w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of
+the above holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import jsonschema
+import latex2mathml.exceptions
 import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
@@ -74,6 +75,30 @@ def test_links_that_lead_nowhere_and_what_is_fetched_are_found(site, tmp_path):
         "two.html: none.html is not there",
         "two.html: x.css is not there",
     ]
+
+
+def test_formulas_become_mathml_and_code_stays_as_it_is(site):
+    shown = site.with_formulas(
+        "With $x^2\\le y$ and `$x$`, ``$`$``:\n$$\\frac{a}{b}$$\n$HOME or $5."
+    )
+    assert shown.count("<math") == 2
+    assert "<mfrac>" in shown
+    assert 'display="block"' in shown
+    assert "`$x$`, ``$`$``" in shown
+    assert shown.endswith("\n$HOME or $5.")
+    with pytest.raises(latex2mathml.exceptions.MissingSuperScriptOrSubscriptError):
+        site.with_formulas("$x^$")
+
+
+def test_every_formula_of_the_pages_is_tex(site):
+    pages = [
+        page for page in (*site.nav_pages(), *site.developer_pages()) if (ROOT / page).exists()
+    ]
+    for page in pages:
+        prose = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
+        assert "$" not in re.sub(
+            r"(`+).*?\1|<math.*?</math>", "", site.with_formulas(prose), flags=re.S
+        )
 
 
 @pytest.mark.slow

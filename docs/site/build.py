@@ -1,8 +1,8 @@
 """Build the site: ``make docs``.
 
-Lays out ``build/docs/source`` as the repository is laid out, with notebooks as pages and a page for
-each public module, lets mkdocs build it strictly, and follows every link of what was built. A page
-that asks a network for a picture, a script or a font is refused.
+Lays out ``build/docs/source`` as the repository is laid out, with notebooks as pages, a page for each
+public module and formulas as MathML, lets mkdocs build it strictly, and follows every link of what
+was built. A page that asks a network for a picture, a script or a font is refused.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MODULES = {
 }
 _LINK = re.compile(r"(!?\[(?:[^\]\\]|\\.)*\])\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\s](?:[^$\n]*[^$\s])?)\$", re.DOTALL)
 _OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//")
 _MOST_OUTPUT = 100_000  # characters of one output: what is longer is no reading
 
@@ -95,8 +97,25 @@ def copied(page: str) -> str:
 
     parts = _FENCE.split(path.read_text(encoding="utf-8"))
     return "".join(
-        part if number % 2 else _LINK.sub(followed, part) for number, part in enumerate(parts)
+        part if number % 2 else _LINK.sub(followed, with_formulas(part))
+        for number, part in enumerate(parts)
     )
+
+
+def with_formulas(text: str) -> str:
+    """A text whose ``$formulas$``, but for those in code, are MathML: a browser needs no script."""
+    parts, end = [], 0
+    for code in _CODE.finditer(text):
+        parts += [_FORMULA.sub(mathml, text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, _FORMULA.sub(mathml, text[end:])])
+
+
+def mathml(match: re.Match[str]) -> str:
+    """A formula in TeX as MathML; one between two dollars stands alone."""
+    from latex2mathml.converter import convert
+
+    return convert(match[1] or match[2], display="block" if match[1] else "inline")
 
 
 def api_page(module: str) -> str:

@@ -78,9 +78,7 @@ def test_links_that_lead_nowhere_and_what_is_fetched_are_found(site, tmp_path):
 
 
 def test_formulas_become_mathml_and_code_stays_as_it_is(site):
-    shown = site.with_formulas(
-        "With $x^2\\le y$ and `$x$`, ``$`$``:\n$$\\frac{a}{b}$$\n$HOME or $5."
-    )
+    shown = site.with_formulas("With $x^2$ and `$x$`, ``$`$``:\n$$\\frac{a}{b}$$\n$HOME or $5.")
     assert shown.count("<math") == 2
     assert "<mfrac>" in shown
     assert 'display="block"' in shown
@@ -91,14 +89,13 @@ def test_formulas_become_mathml_and_code_stays_as_it_is(site):
 
 
 def test_every_formula_of_the_pages_is_tex(site):
-    pages = [
-        page for page in (*site.nav_pages(), *site.developer_pages()) if (ROOT / page).exists()
-    ]
-    for page in pages:
-        prose = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
-        assert "$" not in re.sub(
-            r"(`+).*?\1|<math.*?</math>", "", site.with_formulas(prose), flags=re.S
-        )
+    code_or_formula = re.compile(
+        r"^```.*?^```$|(`+).*?\1|<math.*?</math>", re.MULTILINE | re.DOTALL
+    )
+    for page in (*site.nav_pages(), *site.developer_pages()):
+        if (ROOT / page).exists():
+            shown = site.with_formulas((ROOT / page).read_text("utf-8"))
+            assert "$" not in code_or_formula.sub("", shown), page
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """Build the site: ``make docs``.
 
-Lays out ``build/docs/source`` as the repository is laid out, with notebooks as pages, a page for each
-public module and formulas as MathML, lets mkdocs build it strictly, and follows every link of what
-was built. A page that asks a network for a picture, a script or a font is refused.
+Lays out ``build/docs/source`` as the repository is laid out, with notebooks as pages, a page for
+each public module and formulas as MathML, lets mkdocs build it strictly, and follows every link of
+what was built. A page that asks a network for a picture, a script or a font is refused.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ import dbern
 from dbern.certify import certificate, limits
 from dbern.ledger import sqlite
 from dbern.measure import kernel_sums
-from dbern.planning import bias_statistic, contracts
+from dbern.planning import contracts, tune
 from dbern.synopsis import bands
 from dbern.system import memory_limit
 
@@ -161,7 +161,7 @@ def cached_planning() -> Iterator[None]:
     sketches = lru_cache(maxsize=2000)(kernel_sums.smallest_sketch)
     strongest = lru_cache(maxsize=2000)(limits.strongest_bound.__wrapped__)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (certificate, bias_statistic):
+        for module in (certificate, tune):
             patch.setattr(module, "noise_bound", bounds)
         for module in (contracts, bands):
             patch.setattr(module, "strongest_bound", strongest)

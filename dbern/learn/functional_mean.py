@@ -56,7 +56,7 @@ from dbern.measure.measurement import Measurement
 from dbern.measure.vector_sums import VectorSum
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, Bound
-from dbern.targets.base import Learner, Way, response_of
+from dbern.targets.base import DesignedMeasurement, Learner, response_of
 from dbern.targets.predicted_functions import deviation_of
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -231,11 +231,16 @@ class FunctionalMean(Learner):
             low=response.low, high=response.high, grid=response.points, degree=sums.degree
         )
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the noise of a value, whatever the records."""
         del n
         sums = self._sums(schema)
-        noise, radius = math.sqrt(sums.degree + 1) * deviation_of(ways[0].law), sums.response.radius
+        noise, radius = (
+            math.sqrt(sums.degree + 1) * deviation_of(designs[0].law),
+            sums.response.radius,
+        )
         text = (
             f"degree {sums.degree}: noise of a value {noise:.3g}, root mean square over the axis; "
             f"of a constant, the middle of the bounds, errors are up to {radius:.3g}"

@@ -42,7 +42,7 @@ from dbern.learn.predictions import minimizer_notes, predicted_weights
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
-from dbern.targets.base import Learner, Lengths, Positive, Way, response_of
+from dbern.targets.base import DesignedMeasurement, Learner, Lengths, Positive, response_of
 from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
@@ -216,7 +216,9 @@ class KernelERM(Learner):
         made = combine_responses if schema.response else combine_classes
         return made(schema, constant)
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the risk on typical records, beside a constant's; not of a loss of your own."""
         del n
         if self._by_objective_or_weights or ":" in self.loss:
@@ -229,11 +231,11 @@ class KernelERM(Learner):
             typical = TypicalClasses(axes, (), classes, self.loss == "logistic" and classes == 2)
         space, loss = self._space(schema), self._loss(schema)
         if isinstance(space, LinearFeatures):
-            noise = deviation_of(ways[0].law)
+            noise = deviation_of(designs[0].law)
             return typical.note(
                 *predicted_weights(typical, space, loss, stated_cost(self.C), noise)
             )
-        notes = minimizer_notes(typical, ways[0], space, loss, stated_cost(self.C))
+        notes = minimizer_notes(typical, designs[0], space, loss, stated_cost(self.C))
         several = self.kernel == "gaussian" and not response and typical.models > 1
         poor = any(note.startswith(LARGE_CLASS) for note in notes)
         return (*notes, *[_LESS_NOISE] * (several and poor))

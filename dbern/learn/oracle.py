@@ -22,7 +22,7 @@ from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
-from dbern.targets.base import Learner, Positive, Section, Way
+from dbern.targets.base import DesignedMeasurement, Learner, Positive, Section
 from dbern.targets.predicted_functions import deviation_of
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
@@ -226,13 +226,15 @@ class Oracle(Learner):
         whose = "an estimate" if self._stated[1] else "the spec's word"
         return (f"the sensitivity of {self.function} is {whose}, not proved; {text}",)
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Say which box is asked, at how many points and in how many calls, and with what noise."""
         del schema
-        (way,) = ways
+        (design,) = designs
         black_box, strategy = (
-            cast("BlackBox", way.measurement),
-            cast("LatticeStrategy", way.strategy),
+            cast("BlackBox", design.measurement),
+            cast("LatticeStrategy", design.strategy),
         )
         accumulator = cast("BlackBoxAccumulator", black_box.accumulator(strategy, n, 0.0))
         size = strategy.lattice.size
@@ -244,7 +246,7 @@ class Oracle(Learner):
         rows = f"a shard of the {n} rows" if accumulator.shards > 1 else f"at most {n} rows"
         calls = counted(accumulator.passes, "call")
         points = counted(min(accumulator.points, size), "point")
-        noise = format_number(deviation_of(way.law), 3)
+        noise = format_number(deviation_of(design.law), 3)
         return (
             f"a lattice of {shape} points over {where}: {calls} of the function, of {rows} and at "
             f"most {points}; the noise of each value there has a standard deviation of {noise}",

@@ -42,7 +42,7 @@ from dbern.privacy.mechanism import Noise
 from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.reconstruct.moments import Measured, Moments, least_squares
 from dbern.system import one_thread
-from dbern.targets.base import Way
+from dbern.targets.base import DesignedMeasurement
 from dbern.targets.predicted_functions import Function, deviation_of
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
 from dbern.types import FloatArray
@@ -140,14 +140,18 @@ def _minimizers(
 
 
 def minimizer_notes(
-    typical: Typical, way: Way, space: GaussianFeatures | GramKernel, loss: Loss, cost: float
+    typical: Typical,
+    design: DesignedMeasurement,
+    space: GaussianFeatures | GramKernel,
+    loss: Loss,
+    cost: float,
 ) -> tuple[str, ...]:
     """Predict the minimizer of a risk with a kernel; `cost` is the weight of all records.
 
     Without noise it is solved for: no formula has its bias.
     """
     typical = replace(typical, rows=_ROWS)
-    function, radius = Function(way, typical.unit), typical.radius
+    function, radius = Function(design, typical.unit), typical.radius
     gram, noiseless = _grams(function, space)
     features = np.linalg.cholesky(gram + _RIDGE * gram.diagonal().max() * np.eye(len(gram)))
     solved = _minimizers(typical, features, loss, cost)
@@ -162,7 +166,7 @@ def _grams(
 ) -> tuple[FloatArray, FloatArray]:
     """The kernel of points with each other; and as it is released, for products over axes."""
     unit = function.unit
-    if kernels := function.way.measurement.kernels:
+    if kernels := function.design.measurement.kernels:
         top = math.prod(kernel.peak for kernel in kernels)
         plain, released = (
             np.prod(function.translates(unit, plain=plain), axis=0) / top for plain in (True, False)

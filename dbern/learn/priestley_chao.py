@@ -16,7 +16,14 @@ from dbern.errors import SpecError
 from dbern.learn.gaps import POSITION_BITS, GapSum
 from dbern.learn.minimizers import combine_responses
 from dbern.measure.measurement import Measurement
-from dbern.targets.base import KernelName, Learner, Lengths, Positive, Way, response_of
+from dbern.targets.base import (
+    DesignedMeasurement,
+    KernelName,
+    Learner,
+    Lengths,
+    Positive,
+    response_of,
+)
 from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import WARNING, TypicalResponses
@@ -94,7 +101,9 @@ class PriestleyChao(Learner):
         """The response."""
         return combine_responses(schema)
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's.
 
         Of the integral that each gap stands for a part is missing where gaps are cut.
@@ -104,7 +113,9 @@ class PriestleyChao(Learner):
         step = (axis.resolution or 0.0) / axis.width
         fraction = _kept_fraction(n * typical.density(positions), self.max_gap / axis.width, step)
         weights = typical.at(positions[:, None]) * fraction
-        sums = predicted_sums(typical, ways, weights[:, None] / typical.radius, positions[:, None])
+        sums = predicted_sums(
+            typical, designs, weights[:, None] / typical.radius, positions[:, None]
+        )
         released, variance, plain = sums
         notes = typical.noted(released, variance[:, 0] / typical.radius**2, plain)
         if axis.resolution is None:

@@ -38,7 +38,7 @@ from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS
-from dbern.targets.base import Learner, Way, response_of
+from dbern.targets.base import DesignedMeasurement, Learner, response_of
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import (
     UNEXPLAINED,
@@ -178,13 +178,15 @@ class RidgeRegression(Learner):
             lists=schema.domain.blocks if quadratic else (),
         )  # fmt: skip
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         response = response_of(schema)
         typical = TypicalResponses(schema.domain.dimensions, (), response.radius)
         if self._by_moments(schema):
             moments = MomentSums.of(schema.domain, response, self.degree).moments
-            excess_risk = predicted_moments(moments, ways[0].law, self._ridge)
+            excess_risk = predicted_moments(moments, designs[0].law, self._ridge)
             solved = "automatic" if self._ridge is None else f"{self._ridge:g}, C = {self.C:g}"
             lines = [f"by moments, ridge {solved}"]
             if self.degree == 2:
@@ -198,7 +200,7 @@ class RidgeRegression(Learner):
         if self.method == "objective":
             return ()  # the measurement, which chooses, says it
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
-        loss, noise = Square(response.radius), deviation_of(ways[0].law)
+        loss, noise = Square(response.radius), deviation_of(designs[0].law)
         ours, _ = predicted_weights(typical, space, loss, stated_cost(self.C), noise)
         alpha = f"scikit-learn's alpha = n/C = {n / stated_cost(self.C):.6g}"
         paper = f"by weights, C = {stated_cost(self.C):g} in the paper's form C/n: {alpha}"

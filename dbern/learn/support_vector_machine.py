@@ -43,7 +43,7 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory, SignWeight
 from dbern.privacy.budget import Budget
-from dbern.targets.base import Learner, Lengths, Way
+from dbern.targets.base import DesignedMeasurement, Learner, Lengths
 from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import TypicalClasses
@@ -131,15 +131,19 @@ class SupportVectorMachine(Learner):
         """C in both forms."""
         return (cost_text(stated_cost(self.C), n),)
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
         axes, classes = schema.domain.dimensions, len(schema.classes.categories)
         typical = TypicalClasses(axes, (), classes, logistic=False)
         if stated_cost(self.C) > 1:
             space = gaussian_space(schema, self.length_scale)
-            return minimizer_notes(typical, ways[0], space, Hinge(self.width), stated_cost(self.C))
+            return minimizer_notes(
+                typical, designs[0], space, Hinge(self.width), stated_cost(self.C)
+            )
         shares = typical.shares
         weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
-        released, variance, plain = predicted_sums(typical, ways, weights)
+        released, variance, plain = predicted_sums(typical, designs, weights)
         return typical.noted(released, variance[:, 0], plain)

@@ -36,8 +36,7 @@ from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.measure.moments import cells_for
-from dbern.planning.asked import FINER, USUAL, Questions, mean_width
-from dbern.planning.predicted import (
+from dbern.planning.closed_form_error import (
     CLUSTERS,
     Reference,
     fit,
@@ -48,6 +47,7 @@ from dbern.planning.predicted import (
     typical_error,
     worst_error,
 )
+from dbern.planning.question_widths import FINER, USUAL, Questions, mean_width
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
 from dbern.reconstruct import STRATEGIES

@@ -11,8 +11,8 @@ from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, wit
 from dbern.certify.limits import LowerBound, strongest_bound
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
+from dbern.planning.metadata_limits import refuse_unreadable
 from dbern.planning.plans import PlannedMeasurement, released_component
-from dbern.planning.readable import refuse_unreadable
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from dbern.data.domain import rounded_text
 from dbern.percentages import percent
+from dbern.planning.best_design import allowed_strategies, countable, errs_less, make_search
 from dbern.planning.contracts import PlannedPart
-from dbern.planning.designs import allowed_strategies, countable, errs_less, problem_of
-from dbern.planning.outlook import typical_candidate
+from dbern.planning.error_forecast import typical_candidate
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
-from dbern.targets.base import Way
+from dbern.targets.base import DesignedMeasurement
 from dbern.targets.density import unit_notes
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
@@ -30,11 +30,13 @@ def notes_of(
     yield from spec.learner.notes(n)
     for part in parts:
         yield from part.measurement.notes
-    ways = [
-        Way(part.measurement, part.design.strategy, part.design.h, part.planned.noise.law)
+    designs = [
+        DesignedMeasurement(
+            part.measurement, part.design.strategy, part.design.h, part.planned.noise.law
+        )
         for part in parts
     ]
-    yield from spec.learner.predictions(spec.records, n, ways)
+    yield from spec.learner.predictions(spec.records, n, designs)
     yield from unit_notes(spec.domain, spec.learner)
     for axis in spec.records.domain.axes:
         if axis.multiples is not None:
@@ -106,10 +108,10 @@ def _notes_without_delta(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
         return
     if not bound.charge.delta or not isinstance(strategy, Strategy):
         return
-    usual = problem_of(measurement, bound, part.design.family).candidate(strategy, part.design.h)
+    usual = make_search(measurement, bound, part.design.family).candidate(strategy, part.design.h)
     best, pure = usual, replace(bound, charge=Budget(bound.charge.epsilon))
     for family in named("auto", STRATEGY_KINDS, with_delta=False):
-        problem = problem_of(measurement, pure, family)
+        problem = make_search(measurement, pure, family)
         design, _ = countable(allowed_strategies(family, measurement, pure), problem, pure)
         if design is not None:
             candidate = problem.candidate(design.strategy, design.h)

@@ -15,16 +15,16 @@ from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.measure.measurement import Measurement, random_privacy
 from dbern.measure.passes import Counters
-from dbern.planning.bias_statistic import plan_bias_statistic
+from dbern.planning.best_design import best_design, share_bins_with_denominator
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.cost import cost
-from dbern.planning.designs import best_design, share_bins_with_denominator
+from dbern.planning.error_forecast import forecast_errors
+from dbern.planning.metadata_limits import refuse_long_metadata, refuse_unreadable
 from dbern.planning.notes import notes_of
-from dbern.planning.outlook import outlook_of
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
-from dbern.planning.readable import refuse_long_metadata, refuse_unreadable
 from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
+from dbern.planning.tune import plan_bias_statistic
 from dbern.privacy.contract import require_one_charge
 from dbern.synopsis.component import StoredCertificate
 from dbern.system import is_url, one_thread
@@ -121,7 +121,7 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         cost=cost(counters, n, _public_files(spec, files), remote=is_url(spec.data.source or "")),
         notes=tuple(notes_of(functions, numbers, bound)),
         random_dp=random_privacy(spec.components, spec.charge),
-        outlook=outlook_of(functions, numbers, bound),
+        outlook=forecast_errors(functions, numbers, bound),
     )
 
 

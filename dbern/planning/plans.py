@@ -15,11 +15,11 @@ from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.measurement import Measurement
 from dbern.measure.passes import Counters
-from dbern.planning.asked import told_width
+from dbern.planning.bias_statistic import restored
 from dbern.planning.cost import Cost
+from dbern.planning.question_widths import width_text
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec, described
-from dbern.planning.tuning import restored
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
@@ -67,7 +67,7 @@ class PlannedMeasurement(StrictModel):
     `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
     unit-cube units, the error of a lattice value before release, and of a released one but for its
     noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
-    at hand, by a number's value (`dbern.planning.bias_statistic`). `most_silenced`, in data
+    at hand, by a number's value (`dbern.planning.tune`). `most_silenced`, in data
     units, bounds how far silencing noise may move the function: it is in the certificate's noise.
     """
 
@@ -152,11 +152,11 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ErrorForecast:
     """Errors that a plan expects beside what it certifies, in data units; see `ErrorSummary`.
 
     `questions` are those that the spec names, and what is predicted of each
-    (`dbern.planning.asked`): of a density in data units, else in shares.
+    (`dbern.planning.question_widths`): of a density in data units, else in shares.
     """
 
     expected: float | None = None
@@ -205,7 +205,7 @@ class ReleasePlan:
     cost: Cost
     notes: tuple[str, ...] = ()
     random_dp: RandomPrivacy | None = None
-    outlook: Outlook = Outlook()
+    outlook: ErrorForecast = ErrorForecast()
 
     @property
     def promises(self) -> ErrorSummary:
@@ -339,7 +339,7 @@ class ReleasePlan:
                 "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),
-                "outlook": Outlook(**ahead),
+                "outlook": ErrorForecast(**ahead),
             }
         )
 
@@ -387,7 +387,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     lines += [whole] if several or sure != plan.components[0].certificate else []
     lines += plan.promises.lines()
     asked = plan.outlook.questions.items()
-    lines += [("" if i else "questions", told_width(*one, plan.outlook.unit))
+    lines += [("" if i else "questions", width_text(*one, plan.outlook.unit))
               for i, one in enumerate(asked)]  # fmt: skip
     lines += [("", "of evenly spread rows, with probability 0.95")] if asked else []
     cost = plan.cost

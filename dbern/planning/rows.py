@@ -10,8 +10,8 @@ from dbern.data.footers import FileFacts
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.measure.private_rows import most_rows
-from dbern.planning.asked import Questions
-from dbern.planning.predicted import Reference
+from dbern.planning.closed_form_error import Reference
+from dbern.planning.question_widths import Questions
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 

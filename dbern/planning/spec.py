@@ -22,6 +22,7 @@ from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement, require_counted
+from dbern.planning.bias_statistic import NAME, tuned
 from dbern.planning.sections import (
     WITH_DELTA,
     BudgetSection,
@@ -31,7 +32,6 @@ from dbern.planning.sections import (
     TargetSection,
     ValuesTable,
 )
-from dbern.planning.tuning import NAME, tuned
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
+from dbern.planning.best_design import allowed_strategies, errs_less, make_search
 from dbern.planning.choose import Candidate, candidates, preferred
 from dbern.planning.contracts import Design, plan_measurement
-from dbern.planning.designs import allowed_strategies, errs_less, problem_of
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec, public_rows
@@ -72,7 +72,7 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
         )
     options = []
     for noise, family, estimate in _rows(measurement, bound)[:_MOST_OPTIONS]:
-        candidate = problem_of(measurement, bound, family).made(estimate)
+        candidate = make_search(measurement, bound, family).made(estimate)
         strategy, h = candidate.strategy, candidate.h
         planned = plan_measurement(measurement, Design(strategy, h, family), bound).planned
         sure, predicted = planned.certificate, candidate.error * measurement.unit
@@ -87,7 +87,7 @@ def _rows(measurement: Measurement, bound: BoundSpec) -> list[tuple[str, NoiseFa
     choice: Candidate | None = None
     rows = []
     for family in bound.spec.families:
-        problem, names = problem_of(measurement, bound, family), noise_names(family)
+        problem, names = make_search(measurement, bound, family), noise_names(family)
         kinds = allowed_strategies(family, measurement, bound)
         found = [candidate for kind in kinds for candidate in candidates(kind, problem)]
         rows += [(names[candidate.strategy.kind], family, candidate) for candidate in found]

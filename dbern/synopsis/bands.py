@@ -14,14 +14,14 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
-*A promise* (`dbern.planning.tuning`) is one released number T that bounds the approximation of the
-planned operator everywhere, for these data, but for its noise X of the factor f: it is missed by at
-most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f X + |N|``, so
-by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
-both are large together as rarely as they are: beta is not shared out. That quantile is above
-``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
-grows much, by public facts alone, it is not used. An order or rank chosen later is another
-operator, of which a promise says nothing.
+*A promise* (`dbern.planning.bias_statistic`) is one released number T that bounds the approximation
+of the planned operator everywhere, for these data, but for its noise X of the factor f: it is
+missed by at most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f
+X + |N|``, so by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is
+public and where both are large together as rarely as they are: beta is not shared out. That
+quantile is above ``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy
+that the quantile grows much, by public facts alone, it is not used. An order or rank chosen later
+is another operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.

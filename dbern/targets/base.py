@@ -23,6 +23,7 @@ from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import Noise
+from dbern.reconstruct.base import AnyStrategy
 
 
 class Section(BaseModel):
@@ -131,14 +132,14 @@ KernelName = Annotated[str, AfterValidator(_known_kernel)]
 
 
 @dataclass(frozen=True)
-class Way:
-    """A measurement, as it is for the rows, and the strategy, orders and noise of its release.
+class DesignedMeasurement:
+    """Measurement bound to the rows, and the strategy, orders and noise law of its release.
 
     A vector has no orders h.
     """
 
     measurement: Measurement
-    strategy: Any
+    strategy: AnyStrategy
     h: tuple[int, ...]
     law: Noise
 
@@ -209,12 +210,14 @@ class Learner(Section, ABC):
         del n
         return ()
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
-        """Return what to expect of a release in these ways, one for each measurement.
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
+        """Return what to expect of a release by these designs, a measurement each.
 
         They follow from public facts alone.
         """
-        del schema, n, ways
+        del schema, n, designs
         return ()
 
 

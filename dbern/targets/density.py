@@ -49,7 +49,7 @@ from dbern.measure.record_weights import (
     ResponseWeight,
 )
 from dbern.privacy.budget import Budget
-from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
+from dbern.targets.base import DesignedMeasurement, KernelName, Learner, Lengths, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
 from dbern.targets.public_bandwidths import (
     BEFORE_ROWS,
@@ -429,20 +429,22 @@ class NadarayaWatson(Smoother):
             return Quotient(low=low, high=high)
         return Quotients(low=low, high=high, classes=schema.group.categories)
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         del n
         typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
         groups = len(schema.group.categories) if schema.group else 1  # as large as one another
         weights = np.column_stack([typical.wanted, np.ones(typical.count)]) / groups
-        predicted = predicted_sums(typical, ways, weights.repeat(groups, axis=1))
+        predicted = predicted_sums(typical, designs, weights.repeat(groups, axis=1))
         sums, variance, exact = (columns[:, ::groups] for columns in predicted)
         plain = np.clip(exact[:, :1] / exact[:, 1:], -1, 1)
         # To first order in the noise, and in mean squares of what the quotient is divided by. The
         # center of typical responses is 0.
         (top, below), deviations = sums.T, np.sqrt(variance).T
         root = np.hypot(below, deviations[1])
-        size = np.hypot(root, pull_scale(Function(ways[1], typical.unit).deviation))
+        size = np.hypot(root, pull_scale(Function(designs[1], typical.unit).deviation))
         released = (top / size * (below / size))[:, None]
         moved = np.hypot(deviations[0], np.clip(top / below, -1, 1) * deviations[1]) / size
         return typical.noted(released, (moved * root / size) ** 2, plain)

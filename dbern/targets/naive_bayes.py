@@ -27,7 +27,7 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory
 from dbern.privacy.budget import Budget
-from dbern.targets.base import KernelName, Learner, Lengths, Way
+from dbern.targets.base import DesignedMeasurement, KernelName, Learner, Lengths
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.density import equal_lengths, stated_kernels
 from dbern.targets.joint_bayes import NaiveBayesProduct
@@ -141,10 +141,12 @@ class NaiveBayes(Learner):
             lists=schema.domain.blocks,
         )
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
-        return kernel_bayes_notes(self.combination(schema), ways, len(schema.domain.numeric))
+        return kernel_bayes_notes(self.combination(schema), designs, len(schema.domain.numeric))
 
 
 class GaussianNaiveBayes(Learner):
@@ -188,10 +190,12 @@ class GaussianNaiveBayes(Learner):
         lists = schema.domain.blocks
         return GaussianScores(classes, peaks=peaks, floors=floors, lists=lists, squares="centred")
 
-    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+    def predictions(
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+    ) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
-        return bayes_notes(self.combination(schema), ways[0].law)
+        return bayes_notes(self.combination(schema), designs[0].law)
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """Floors of the deviations in unit-cube units."""

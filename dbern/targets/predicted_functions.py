@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -27,7 +28,8 @@ from dbern.combination.kernel_scores import KernelScores
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.reconstruct.approximation import released_translates
-from dbern.targets.base import Way
+from dbern.reconstruct.base import Strategy
+from dbern.targets.base import DesignedMeasurement
 from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
 from dbern.types import FloatArray
 
@@ -44,54 +46,61 @@ def deviation_of(law: Noise) -> float:
 class Function:
     """A function as it is released, at points of the unit cube (m, l), in data units."""
 
-    way: Way
+    design: DesignedMeasurement
     unit: FloatArray
 
+    @property
+    def _strategy(self) -> Strategy:
+        return cast("Strategy", self.design.strategy)
+
     def _positions(self, unit: FloatArray) -> FloatArray:
-        oblique = self.way.measurement.oblique
+        oblique = self.design.measurement.oblique
         return unit if oblique is None else oblique.positions(unit)
 
     @cached_property
     def _rows(self) -> list[FloatArray]:
         """Factors of the lattice values of each axis, (m, k + 1)."""
-        orders = zip(self.way.strategy.lattice.k, self.way.h, strict=True)
+        orders = zip(self._strategy.lattice.k, self.design.h, strict=True)
         axes = zip(self._positions(self.unit).T, orders, strict=True)
         return [iterated_basis(y, k, h) for y, (k, h) in axes]
 
     @cached_property
     def variance(self) -> FloatArray:
         """Variance of the noise (m,)."""
-        strategy, rows, law = self.way.strategy, self._rows, self.way.law
+        strategy, rows, law = self._strategy, self._rows, self.design.law
         if strategy.whole is not None:
             rows = [rowwise_products(rows) @ strategy.whole.reshape(-1, strategy.whole.shape[-1])]
         else:
             axes = zip(rows, strategy.axis_maps, strict=True)
-            rows = [own if axis is None else own @ axis.synthesis for own, axis in axes]
-        squares = np.prod([np.square(own).sum(axis=1) for own in rows], axis=0)
-        sums = np.prod([own.sum(axis=1) for own in rows], axis=0)
-        granule = math.ldexp(self.way.measurement.unit, law.granularity_exponent)
+            rows = [y if axis is None else y @ axis.synthesis for y, axis in axes]
+        squares = np.prod([np.square(axis_rows).sum(axis=1) for axis_rows in rows], axis=0)
+        sums = np.prod([axis_rows.sum(axis=1) for axis_rows in rows], axis=0)
+        granule = math.ldexp(self.design.measurement.unit, law.granularity_exponent)
         noise = covariance_of(law).variance(squares, sums)
         return np.asarray(granule**2 * np.maximum(noise, 0.0))
 
     @property
     def deviation(self) -> float:
         """Deviation of the noise, its root mean square over the domain."""
-        granule = math.ldexp(self.way.measurement.unit, self.way.law.granularity_exponent)
-        noise = covariance_of(self.way.law).scaled(granule)
-        return typical_noise(self.way.strategy, self.way.h, noise)
+        granule = math.ldexp(self.design.measurement.unit, self.design.law.granularity_exponent)
+        noise = covariance_of(self.design.law).scaled(granule)
+        return typical_noise(self._strategy, self.design.h, noise)
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:
         """Kernel of each axis at records of the unit cube (r, l), as it is released: (m, r)."""
-        axes = zip(self.way.measurement.kernels, self._positions(records).T, strict=True)
+        axes = zip(self.design.measurement.kernels, self._positions(records).T, strict=True)
         if plain:
             y = self._positions(self.unit)
             return [kernel(y[:, [i]] - t) for i, (kernel, t) in enumerate(axes)]
-        maps = zip(axes, self._rows, self.way.strategy.axis_maps, strict=True)
+        maps = zip(axes, self._rows, self._strategy.axis_maps, strict=True)
         return [released_translates(kernel, rows, axis, t) for (kernel, t), rows, axis in maps]
 
 
 def predicted_sums(
-    typical: Typical, ways: Sequence[Way], weights: FloatArray, records: FloatArray | None = None
+    typical: Typical,
+    designs: Sequence[DesignedMeasurement],
+    weights: FloatArray,
+    records: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Predict kernel sums over records: the typical ones, or others.
 
@@ -99,10 +108,10 @@ def predicted_sums(
     the variance of their noise, and values without privacy, (m, outputs) each, in data units.
     """
     records = typical.unit if records is None else records
-    outputs = [way for way in ways for _ in range(way.measurement.outputs)]
+    outputs = [design for design in designs for _ in range(design.measurement.outputs)]
     columns = []
-    for way, weight in zip(outputs, weights.T, strict=True):
-        function, unit = Function(way, typical.unit), way.measurement.unit / len(records)
+    for design, weight in zip(outputs, weights.T, strict=True):
+        function, unit = Function(design, typical.unit), design.measurement.unit / len(records)
         released, plain = (
             unit * np.prod(function.translates(records, plain=plain), axis=0) @ weight
             for plain in (False, True)
@@ -147,7 +156,9 @@ def _listed_variance(noise: float, lists: Sequence[int]) -> float:
     return float(np.square(sizes / (1 + sizes)).sum())
 
 
-def kernel_bayes_notes(combination: Combination, ways: Sequence[Way], axes: int) -> tuple[str, ...]:
+def kernel_bayes_notes(
+    combination: Combination, designs: Sequence[DesignedMeasurement], axes: int
+) -> tuple[str, ...]:
     """Predict the fraction of wrong classes of naive Bayes with kernels."""
     scores = combination if isinstance(combination, KernelScores) else None
     lists, classes = scores.lists if scores else (), len(combination.classes)
@@ -155,7 +166,7 @@ def kernel_bayes_notes(combination: Combination, ways: Sequence[Way], axes: int)
     if typical.count**2 * axes > _MOST_TRANSLATES:
         return UNPREDICTED
     return typical.noted(
-        *(_factored(typical, scores, ways) if scores else _joint(typical, ways[0]))
+        *(_factored(typical, scores, designs) if scores else _joint(typical, designs[0]))
     )
 
 
@@ -167,8 +178,10 @@ def _class_means(
     return np.array([own.reshape(len(own), classes, -1).mean(axis=2) for own in axes])
 
 
-def _joint(typical: TypicalBayes, way: Way) -> tuple[FloatArray, FloatArray, FloatArray]:
-    function, unit = Function(way, typical.unit), way.measurement.unit
+def _joint(
+    typical: TypicalBayes, design: DesignedMeasurement
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    function, unit = Function(design, typical.unit), design.measurement.unit
     released, plain = (
         unit / 2 * np.prod(_class_means(function, typical.unit, 2, plain=plain), axis=0) @ [-1, 1]
         for plain in (False, True)
@@ -177,18 +190,18 @@ def _joint(typical: TypicalBayes, way: Way) -> tuple[FloatArray, FloatArray, Flo
 
 
 def _factored(
-    typical: TypicalBayes, combination: KernelScores, ways: Sequence[Way]
+    typical: TypicalBayes, combination: KernelScores, designs: Sequence[DesignedMeasurement]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Scores as released, the variance of their noise, and without privacy."""
-    classes, (*axes, counts) = typical.classes, ways
+    classes, (*axes, counts) = typical.classes, designs
     of_counts = classes * deviation_of(counts.law)
     released = plain = np.zeros((typical.count, 1))
     variance = np.full(typical.count, _listed_variance(of_counts, typical.lists))
-    for way, positions, floor, peak in zip(
+    for design, positions, floor, peak in zip(
         axes, typical.unit.T[:, :, None], combination.floors, combination.peaks, strict=True
     ):
-        function, unit = Function(way, positions), way.measurement.unit
-        known = classes * math.sqrt(Function(way, _EVENLY[:, None]).variance.mean())
+        function, unit = Function(design, positions), design.measurement.unit
+        known = classes * math.sqrt(Function(design, _EVENLY[:, None]).variance.mean())
         exact, likely = (
             np.clip(unit * _class_means(function, positions, classes, plain=plain)[0], floor, peak)
             for plain in (True, False)

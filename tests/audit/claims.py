@@ -31,8 +31,8 @@ BEYOND = {
     "erm/objective": "their minimizer, and how far from it whatever is computed may be",
     "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
     "erm/losses": "losses: slopes and curvatures, on which all of that depends",
-    "planning/tuning": "the number of `tune`: what it moves by, and what floats may add",
-    "planning/bias_statistic": "what the number of `tune` pays, and the finer bins that it is of",
+    "planning/bias_statistic": "the number of `tune`: what it moves by, and what floats may add",
+    "planning/tune": "what the number of `tune` pays, and the finer bins that it is of",
 }
 MOST_LINES = 2000
 APART = (  # no release rests on these: with Gaussian noise, by advanced composition, without delta

@@ -69,7 +69,7 @@ def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
     Of one level: of two, shares and quantiles count too.
     """
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
-    monkeypatch.setattr("dbern.planning.designs._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
 
     def density(**mechanism):
         data = {"n": 20_000, "bounds": {"x": [0.0, 1.0]}}

@@ -14,9 +14,9 @@ from conformance import CASES, CURVES, POINTS
 
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
+from dbern.planning.bias_statistic import BiasStatistic, Finer
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
-from dbern.planning.tuning import BiasStatistic, Finer
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 from dbern.reconstruct.base import Entries
 

@@ -27,6 +27,7 @@ from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
+from dbern.planning.best_design import make_search
 from dbern.planning.choose import (
     _FINE_RESOLUTIONS,
     _PLAIN_RESOLUTIONS,
@@ -36,7 +37,6 @@ from dbern.planning.choose import (
     preferred,
 )
 from dbern.planning.cost import task_rows
-from dbern.planning.designs import problem_of
 from dbern.planning.planner import plan, plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec
@@ -281,7 +281,7 @@ def _refused(bandwidths, kernel):
         mechanism={"k": None, "h": None, "noise": "auto"},
     )
     spec = ReleaseSpec(**content)
-    problem = problem_of(spec.components[0], BoundSpec.of(spec, 10**6))
+    problem = make_search(spec.components[0], BoundSpec.of(spec, 10**6))
     try:
         for resolutions in (_PLAIN_RESOLUTIONS[:3], _FINE_RESOLUTIONS):
             problem.lattices(resolutions)
@@ -491,7 +491,7 @@ def test_noise_is_predicted_to_be_about_as_large_as_what_is_drawn(axes, noise, t
     given["budget"] = {**given["budget"], "delta": "1e-6" if "gaussian" in noise else "0"}
     bound = BoundSpec.of(ReleaseSpec(**given), 20_000)
     plan = plan_files(bound.spec, ())
-    problem = problem_of(bound.measurements[0], bound, family_of(plan.noise.law))
+    problem = make_search(bound.measurements[0], bound, family_of(plan.noise.law))
     with one_thread():  # as plans do: the last bits of a fit differ
         best = chosen([plan.strategy.kind], problem)
     assert (best.strategy, best.h) == (plan.strategy, plan.h)
@@ -529,7 +529,7 @@ def test_what_is_expected_is_what_the_choice_predicts():
     spec = ReleaseSpec(**sections(mechanism=given))
     bound = BoundSpec.of(spec, 1000)
     (measurement,) = bound.measurements
-    problem = problem_of(measurement, bound)
+    problem = make_search(measurement, bound)
     each = list(candidates("binned", problem))
     choice = preferred(each, problem).expected * measurement.unit
     one = plan_files(spec, ())

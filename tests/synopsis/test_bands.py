@@ -513,7 +513,7 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
 @pytest.fixture
 def one_level(monkeypatch):
     """Plans of bins of one level, which miss enough of the worst database to tell data apart."""
-    monkeypatch.setattr("dbern.planning.designs._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
     planned.cache_clear()
     yield
     planned.cache_clear()

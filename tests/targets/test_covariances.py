@@ -14,7 +14,7 @@ from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
 import dbern.xarray
-from dbern.planning.designs import problem_of
+from dbern.planning.best_design import make_search
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import BoundSpec
 from dbern.releasing import publish as publishing
@@ -136,7 +136,7 @@ def test_the_sum_over_the_lattice_is_bounded_where_marginal_maxima_are_not(k):
 def test_a_reference_density_is_that_of_the_points():
     spec = spec_of(H2, "binned-laplace", reference="test_covariances:tilted")
     (component,) = spec.components
-    given = problem_of(component, BoundSpec.of(spec, 40)).reference
+    given = make_search(component, BoundSpec.of(spec, 40)).reference
     inside = np.array([[0.2, 0.9], [0.5, 0.5]])
     outside = np.array([[1.0, 1.0], [0.0, 0.0]])
     outside = outside[~component.oblique.points(outside)[1]]

@@ -11,7 +11,7 @@ from strategies import sections
 
 import dbern
 from dbern.errors import SpecError
-from dbern.planning import asked
+from dbern.planning import question_widths
 from dbern.planning.choose import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -46,7 +46,7 @@ def test_the_gap_of_an_edge_is_what_its_splines_leave(degree):
     splines = AxisSplines(40, degree)
     sides = steps(splines, (20 + np.arange(32) / 32) / 40)
     gap = 40 * (sides.upper - sides.lower) @ splines.integrals(np.ones(1))[0]
-    assert asked.GAPS[degree] == pytest.approx(gap.mean(), abs=0.01)
+    assert question_widths.GAPS[degree] == pytest.approx(gap.mean(), abs=0.01)
 
 
 def bins(*cells):
@@ -55,7 +55,7 @@ def bins(*cells):
 
 def test_widths_are_those_of_edges_and_of_noise():
     """Two cells of a step's gap, two boxes' ends, and the noise of the bins that count."""
-    of = asked.Questions.of(["mass", "cdf", "quantile", "density"])
+    of = question_widths.Questions.of(["mass", "cdf", "quantile", "density"])
     still = of.widths(bins(10), NoiseCovariance(0.0), 0.5)
     assert still == pytest.approx({"mass": 0.332, "cdf": 0.166, "quantile": 0.166, "density": 0.5})
     loud = of.widths(bins(10), NoiseCovariance(0.01), 0.5)
@@ -65,12 +65,12 @@ def test_widths_are_those_of_edges_and_of_noise():
     plane = of.widths(bins(10, 40), NoiseCovariance(0.0), 0.5)
     assert plane["cdf"] == still["cdf"]
     assert plane["mass"] == pytest.approx(1.66 * (0.1 + 0.025))
-    assert asked.mean_width(still) == pytest.approx((0.332 * 0.166 * 0.5) ** (1 / 3))
+    assert question_widths.mean_width(still) == pytest.approx((0.332 * 0.166 * 0.5) ** (1 / 3))
 
 
 def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
     """Of one level: of two they are as narrow whatever is asked."""
-    monkeypatch.setattr("dbern.planning.designs._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
     usual, both, rows = (
         planned(one, noise="binned-laplace")[1] for one in (None, ["density", "cdf"], ["quantile"])
     )

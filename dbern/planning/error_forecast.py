@@ -16,18 +16,18 @@ from dbern.certify.bias_envelopes import MOST_AXES, bias_envelopes, even_error
 from dbern.certify.certificate import bias_from_statistic, shrunk_distance_if_even
 from dbern.certify.mean_squares import typical_noise
 from dbern.combination.responses import Ratio
+from dbern.planning.best_design import make_search
 from dbern.planning.choose import Candidate
 from dbern.planning.contracts import PlannedPart
-from dbern.planning.designs import problem_of
-from dbern.planning.plans import Outlook, PlannedMeasurement
+from dbern.planning.plans import ErrorForecast, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import Lattice, Strategy
 
 
-def outlook_of(
+def forecast_errors(
     parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
-) -> Outlook:
+) -> ErrorForecast:
     """Predict the release's errors; `numbers` tell of the error for the data at hand."""
     combination, domain = bound.spec.combination, bound.spec.domain
     measurements = [part.measurement for part in parts]
@@ -39,7 +39,7 @@ def outlook_of(
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
-        return Outlook(extent=extent, unit=unit, by_place=combination.pointwise)
+        return ErrorForecast(extent=extent, unit=unit, by_place=combination.pointwise)
     if isinstance(combination, Ratio):
         above, below = (_evenly_spread(part) or math.inf for part in parts)
         counts = parts[1].planned
@@ -48,13 +48,13 @@ def outlook_of(
         quotients = combination.quotients  # of groups that are as large as one another
         even = quotients[0].even(above, below, counts.unit / len(quotients), noise)
         questions = _question_widths(parts, bound, None)
-        return Outlook(None, even, extent, unit, by_place=True, questions=questions)
+        return ErrorForecast(None, even, extent, unit, by_place=True, questions=questions)
     errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
     these_data = _these_data(parts, numbers, bound)
     questions = _question_widths(parts, bound, expected)
-    return Outlook(expected, these_data, extent, unit, questions=questions)
+    return ErrorForecast(expected, these_data, extent, unit, questions=questions)
 
 
 def _expected(part: PlannedPart, bound: BoundSpec) -> float | None:
@@ -66,7 +66,7 @@ def _expected(part: PlannedPart, bound: BoundSpec) -> float | None:
 
 def typical_candidate(part: PlannedPart, bound: BoundSpec) -> Candidate:
     """Predict the errors of a sum of kernels as it is planned, for typical data."""
-    problem = problem_of(part.measurement, bound, part.design.family)
+    problem = make_search(part.measurement, bound, part.design.family)
     typical = replace(problem, certified=False, questions=None)
     strategy = strategy_of(Lattice(part.planned.k), part.planned.maps)
     return typical.candidate(strategy, part.planned.h)
@@ -94,7 +94,7 @@ def _question_widths(
     """Predict the widths of questions, which the first measurement that counts rows answers."""
     for part in parts:
         if part.measurement.additive:
-            problem = problem_of(part.measurement, bound, part.design.family)
+            problem = make_search(part.measurement, bound, part.design.family)
             if problem.questions is not None:
                 widths = problem.widths(part.planned.strategy, problem.questions)(density or 0.0)
                 return {name: widths[name] for name in widths if name != "density" or density}

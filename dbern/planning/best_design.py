@@ -14,10 +14,10 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
-from dbern.planning.asked import Questions
 from dbern.planning.choose import USUAL_ORDER, Candidate, Problem, chosen
+from dbern.planning.closed_form_error import Reference
 from dbern.planning.contracts import Design, counted
-from dbern.planning.predicted import Reference
+from dbern.planning.question_widths import Questions
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
 from dbern.reconstruct import noise_names
@@ -50,7 +50,7 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
     best: Candidate | None = None
     best_family, refusal = usual, None
     for family in spec.families:
-        problem = replace(problem_of(measurement, bound, family), k=k, h=h)
+        problem = replace(make_search(measurement, bound, family), k=k, h=h)
         kinds = [""] if plain_only else allowed_strategies(family, measurement, bound)
         candidate, why = countable(kinds, problem, bound)
         refusal = refusal or why
@@ -124,7 +124,7 @@ def allowed_strategies(
     return [kind for kind in kinds if kind == "binned" or not (usual or needed)]
 
 
-def problem_of(
+def make_search(
     measurement: Measurement, bound: BoundSpec, family: NoiseFamily | None = None
 ) -> Problem:
     """Return the public facts that the choice of k, h and rank starts from."""

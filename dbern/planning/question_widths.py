@@ -98,7 +98,7 @@ def mean_width(widths: Mapping[str, float]) -> float:
     return math.prod(kinds.values()) ** (1 / len(kinds))
 
 
-def told_width(name: str, width: float, unit: str) -> str:
+def width_text(name: str, width: float, unit: str) -> str:
     """Write a question's predicted width."""
     if name == "density":
         return f"density: off by about {width:.3g}{unit}"

@@ -1,7 +1,7 @@
 """Choose the design of a measurement: the spec's, or of the smallest predicted error.
 
-`dbern.planning.choose` compares designs of one family of noise; here families are compared, and
-what a spec states, or what its questions need, limits them.
+`dbern.planning.best_candidate` compares designs of one family of noise; here families are compared,
+and what a spec states, or what its questions need, limits them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
-from dbern.planning.choose import USUAL_ORDER, Candidate, Problem, chosen
+from dbern.planning.best_candidate import best_candidate
+from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.closed_form_error import Reference
 from dbern.planning.contracts import Design, counted
+from dbern.planning.design_search import DesignSearch
+from dbern.planning.lattice_candidates import USUAL_ORDER
 from dbern.planning.question_widths import Questions
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
@@ -47,12 +50,12 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
     plain_only = noise == usual.lattice_name or not usual.strategy_suffix
     if k is not None and h is not None and plain_only:
         return Design(LatticeStrategy(Lattice(k)), h, usual)
-    best: Candidate | None = None
+    best: CandidateDesign | None = None
     best_family, refusal = usual, None
     for family in spec.families:
-        problem = replace(make_search(measurement, bound, family), k=k, h=h)
-        kinds = [""] if plain_only else allowed_strategies(family, measurement, bound)
-        candidate, why = countable(kinds, problem, bound)
+        search = replace(make_search(measurement, bound, family), k=k, h=h)
+        strategy_kinds = [""] if plain_only else allowed_strategies(family, measurement, bound)
+        candidate, why = countable(strategy_kinds, search, bound)
         refusal = refusal or why
         if candidate and errs_less(candidate, best):
             best, best_family = candidate, family
@@ -76,37 +79,38 @@ def share_bins_with_denominator(measurement: Measurement, designs: Mapping[str, 
     return replace(denominator, family=design.family)
 
 
-def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:
+def errs_less(candidate: CandidateDesign, usual: CandidateDesign | None) -> bool:
     """Return whether a later law's candidate errs less than an earlier one's, if there is one."""
     return usual is None or (1 + MIN_RELATIVE_GAIN) * candidate.error < usual.error
 
 
 def countable(
-    kinds: Sequence[str], problem: Problem, bound: BoundSpec
-) -> tuple[Candidate | None, SpecError | None]:
+    strategy_kinds: Sequence[str], search: DesignSearch, bound: BoundSpec
+) -> tuple[CandidateDesign | None, SpecError | None]:
     """Return the least predicted error of what can be counted, and why less of it cannot.
 
     Bins always can. Of lattices that are too fine, coarser ones are tried, where k is open.
     """
-    best, refusal = chosen(kinds, problem), None
-    coarsest = Lattice((1,) * problem.measurement.domain.dimensions)
-    while best is not None and (why := _uncounted(best.strategy, problem, bound)):
+    best, refusal = best_candidate(strategy_kinds, search), None
+    coarsest = Lattice((1,) * search.measurement.domain.dimensions)
+    while best is not None and (why := _uncounted(best.strategy, search, bound)):
         refusal = refusal or why
-        finest = problem.cells(best.strategy.lattice) - 1
-        coarser = problem.k is None and problem.cells(coarsest) <= finest
-        best = chosen(kinds, replace(problem, largest_lattice=finest)) if coarser else None
-        if best is not None and problem.cells(best.strategy.lattice) > finest:
+        finest = search.cells(best.strategy.lattice) - 1
+        coarser = search.k is None and search.cells(coarsest) <= finest
+        smaller = replace(search, largest_lattice=finest)
+        best = best_candidate(strategy_kinds, smaller) if coarser else None
+        if best is not None and search.cells(best.strategy.lattice) > finest:
             best = None  # the coarsest that is worth a look
     return best, refusal
 
 
-def _uncounted(strategy: Strategy, problem: Problem, bound: BoundSpec) -> SpecError | None:
+def _uncounted(strategy: Strategy, search: DesignSearch, bound: BoundSpec) -> SpecError | None:
     """Return why a sum of kernels over records cannot be counted for a strategy, if it cannot."""
-    measurement = problem.measurement
+    measurement = search.measurement
     if strategy.kind == "binned" or not measurement.kernels:
         return None
     try:
-        counted(measurement.for_lattice(strategy), strategy, problem.family, bound)
+        counted(measurement.for_lattice(strategy), strategy, search.family, bound)
     except SpecError as error:
         return error
     return None
@@ -126,7 +130,7 @@ def allowed_strategies(
 
 def make_search(
     measurement: Measurement, bound: BoundSpec, family: NoiseFamily | None = None
-) -> Problem:
+) -> DesignSearch:
     """Return the public facts that the choice of k, h and rank starts from."""
     family = family or bound.spec.families[0]
     k = _stated_k(measurement, bound)
@@ -134,7 +138,7 @@ def make_search(
         measurement = measurement.for_lattice(LatticeStrategy(Lattice(k)))
     many = measurement.domain.dimensions > 6
     largest = _LARGEST_OF_MANY_AXES if many else _LARGEST_AUTO_LATTICE
-    return Problem(
+    return DesignSearch(
         measurement=measurement,
         n=bound.n,
         family=family,

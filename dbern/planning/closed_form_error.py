@@ -1,6 +1,6 @@
 """Predicted errors of a design on grids, in closed form: its noise, typical and worst databases.
 
-They are in unit-cube units; `dbern.planning.choose` compares them.
+They are in unit-cube units; `dbern.planning.best_candidate` compares them.
 """
 
 from __future__ import annotations

@@ -17,12 +17,13 @@ from dbern.certify.certificate import bias_from_statistic, shrunk_distance_if_ev
 from dbern.certify.mean_squares import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.planning.best_design import make_search
-from dbern.planning.choose import Candidate
+from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.contracts import PlannedPart
 from dbern.planning.plans import ErrorForecast, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import Lattice, Strategy
+from dbern.reconstruct.bins import BinnedStrategy
 
 
 def forecast_errors(
@@ -39,7 +40,7 @@ def forecast_errors(
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
-        return ErrorForecast(extent=extent, unit=unit, by_place=combination.pointwise)
+        return ErrorForecast(extent=extent, unit=unit, pointwise=combination.pointwise)
     if isinstance(combination, Ratio):
         above, below = (_evenly_spread(part) or math.inf for part in parts)
         counts = parts[1].planned
@@ -48,7 +49,7 @@ def forecast_errors(
         quotients = combination.quotients  # of groups that are as large as one another
         even = quotients[0].even(above, below, counts.unit / len(quotients), noise)
         questions = _question_widths(parts, bound, None)
-        return ErrorForecast(None, even, extent, unit, by_place=True, questions=questions)
+        return ErrorForecast(None, even, extent, unit, pointwise=True, questions=questions)
     errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
@@ -64,10 +65,10 @@ def _expected(part: PlannedPart, bound: BoundSpec) -> float | None:
     return part.planned.unit * typical_candidate(part, bound).expected
 
 
-def typical_candidate(part: PlannedPart, bound: BoundSpec) -> Candidate:
+def typical_candidate(part: PlannedPart, bound: BoundSpec) -> CandidateDesign:
     """Predict the errors of a sum of kernels as it is planned, for typical data."""
-    problem = make_search(part.measurement, bound, part.design.family)
-    typical = replace(problem, certified=False, questions=None)
+    search = make_search(part.measurement, bound, part.design.family)
+    typical = replace(search, certified=False, questions=None)
     strategy = strategy_of(Lattice(part.planned.k), part.planned.maps)
     return typical.candidate(strategy, part.planned.h)
 
@@ -83,7 +84,7 @@ def _these_data(
     if len(known) < len(widths):
         return None
     first, width = parts[0].planned, bound.spec.combination.error(known)
-    least = min([width, *(_promised(first, number.planned) for number in numbers)])
+    least = min([width, *(_error_with_number(first, number.planned) for number in numbers)])
     bins = getattr(first.strategy, "bins", ())
     return least + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
 
@@ -94,9 +95,10 @@ def _question_widths(
     """Predict the widths of questions, which the first measurement that counts rows answers."""
     for part in parts:
         if part.measurement.additive:
-            problem = make_search(part.measurement, bound, part.design.family)
-            if problem.questions is not None:
-                widths = problem.widths(part.planned.strategy, problem.questions)(density or 0.0)
+            search = make_search(part.measurement, bound, part.design.family)
+            if search.questions is not None:
+                bins = cast("BinnedStrategy", part.planned.strategy)
+                widths = search.ask(bins, search.questions).widths(density or 0.0)
                 return {name: widths[name] for name in widths if name != "density" or density}
     return {}
 
@@ -114,9 +116,9 @@ def _evenly_spread(part: PlannedPart) -> float | None:
     return min(bias, certificate.approximation) + certificate.rounding + noise
 
 
-def _promised(bins: PlannedMeasurement, number: PlannedMeasurement) -> float:
+def _error_with_number(bins: PlannedMeasurement, number: PlannedMeasurement) -> float:
     """Predict what a number will tell of evenly spread records."""
     promise = number.promise
-    missed = promise["even"] + number.lattice_error + number.released_error
-    bias = bias_from_statistic(missed, promise["factor"], promise["rest"]) - promise["rest"]
+    statistic = promise["even"] + number.lattice_error + number.released_error
+    bias = bias_from_statistic(statistic, promise["factor"], promise["rest"]) - promise["rest"]
     return float(bias + promise["least"]) + bins.certificate.rounding

@@ -111,10 +111,10 @@ def _notes_without_delta(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
     usual = make_search(measurement, bound, part.design.family).candidate(strategy, part.design.h)
     best, pure = usual, replace(bound, charge=Budget(bound.charge.epsilon))
     for family in named("auto", STRATEGY_KINDS, with_delta=False):
-        problem = make_search(measurement, pure, family)
-        design, _ = countable(allowed_strategies(family, measurement, pure), problem, pure)
+        search = make_search(measurement, pure, family)
+        design, _ = countable(allowed_strategies(family, measurement, pure), search, pure)
         if design is not None:
-            candidate = problem.candidate(design.strategy, design.h)
+            candidate = search.candidate(design.strategy, design.h)
             best = candidate if errs_less(candidate, best) else best
     if best is not usual:
         unit = measurement.unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Self, cast
 
 from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
 
@@ -163,12 +163,26 @@ class ErrorForecast:
     these_data: float | None = None
     extent: tuple[float, float] | None = None
     unit: str = ""
-    by_place: bool = False
+    pointwise: bool = False
     questions: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {name: one for name, one in asdict(self).items() if name != "questions" or one}
+        """Return plain JSON values; `pointwise` is stored as by_place."""
+        content = {
+            "expected": self.expected,
+            "these_data": self.these_data,
+            "extent": self.extent,
+            "unit": self.unit,
+            "by_place": self.pointwise,
+        }
+        return content | ({"questions": dict(self.questions)} if self.questions else {})
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote; plans of before had no forecast."""
+        extent = tuple(content["extent"]) if content.get("extent") else None
+        fields = {"pointwise" if key == "by_place" else key: content[key] for key in content}
+        return cls(**{**fields, "extent": extent})
 
 
 @dataclass(frozen=True)
@@ -210,19 +224,21 @@ class ReleasePlan:
     @property
     def promises(self) -> ErrorSummary:
         """Expected error, promise for the data at hand as far as it is known, and for any data."""
-        ahead, sure, one = self.outlook, self.certificate, self.components[0]
-        stated = one.approximation.restore() if one.approximation else None
-        largest = None if ahead.extent is None else max(map(abs, ahead.extent))
+        forecast, certificate, first = self.outlook, self.certificate, self.components[0]
+        stated = first.approximation.restore() if first.approximation else None
+        largest = None if forecast.extent is None else max(map(abs, forecast.extent))
+        counting = first.counting
         return ErrorSummary(
-            ahead.expected, ahead.these_data, sure.total, sure.beta, ahead.unit, largest,
-            ahead.extent, released=False, pointwise=ahead.by_place, on_lattice=self.on_lattice,
-            remedies=remedies_of(stated, "scale" in one.counting, "list_scale" in one.counting)
+            forecast.expected, forecast.these_data, certificate.total, certificate.beta,
+            forecast.unit, largest, forecast.extent, released=False, pointwise=forecast.pointwise,
+            on_lattice=self.on_lattice,
+            remedies=remedies_of(stated, "scale" in counting, "list_scale" in counting)
         )  # fmt: skip
 
     @property
     def on_lattice(self) -> bool:
         """Whether a function is released on a lattice, and not numbers alone."""
-        return not all(one.entries for one in self.components)
+        return not all(component.entries for component in self.components)
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -256,21 +272,23 @@ class ReleasePlan:
         The latter where there is no delta, and for each part where one is a promise. None where
         the guarantee is an (epsilon, delta) only.
         """
-        shares = [Fraction(one.promise["share"]) for one in self.components if one.promise]
+        shares = [
+            Fraction(planned.promise["share"]) for planned in self.components if planned.promise
+        ]
         if not self.charge.delta and not shares:
             return pure_rho(self.charge.epsilon)
         left = 1 - sum(shares, Fraction(0))
-        rhos = [self._rho_of(one, left) for one in self.components if not one.promise]
-        known = [one for one in rhos if one is not None]
+        rhos = [self._rho_of(planned, left) for planned in self.components if not planned.promise]
+        known = [rho for rho in rhos if rho is not None]
         if len(known) < len(rhos):
             return None
         statistics = [pure_rho(self.charge.epsilon * share) for share in shares]
         return rho_above(sum([*statistics, *known], Fraction(0)))
 
-    def _rho_of(self, one: PlannedMeasurement, share: Fraction) -> Fraction | None:
+    def _rho_of(self, planned: PlannedMeasurement, budget_fraction: Fraction) -> Fraction | None:
         if not self.charge.delta:
-            return pure_rho(self.charge.epsilon * share)
-        return family_of(one.noise.law).rho(one.noise.law)
+            return pure_rho(self.charge.epsilon * budget_fraction)
+        return family_of(planned.noise.law).rho(planned.noise.law)
 
     @property
     def lattice(self) -> Lattice | Box:
@@ -284,16 +302,16 @@ class ReleasePlan:
 
     def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
         """Return the components' measurements: the learner's, and numbers about its error."""
-        own = spec_for_rows(spec, self.n).components
-        later = self.components[len(own) :]
-        numbers = [restored(own[0], number, self.components[0]) for number in later]
-        return *own, *numbers
+        functions = spec_for_rows(spec, self.n).components
+        later = self.components[len(functions) :]
+        numbers = [restored(functions[0], number, self.components[0]) for number in later]
+        return *functions, *numbers
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """Return the planned sums over records."""
         parts = [
-            one.from_params(planned.strategy, self.n, planned.counting)
-            for one, planned in zip(self.measurements(spec), self.components, strict=True)
+            measurement.from_params(planned.strategy, self.n, planned.counting)
+            for measurement, planned in zip(self.measurements(spec), self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 
@@ -321,16 +339,14 @@ class ReleasePlan:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
         """Read the plan that `to_dict` wrote."""
-        given = dict(content)
-        del given["rho"]  # of the laws
-        protection = Protection.from_dict(given.pop("neighbors"), given.pop("unit"))
-        n = given.pop("normalizer") if "normalizer" in given else given.pop("n")
+        fields = dict(content)
+        del fields["rho"]  # of the laws
+        protection = Protection.from_dict(fields.pop("neighbors"), fields.pop("unit"))
+        n = fields.pop("normalizer") if "normalizer" in fields else fields.pop("n")
         charge, random = Budget.parse(**content["charge"]), content["random_dp"]
-        ahead = given.pop("outlook", {})  # plans had none
-        ahead = {**ahead, "extent": tuple(ahead["extent"]) if ahead.get("extent") else None}
         return cls(
             **{
-                **given,
+                **fields,
                 "n": n,
                 "protection": protection,
                 "charge": charge,
@@ -339,7 +355,7 @@ class ReleasePlan:
                 "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),
-                "outlook": ErrorForecast(**ahead),
+                "outlook": ErrorForecast.from_dict(content.get("outlook", {})),
             }
         )
 

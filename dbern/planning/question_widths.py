@@ -23,9 +23,9 @@ from dbern.reconstruct.bins import AxisBins
 from dbern.types import FloatArray
 
 GAPS = {1: 1.49, 2: 1.66, 3: 1.80, 5: 2.03, 7: 2.25}
-"""Cells between a step's splines, by their degree: on average over its place."""
+"""Cells between a step's splines, by their degree: on average over where it is."""
 
-SURE = 1.96
+NOISE_DEVIATIONS = 1.96
 """Deviations of the noise on either side."""
 
 FINER = {1: (6.0, 9.0, 13.0, 20.0, 30.0, 45.0), 2: (6.0, 9.0, 13.0, 20.0, 30.0, 45.0)}
@@ -41,8 +41,8 @@ class Questions:
     @classmethod
     def of(cls, names: Sequence[str]) -> Questions | None:
         """Return the questions of a spec; None where only the function is asked for."""
-        found = tuple(dict.fromkeys(names))
-        return None if found == ("density",) else cls(found)
+        distinct = tuple(dict.fromkeys(names))
+        return None if distinct == ("density",) else cls(distinct)
 
     def widths(
         self,
@@ -61,31 +61,47 @@ class Questions:
             for bins, no_edges in zip_longest(axes, exact)
         ]
 
-        def width(edges: float, share: float) -> float:
-            square, total = _weighed(axes, share)
-            return edges + 2 * SURE * math.sqrt(max(0.0, float(noise.variance(square, total))))
+        def width(edges: float, row_fraction: float) -> float:
+            square, total = _weight_sums(axes, row_fraction)
+            return edges + 2 * NOISE_DEVIATIONS * math.sqrt(
+                max(0.0, float(noise.variance(square, total)))
+            )
 
         count = len(axes)
         step = width(max(gaps), 0.5)
         box = width(sum(2 * gap for gap in gaps) / 2 ** (count - 1), 0.5**count)
-        every = {"density": density, "mass": box, "cdf": step, "quantile": step}
-        return {name: every[name] for name in self.names}
+        widths = {"density": density, "mass": box, "cdf": step, "quantile": step}
+        return {name: widths[name] for name in self.names}
 
 
-def _weighed(axes: Sequence[AxisBins], share: float) -> tuple[FloatArray, FloatArray]:
-    """Return sums of squares and sums of the weights that read a share of evenly spread rows.
+def _weight_sums(axes: Sequence[AxisBins], row_fraction: float) -> tuple[FloatArray, FloatArray]:
+    """Return sums of squares and sums of the weights of a fraction of evenly spread rows.
 
     Of two levels, of steps that end anywhere in a wide cell.
     """
     levels = axes[0].levels
     if levels is None:
-        weighed = np.array(share * math.prod(bins.count for bins in axes))
-        return weighed, weighed
-    bins, first = axes[0].count, round(share * axes[0].cells)
+        total = np.array(row_fraction * math.prod(bins.count for bins in axes))
+        return total, total
+    bins, first = axes[0].count, round(row_fraction * axes[0].cells)
     ends = np.arange(first, first + levels.times)
     steps = np.asarray(np.arange(bins) < ends[:, None], dtype=np.float64)
-    numbers = axes[0].on_released(steps)
-    return np.square(numbers).sum(axis=1).mean(), numbers.sum(axis=1).mean()
+    weights = axes[0].on_released(steps)
+    return np.square(weights).sum(axis=1).mean(), weights.sum(axis=1).mean()
+
+
+@dataclass(frozen=True)
+class BinQuestions:
+    """Questions put to bins whose noise is known; `exact` axes as of `Questions.widths`."""
+
+    questions: Questions
+    bins: tuple[AxisBins, ...]
+    noise: NoiseCovariance
+    exact: tuple[bool, ...] = ()
+
+    def widths(self, density: float) -> dict[str, float]:
+        """Predict the width of each question's interval in shares, by the density's error."""
+        return self.questions.widths(self.bins, self.noise, density, self.exact)
 
 
 USUAL = Questions(("density", "mass", "quantile"))
@@ -94,8 +110,8 @@ USUAL = Questions(("density", "mass", "quantile"))
 
 def mean_width(widths: Mapping[str, float]) -> float:
     """Return the geometric mean, so that no unit counts for more than another."""
-    kinds = {name.replace("quantile", "cdf"): one for name, one in widths.items()}
-    return math.prod(kinds.values()) ** (1 / len(kinds))
+    distinct = {name.replace("quantile", "cdf"): width for name, width in widths.items()}
+    return math.prod(distinct.values()) ** (1 / len(distinct))
 
 
 def width_text(name: str, width: float, unit: str) -> str:

@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
+from dbern.planning.best_candidate import candidates_of, preferred
 from dbern.planning.best_design import allowed_strategies, errs_less, make_search
-from dbern.planning.choose import Candidate, candidates, preferred
+from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.plans import ReleasePlan
@@ -20,12 +21,12 @@ from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily
 from dbern.reconstruct import noise_names
 from dbern.system import Progress, one_thread, silent
 
-_STEPS = 14
-_MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second
+_NUM_BISECTIONS = 14
+_MAX_OPTIONS = 20  # certified, each as a plan is: a fraction of a second
 Aim: TypeAlias = Literal["expected", "these-data", "any-database"]
 """Which error is aimed at."""
 
-_LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
+_MIN_EPSILON, _MAX_EPSILON = Fraction(1, 10**4), Fraction(10**4)
 _DIGITS = 3
 
 
@@ -34,7 +35,7 @@ class Option:
     """One row of the trade-off: the certificate of a plan with these k, h, noise and rank.
 
     All errors are in data units. `predicted` is what the plan's choice makes small
-    (`dbern.planning.choose`); `error` is the sum of the certificate's parts.
+    (`dbern.planning.best_candidate`); `error` is the sum of the certificate's parts.
     """
 
     noise_kind: str
@@ -52,7 +53,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     """Return the best order for each lattice and rank of the first component.
 
     The first is what the plan chooses, the others follow by their predicted error. Each is
-    certified as the plan certifies it. At most `_MOST_OPTIONS`; no record is read.
+    certified as the plan certifies it. At most `_MAX_OPTIONS`; no record is read.
     """
     with one_thread():  # as plans do
         return _tradeoff(spec)
@@ -71,30 +72,34 @@ def _tradeoff(spec: ReleaseSpec) -> list[Option]:
             "Leave out --table."
         )
     options = []
-    for noise, family, estimate in _rows(measurement, bound)[:_MOST_OPTIONS]:
-        candidate = make_search(measurement, bound, family).made(estimate)
+    for noise, family, estimate in _rows(measurement, bound)[:_MAX_OPTIONS]:
+        candidate = make_search(measurement, bound, family).with_matrices(estimate)
         strategy, h = candidate.strategy, candidate.h
         planned = plan_measurement(measurement, Design(strategy, h, family), bound).planned
-        sure, predicted = planned.certificate, candidate.error * measurement.unit
-        parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
+        certificate, predicted = planned.certificate, candidate.error * measurement.unit
+        errors = (
+            certificate.noise, certificate.approximation, certificate.rounding, certificate.total
+        )  # fmt: skip
         size = strategy.layout.size
-        options.append(Option(noise, strategy.lattice.k, h, size, predicted, *parts))
+        options.append(Option(noise, strategy.lattice.k, h, size, predicted, *errors))
     return options
 
 
-def _rows(measurement: Measurement, bound: BoundSpec) -> list[tuple[str, NoiseFamily, Candidate]]:
+def _rows(
+    measurement: Measurement, bound: BoundSpec
+) -> list[tuple[str, NoiseFamily, CandidateDesign]]:
     """Return the best candidate of each noise, lattice and rank: the plan's, then by error."""
-    choice: Candidate | None = None
+    choice: CandidateDesign | None = None
     rows = []
     for family in bound.spec.families:
-        problem, names = make_search(measurement, bound, family), noise_names(family)
+        search, names = make_search(measurement, bound, family), noise_names(family)
         kinds = allowed_strategies(family, measurement, bound)
-        found = [candidate for kind in kinds for candidate in candidates(kind, problem)]
-        rows += [(names[candidate.strategy.kind], family, candidate) for candidate in found]
-        if found and errs_less(best := preferred(found, problem), choice):
+        candidates = [candidate for kind in kinds for candidate in candidates_of(kind, search)]
+        rows += [(names[candidate.strategy.kind], family, candidate) for candidate in candidates]
+        if candidates and errs_less(best := preferred(candidates, search), choice):
             choice = best
     rows.sort(key=lambda row: (row[2] is not choice, row[2].error))
-    distinct: dict[tuple[str, tuple[int, ...], int], tuple[str, NoiseFamily, Candidate]] = {}
+    distinct: dict[tuple[str, tuple[int, ...], int], tuple[str, NoiseFamily, CandidateDesign]] = {}
     for row in rows:
         strategy = row[2].strategy
         distinct.setdefault((row[0], strategy.lattice.k, strategy.layout.size), row)
@@ -125,9 +130,9 @@ def smallest_epsilon(
             return plan_files(spec.certified_at(epsilon), files)
         return plan_files(spec.changed({"budget": {"epsilon": str(epsilon)}}), files)
 
-    low, high = _LEAST, _MOST
+    low, high = _MIN_EPSILON, _MAX_EPSILON
     best = planned(high)
-    reached = _aimed(best, about)
+    reached = _error_of(best, about)
     if reached is None:
         raise SpecError(
             f'--of: "{about}" is not told by this plan. Leave it out, or write "any-database"'
@@ -144,21 +149,21 @@ def smallest_epsilon(
             f"--target-error: {error:g} is below {reached:.3g}, which even epsilon {high} "
             f"certifies. Write a larger {', or a larger '.join(['error', *larger])}."
         )
-    for step in range(_STEPS):
+    for step in range(_NUM_BISECTIONS):
         middle = _rounded(float(low * high) ** 0.5)
         candidate = planned(middle)
-        if (_aimed(candidate, about) or math.inf) <= error:  # not told where noise hides it
+        if (_error_of(candidate, about) or math.inf) <= error:  # not told where noise hides it
             high, best = middle, candidate
         else:
             low = middle
-        progress("searching epsilon", step + 1, _STEPS)
+        progress("searching epsilon", step + 1, _NUM_BISECTIONS)
     return high, best
 
 
-def _aimed(planned: ReleasePlan, about: Aim) -> float | None:
-    ahead = planned.outlook
-    found = {"expected": ahead.expected, "these-data": ahead.these_data}
-    return found.get(about, planned.certificate.total)
+def _error_of(planned: ReleasePlan, about: Aim) -> float | None:
+    forecast = planned.outlook
+    errors = {"expected": forecast.expected, "these-data": forecast.these_data}
+    return errors.get(about, planned.certificate.total)
 
 
 def _refuse_advanced(spec: ReleaseSpec) -> None:

@@ -123,12 +123,12 @@ class AxisMap(ABC):
         """Whether so many values are released of one of `axes`, of so many nodes."""
 
     @classmethod
-    def candidates(cls, problem: Any) -> Iterator[Any]:
-        """Designs that release it, for a plan to weigh; `problem` is a `planning.choose.Problem`.
+    def candidates(cls, search: Any) -> Iterator[Any]:
+        """Designs that release it, for a plan to weigh; `search` is a `DesignSearch` of planning.
 
         Strategies that have none here have them there.
         """
-        del problem
+        del search
         return iter(())
 
 

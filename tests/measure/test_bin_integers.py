@@ -17,7 +17,7 @@ from dbern.measure import numpy_loops
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.loops import add_rows
 from dbern.measure.rows import Rows
-from dbern.planning.choose import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 

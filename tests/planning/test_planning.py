@@ -27,16 +27,11 @@ from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
+from dbern.planning.best_candidate import best_candidate, candidates_of, preferred
 from dbern.planning.best_design import make_search
-from dbern.planning.choose import (
-    _FINE_RESOLUTIONS,
-    _PLAIN_RESOLUTIONS,
-    _fitting_bins,
-    candidates,
-    chosen,
-    preferred,
-)
+from dbern.planning.bin_candidates import fitting_grids
 from dbern.planning.cost import task_rows
+from dbern.planning.lattice_candidates import _RESOLUTIONS, FINE_RESOLUTIONS
 from dbern.planning.planner import plan, plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec
@@ -281,11 +276,11 @@ def _refused(bandwidths, kernel):
         mechanism={"k": None, "h": None, "noise": "auto"},
     )
     spec = ReleaseSpec(**content)
-    problem = make_search(spec.components[0], BoundSpec.of(spec, 10**6))
+    search = make_search(spec.components[0], BoundSpec.of(spec, 10**6))
     try:
-        for resolutions in (_PLAIN_RESOLUTIONS[:3], _FINE_RESOLUTIONS):
-            problem.lattices(resolutions)
-        _fitting_bins(problem)
+        for resolutions in (_RESOLUTIONS[:3], FINE_RESOLUTIONS):
+            lattices_to_try(search, resolutions)
+        fitting_grids(search)
     except SpecError as error:
         with pytest.raises(SpecError, match=re.escape(str(error)[:30])):
             plan_files(spec, ())
@@ -491,9 +486,9 @@ def test_noise_is_predicted_to_be_about_as_large_as_what_is_drawn(axes, noise, t
     given["budget"] = {**given["budget"], "delta": "1e-6" if "gaussian" in noise else "0"}
     bound = BoundSpec.of(ReleaseSpec(**given), 20_000)
     plan = plan_files(bound.spec, ())
-    problem = make_search(bound.measurements[0], bound, family_of(plan.noise.law))
+    search = make_search(bound.measurements[0], bound, family_of(plan.noise.law))
     with one_thread():  # as plans do: the last bits of a fit differ
-        best = chosen([plan.strategy.kind], problem)
+        best = best_candidate([plan.strategy.kind], search)
     assert (best.strategy, best.h) == (plan.strategy, plan.h)
     assert best.noise == pytest.approx(_draws_of(plan).mean(), rel=0.2)
 
@@ -529,9 +524,9 @@ def test_what_is_expected_is_what_the_choice_predicts():
     spec = ReleaseSpec(**sections(mechanism=given))
     bound = BoundSpec.of(spec, 1000)
     (measurement,) = bound.measurements
-    problem = make_search(measurement, bound)
-    each = list(candidates("binned", problem))
-    choice = preferred(each, problem).expected * measurement.unit
+    search = make_search(measurement, bound)
+    each = list(candidates_of("binned", search))
+    choice = preferred(each, search).expected * measurement.unit
     one = plan_files(spec, ())
     assert choice <= one.outlook.expected < 1.01 * choice
     least = min(candidate.expected for candidate in each) * measurement.unit

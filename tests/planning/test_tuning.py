@@ -20,7 +20,7 @@ from dbern.bernstein.splines import bin_matrix
 from dbern.certify.certificate import bias_from_statistic
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.bias_statistic import _PLACES, NAME, _refinement, _sup
-from dbern.planning.choose import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tune import _finer_bins

@@ -27,7 +27,7 @@ from dbern.certify.certificate import SHRUNK_FRACTION
 from dbern.certify.noise_quantile import noise_bound
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
-from dbern.planning.choose import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.families import family_of
@@ -521,7 +521,7 @@ def one_level(monkeypatch):
 
 @pytest.mark.usefixtures("one_level")
 def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
-    monkeypatch.setattr("dbern.planning.choose.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
+    monkeypatch.setattr("dbern.planning.bin_grids.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
     for name, records in databases(1, 20_000).items():

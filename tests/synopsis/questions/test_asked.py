@@ -12,7 +12,7 @@ from strategies import sections
 import dbern
 from dbern.errors import SpecError
 from dbern.planning import question_widths
-from dbern.planning.choose import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.covariance import NoiseCovariance

@@ -1,0 +1,219 @@
+"""Public facts that the search for a design starts from, and the errors they predict of a design.
+
+For kernels that are products over axes, the errors of the noise, of a typical and of the worst
+database are predicted on grids, in unit-cube units (`dbern.planning.closed_form_error`).
+
+The predicted error is the mean sup of the noise with the approximation error, either of the worst
+database ("certified") or of a typical one: a sample of the public reference density that the spec
+names; without one some of the records at one point, and the others in up to a thousand equal
+clusters narrower than the kernel at uniformly random positions and a smooth density that varies by
+its size over a fifth of an axis. All of it is in closed form: nothing is simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dbern.bernstein.kernels import Kernel
+from dbern.data.resolution import Multiples
+from dbern.measure.measurement import Measurement
+from dbern.measure.moments import cells_for
+from dbern.planning.candidate_design import MIN_POINT_MASS, POINT_MASS, CandidateDesign
+from dbern.planning.closed_form_error import (
+    CLUSTERS,
+    Reference,
+    fit,
+    half_rows,
+    largest_noise,
+    reference_error,
+    typical_error,
+    worst_error,
+)
+from dbern.planning.question_widths import BinQuestions, Questions
+from dbern.privacy.covariance import NoiseCovariance
+from dbern.privacy.families import NoiseFamily
+from dbern.reconstruct.approximation import lattice_miss
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.bins import BinnedStrategy, axis_bins
+
+FEW_AXES = 3
+"""With more, products over axes are large: fewer candidates are tried."""
+
+LARGEST_K = 1000
+"""Most steps of an axis that are chosen."""
+
+_POINT_MASS_OF_BINS = {1: 0.18, 2: 0.15}  # by axes: the fewer, the less noise finer cells cost
+
+
+@dataclass(frozen=True)
+class DesignSearch:
+    """Public facts that the search for a design starts from; `k` and `h` where the spec gives them.
+
+    `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
+    meets the largest move of one times the root of the number of values. `levels`: bins of two
+    levels may be released.
+    """
+
+    measurement: Measurement
+    n: int
+    family: NoiseFamily
+    noise_ratio: float
+    k: tuple[int, ...] | None
+    h: tuple[int, ...] | None
+    certified: bool
+    reference: Reference | None
+    largest_lattice: int
+    questions: Questions | None = None
+    levels: bool = False
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Kernels of the measurement."""
+        return self.measurement.kernels
+
+    def point_mass(self, strategy_kind: str) -> float:
+        """Return the fraction of the records at one point, by what is released."""
+        if self.reference is not None:
+            return MIN_POINT_MASS
+        # Kinks are approximated slowly: finer cells gain less.
+        if strategy_kind != "binned" or self.kinked:
+            return POINT_MASS
+        return _POINT_MASS_OF_BINS.get(len(self.kernels), POINT_MASS)
+
+    @property
+    def kinked(self) -> bool:
+        """Whether any kernel has a kink."""
+        return any(kernel.kinks for kernel in self.kernels)
+
+    @property
+    def many_axes(self) -> bool:
+        """Whether few candidates must do, because their size is the limit."""
+        return len(self.kernels) > FEW_AXES
+
+    @property
+    def multiples(self) -> tuple[Multiples | None, ...]:
+        """Multiples that rows are rounded to, by axis."""
+        return tuple(axis.multiples for axis in self.measurement.domain.axes)
+
+    def resolve(self, steps: float) -> tuple[int, ...]:
+        """Return the lattice of so many steps a deviation on every axis."""
+        lengths = (max(1, math.ceil(steps / kernel.deviation)) for kernel in self.kernels)
+        return tuple(min(LARGEST_K, length) for length in lengths)
+
+    def cells(self, lattice: Lattice) -> int:
+        """Lattice points, or the cells that kinks make necessary and the moments they hold."""
+        axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
+        moments = 1 << (len(self.kernels) - 1)
+        return max(lattice.size, moments * math.prod(cells.count for cells in axes))
+
+    def admits(self, strategy: BinnedStrategy) -> bool:
+        """Return whether the noise is for such bins."""
+        if self._num_values(strategy) > self.family.max_values:
+            return False
+        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).sides
+
+    def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the stated order, or the usual ones on every axis."""
+        axes = self.measurement.domain.dimensions
+        return [self.h] if self.h is not None else [(h,) * axes for h in usual]
+
+    def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> CandidateDesign:
+        """Predict the errors of a design."""
+        worst = worst_error(self.kernels, strategy, h)
+        typical = worst if self.certified else self.bias(strategy, h)
+        return CandidateDesign(
+            strategy, h, self.noise(strategy, h), typical, worst, self.certified,
+            self.point_mass(strategy.kind), questions=self._bin_questions(strategy),
+        )  # fmt: skip
+
+    def estimate(
+        self, strategy: BinnedStrategy, k: Sequence[int], h: tuple[int, ...], lattice_error: float
+    ) -> CandidateDesign:
+        """Predict the errors of bins to be made, but for that of a typical database.
+
+        Fitted to the lattice of `k`, of all 0 to the kernel itself.
+        """
+        axes = zip(self.kernels, k, h, strategy.bins, strict=True)
+        fits = [
+            fit(kernel, steps, order, bins.cells, bins.degree)
+            for kernel, steps, order, bins in axes
+        ]
+        pairs = zip(strategy.bins, fits, strict=True)
+        noise = largest_noise(
+            self._noise_of(strategy), [bins.on_released(axis.rows) for bins, axis in pairs]
+        )
+        grown = math.prod(axis.bump + axis.error for axis in fits)
+        worst = grown - math.prod(axis.bump for axis in fits)
+        return CandidateDesign(
+            strategy, h, noise, 0.0, worst, self.certified,
+            self.point_mass(strategy.kind), lattice_error, self._bin_questions(strategy),
+        )  # fmt: skip
+
+    def with_matrices(self, candidate: CandidateDesign) -> CandidateDesign:
+        """Return the candidate with the matrices of its bins, which estimates do without."""
+        strategy = candidate.strategy
+        if not isinstance(strategy, BinnedStrategy) or strategy.bins[0].packed:
+            return candidate
+        axes = zip(self.kernels, strategy.lattice.k, strategy.bins, candidate.h, strict=True)
+        bins = tuple(
+            axis_bins(kernel, k, axis.cells, axis.degree, h).in_levels(axis.times, axis.parts)
+            for kernel, k, axis, h in axes
+        )
+        return replace(candidate, strategy=BinnedStrategy(strategy.lattice, bins))
+
+    def ask(self, strategy: BinnedStrategy, questions: Questions) -> BinQuestions:
+        """Put questions to bins, with the noise that they would have."""
+        exact = tuple(
+            multiples is not None and multiples.bins(bins.cells, bins.degree) is not None
+            for multiples, bins in zip(self.multiples, strategy.bins, strict=True)
+        )
+        return BinQuestions(questions, strategy.bins, self._noise_of(strategy), exact)
+
+    def _bin_questions(self, strategy: Strategy) -> BinQuestions | None:
+        if self.questions is None or not isinstance(strategy, BinnedStrategy):
+            return None
+        return self.ask(strategy, self.questions)
+
+    def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
+        """Predict the mean sup of the noise."""
+        axes = zip(strategy.lattice.k, h, strategy.axis_maps, strict=True)
+        return largest_noise(self._noise_of(strategy), [half_rows(*axis) for axis in axes])
+
+    def _noise_of(self, strategy: Strategy) -> NoiseCovariance:
+        scale = self.sensitivity(strategy) / self.n * self.noise_ratio
+        return self.family.covariance(self._num_values(strategy)).scaled(scale)
+
+    def sensitivity(self, strategy: Strategy) -> float:
+        """Return n times the sensitivity that the noise's scale is in proportion to."""
+        if self.family.norm == math.inf:
+            return self.measurement.function_sensitivity * math.sqrt(self._num_values(strategy))
+        return self.measurement.sensitivity(strategy, int(self.family.norm)).value
+
+    def _num_values(self, strategy: Strategy) -> int:
+        return self.measurement.outputs * strategy.layout.size
+
+    def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
+        """Return the error of the lattice alone, as the objective counts it."""
+        lattice_values = LatticeStrategy(lattice)
+        worst = worst_error(self.kernels, lattice_values, h)
+        if self.certified:
+            return worst
+        return self.bias(lattice_values, h) + self.point_mass("") * worst
+
+    def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
+        """Return the worst database's error where lattice values are fitted, as those of bins."""
+        if self.kinked:
+            return worst_error(self.kernels, LatticeStrategy(lattice), h)
+        axes = zip(self.kernels, lattice.k, h, strict=True)
+        grown = math.prod(axis[0].peak + lattice_miss(*axis) for axis in axes)
+        return grown - math.prod(kernel.peak for kernel in self.kernels)
+
+    def bias(self, strategy: Strategy, h: tuple[int, ...]) -> float:
+        """Return the approximation error of the typical database."""
+        rough, smooth = typical_error(self.kernels, strategy, h)
+        if self.reference is None:
+            return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
+        known = reference_error(self.kernels, strategy, h, self.reference)
+        return known + math.sqrt(rough / self.n)

@@ -159,7 +159,7 @@ from typing import ClassVar
 import numpy as np
 
 from dbern.reconstruct.approximation import LinearMap, StoredArray
-from dbern.reconstruct.base import Lattice, LatticeMapStrategy
+from dbern.reconstruct.base import LatticeMapStrategy
 from dbern.reconstruct.base import LatticeStrategy
 
 
@@ -202,11 +202,11 @@ class Reversal(LinearMap):
         return rank == nodes
 
     @classmethod
-    def candidates(cls, search):
-        for lattice in (Lattice(search.resolve(steps)) for steps in (8, 12)):
+    def candidates(cls, problem):
+        for lattice in problem.lattices((8, 12)):
             maps = tuple(cls(size) for size in lattice.shape)
-            for h in search.orders((1, 2)):
-                yield search.candidate(ReversedStrategy(lattice, maps), h)
+            for h in problem.orders((1, 2)):
+                yield problem.candidate(ReversedStrategy(lattice, maps), h)
 
 
 class ReversedStrategy(LatticeMapStrategy):

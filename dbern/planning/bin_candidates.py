@@ -39,7 +39,7 @@ def bin_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
     """
     if not search.measurement.binned:
         return
-    fitting = fitting_grids(search)
+    fitting = _fitting_grids(search)
     lattice, order, lattice_error = _function_of_bins(search, fitting)
     designs = [(grid, grid.bins_for(lattice)) for grid in fitting]
     estimates = {
@@ -60,7 +60,7 @@ def bin_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
             lowest_error = error
 
 
-def fitting_grids(search: DesignSearch) -> list[BinGrid]:
+def _fitting_grids(search: DesignSearch) -> list[BinGrid]:
     """Return grids whose bins are few enough, by degree and cells a deviation."""
     grids = bin_grids(search)
     fitting = [grid for grid in grids if grid.size <= search.largest_lattice]

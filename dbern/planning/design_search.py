@@ -102,6 +102,12 @@ class DesignSearch:
         lengths = (max(1, math.ceil(steps / kernel.deviation)) for kernel in self.kernels)
         return tuple(min(LARGEST_K, length) for length in lengths)
 
+    def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
+        """Return the stated lattice, or one for each number of steps a deviation."""
+        if self.k is not None:
+            return [Lattice(self.k)]
+        return [Lattice(k) for k in dict.fromkeys(map(self.resolve, resolutions))]
+
     def cells(self, lattice: Lattice) -> int:
         """Lattice points, or the cells that kinks make necessary and the moments they hold."""
         axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))

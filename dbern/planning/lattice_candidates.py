@@ -72,15 +72,17 @@ def lattices_to_try(
     Unless their values are `counted`, kinks limit those of two steps and more alone.
     """
     if search.k is not None:
-        return [Lattice(search.k)]
+        return search.lattices(resolutions)
     needed = max(MIN_STEPS / kernel.deviation for kernel in search.kernels)
     if needed > LARGEST_K * (1 + REL_TOL):
         raise too_narrow(search, f"k = {math.ceil(needed)}", LARGEST_K, steps=True)
-    lengths = [search.resolve(steps) for steps in resolutions]
+    lattices = search.lattices(resolutions)
     if search.kinked:
-        finer = map(search.resolve, KINKED_RESOLUTIONS)
-        lengths += [k for k in finer if max(k) <= LARGEST_KINKED_K]
-    lattices = [Lattice(k) for k in dict.fromkeys(lengths)]
+        lattices += [
+            finer
+            for finer in search.lattices(KINKED_RESOLUTIONS)
+            if max(finer.k) <= LARGEST_KINKED_K and finer not in lattices
+        ]
     fitting = [lattice for lattice in lattices if search.cells(lattice) <= search.largest_lattice]
     steps, size = resolutions[0], search.cells if counted else lambda lattice: lattice.size
     # Cells that kinks make necessary are the limit, or points where there are many axes.

@@ -22,7 +22,7 @@ from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement, require_counted
-from dbern.planning.bias_statistic import NAME, tuned
+from dbern.planning.bias_statistic import NAME, reserve_for_tune
 from dbern.planning.sections import (
     WITH_DELTA,
     BudgetSection,
@@ -418,7 +418,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         exact(spec.mechanism.tune, "mechanism.tune", "0.02"),
         learner.components(schema),
     )
-    components = tuned(components, tune, learner.kind) if tune else components
+    components = reserve_for_tune(components, tune, learner.kind) if tune else components
     parts = [(one.name, one.outputs, one.output_fraction) for one in components]
     require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)
     require_counted(components)

@@ -15,8 +15,9 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.noise_quantile import noise_bound
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
-from dbern.planning.bias_statistic import NAME, BiasStatistic, Finer
+from dbern.planning.bias_statistic import NAME, BiasStatistic
 from dbern.planning.contracts import Design, PlannedPart, plan_measurement
+from dbern.planning.finer_bins import FinerBins
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE
@@ -46,11 +47,11 @@ def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
     )
     number = plan_measurement(statistic, Design(Entries(1), (), LAPLACE), bound)
     beta_i = Fraction(certificate.beta) / planned.outputs
-    beside = number.planned.noise.law, bias["factor"] / planned.unit
-    least = noise_bound(strategy, planned.h, planned.noise.law, beta_i, beside)
+    extra_noise = number.planned.noise.law, bias["factor"] / planned.unit
+    noise_part = noise_bound(strategy, planned.h, planned.noise.law, beta_i, extra_noise)
     promise = {
         **bias,
-        "least": bias["rest"] + planned.unit * least,
+        "least": bias["rest"] + planned.unit * noise_part,
         "share": decimal_text(tune),
     }
     return replace(number, planned=number.planned.model_copy(update={"promise": promise}))
@@ -62,32 +63,32 @@ def _finer_bins(
     h: tuple[int, ...],
     noise: float,
     arrays: Sequence[str],
-) -> tuple[Finer, dict[str, Any]]:
+) -> tuple[FinerBins, dict[str, Any]]:
     """Return finer bins, and the factors from what they tell to an error of `arrays` in data units.
 
     `noise` is the certificate's part for the noise, in data units: they need not miss much less.
     Raises SpecError where there are too many of them.
     """
-    tried: list[tuple[float, Finer, tuple[int, int]]] = []
+    tried: list[tuple[float, FinerBins, tuple[int, int]]] = []
     unit = measurement.unit
-    for how in _REFINEMENTS:
-        if math.prod(how[0] * axis.cells + axis.degree for axis in bins.bins) > _MAX_BINS:
+    for refinement in _REFINEMENTS:
+        if math.prod(refinement[0] * axis.cells + axis.degree for axis in bins.bins) > _MAX_BINS:
             continue
-        finer = Finer.of(measurement.kernels, bins, h, how)
-        missed = measurement.approximation.error(finer.finer.lattice.k, h, finer.finer.bins)
-        tried.append((missed, finer, how))
-        if missed * unit <= _FINE_ENOUGH * noise:
+        finer = FinerBins.of(measurement.kernels, bins, h, refinement)
+        error = measurement.approximation.error(finer.finer.lattice.k, h, finer.finer.bins)
+        tried.append((error, finer, refinement))
+        if error * unit <= _FINE_ENOUGH * noise:
             break
     if not tried:
         raise SpecError(
             f"mechanism.tune: more than {_MAX_BINS} bins would tell what these data make the bins "
             'miss. Write tune = "0", or a larger bandwidth'
         )
-    missed, finer, how = min(tried, key=lambda attempt: attempt[0])
+    error, finer, refinement = min(tried, key=lambda attempt: attempt[0])
     return finer, {
         "of": list(arrays),
-        "how": list(how),
+        "how": list(refinement),
         "factor": OUTWARD * finer.factor * finer.bound * unit,
-        "rest": OUTWARD * (finer.loose + missed) * unit,
+        "rest": OUTWARD * (finer.loose + error) * unit,
         "even": finer.evenly_spread() / finer.bound,
     }

@@ -32,6 +32,7 @@ BEYOND = {
     "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
     "erm/losses": "losses: slopes and curvatures, on which all of that depends",
     "planning/bias_statistic": "the number of `tune`: what it moves by, and what floats may add",
+    "planning/finer_bins": "how far bins and finer ones differ, and what bounds it",
     "planning/tune": "what the number of `tune` pays, and the finer bins that it is of",
 }
 MOST_LINES = 2000

@@ -14,7 +14,8 @@ from conformance import CASES, CURVES, POINTS
 
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
-from dbern.planning.bias_statistic import BiasStatistic, Finer
+from dbern.planning.bias_statistic import BiasStatistic
+from dbern.planning.finer_bins import FinerBins
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
@@ -47,7 +48,7 @@ def by_bits(
 
 def promise() -> list[Accumulator]:
     measurement, plan = planned("density", "binned-laplace")
-    finer = Finer.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
+    finer = FinerBins.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
     number = BiasStatistic(measurement, finer, domain=measurement.domain)
     return [number.from_params(Entries(1), ROWS, bits) for bits in (COARSE, FINE)]
 

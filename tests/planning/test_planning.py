@@ -29,9 +29,9 @@ from dbern.errors import SpecError
 from dbern.planning import planner
 from dbern.planning.best_candidate import best_candidate, candidates_of, preferred
 from dbern.planning.best_design import make_search
-from dbern.planning.bin_candidates import fitting_grids
+from dbern.planning.bin_candidates import _fitting_grids
 from dbern.planning.cost import task_rows
-from dbern.planning.lattice_candidates import _RESOLUTIONS, FINE_RESOLUTIONS
+from dbern.planning.lattice_candidates import _RESOLUTIONS, FINE_RESOLUTIONS, lattices_to_try
 from dbern.planning.planner import plan, plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec
@@ -280,7 +280,7 @@ def _refused(bandwidths, kernel):
     try:
         for resolutions in (_RESOLUTIONS[:3], FINE_RESOLUTIONS):
             lattices_to_try(search, resolutions)
-        fitting_grids(search)
+        _fitting_grids(search)
     except SpecError as error:
         with pytest.raises(SpecError, match=re.escape(str(error)[:30])):
             plan_files(spec, ())

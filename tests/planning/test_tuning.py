@@ -19,8 +19,9 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.splines import bin_matrix
 from dbern.certify.certificate import bias_from_statistic
 from dbern.errors import IntegrityError, SpecError
-from dbern.planning.bias_statistic import _PLACES, NAME, _refinement, _sup
+from dbern.planning.bias_statistic import NAME
 from dbern.planning.bin_grids import BIN_RESOLUTIONS
+from dbern.planning.finer_bins import _OVERSAMPLING_OF_CELL, _refinement, _sup
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tune import _finer_bins
@@ -61,7 +62,7 @@ def test_w_bounds_what_is_between_its_nodes(degree):
     """Some polynomials are larger there than at any node."""
     rng, cells, beyond = np.random.default_rng(degree), 3, 0
     between = bin_matrix(np.linspace(0, 1, 3001), cells, degree)
-    nodes = (enclosing_nodes(degree, _PLACES)[0] + np.arange(cells)[:, None]) / cells
+    nodes = (enclosing_nodes(degree, _OVERSAMPLING_OF_CELL)[0] + np.arange(cells)[:, None]) / cells
     there = bin_matrix(nodes.ravel(), cells, degree)
     for coefficients in rng.normal(size=(300, cells + degree)):
         largest = np.abs(between @ coefficients).max()
@@ -159,7 +160,7 @@ def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
         missed = np.abs(basis @ bins.sum(axis=0) - kernel.sum(axis=1)).max() / max(1, len(x))
         fine = finer.finer.bins[0]
         counted = bin_matrix(x, fine.cells, fine.degree).sum(axis=0) / max(1, len(x))
-        number = finer.missed(counted) / finer.bound
+        number = finer.largest_difference(counted) / finer.bound
         promised = bias_from_statistic(number, facts["factor"], facts["rest"])
         assert missed <= promised <= 1.3 * missed + 2.5 * facts["rest"]
         short += missed > facts["factor"] * number
@@ -171,7 +172,7 @@ def test_nodes_and_cells_bound_what_lies_between(one):
     spec, plan = one
     part, finer = parts_of(spec, plan)
     y, t = np.linspace(0, 1, 501), np.linspace(0, 1, 801)
-    own, fine = finer.own, finer.finer
+    own, fine = finer.bins, finer.finer
     ours = bernstein_basis(y, own.lattice.k[0]) @ own.matrices(finer.h)[0]
     theirs = bernstein_basis(y, fine.lattice.k[0]) @ fine.matrices(finer.h)[0]
     apart = (
@@ -205,7 +206,7 @@ def test_over_axes_too():
         moved = max(moved, np.ptp(found))
     bound = law.law.l1_sensitivity_granules * law.granularity
     assert 0.25 * bound < moved <= bound
-    assert finer.finer.bins[0].cells > finer.own.bins[0].cells
+    assert finer.finer.bins[0].cells > finer.bins.bins[0].cells
 
 
 @pytest.mark.slow

@@ -24,18 +24,18 @@ from dbern.reconstruct.bins import MirroredBlock, bin_fit, bump_blocks, lattice_
 from dbern.types import FloatArray
 
 _RISES = 0.5  # that are expected above the height at which the sup is taken to be
-_LEAST_HEIGHT, _MOST_HEIGHT, _BISECTIONS = math.sqrt(2 / math.pi), 10.0, 13  # in deviations
-_TINY = 1e-9  # of a length, below which no direction is told
+_MIN_HEIGHT, _MAX_HEIGHT, _BISECTIONS = math.sqrt(2 / math.pi), 10.0, 13  # in deviations
+_TINY = 1e-9  # of a length, below which there is no direction
 _GRID_POINTS = 10_000
 _NOISE_POINTS = 129  # of an axis
 
 CLUSTERS = 1000
-"""Equal point masses at uniform places, at most: the rough part of a typical database."""
+"""Equal point masses at uniform points, at most: the rough part of a typical database."""
 
 _SMOOTH_SCALE = 0.2
-"""The smooth part of a typical density varies by its mean over this share of an axis."""
+"""The smooth part of a typical density varies by its mean over this fraction of an axis."""
 
-_FEWEST_PLACES, _MOST_PLACES, _PLACES_A_BANDWIDTH = 400, 1 << 14, 8
+_MIN_POSITIONS, _MAX_POSITIONS, _POSITIONS_A_BANDWIDTH = 400, 1 << 14, 8
 
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
@@ -54,7 +54,7 @@ def largest_noise(noise: NoiseCovariance, rows: Sequence[FloatArray]) -> float:
     for weights in rows:
         reached = np.append(0.0, np.cumsum(_angles(weights, 0)))[::step]
         ends.append(2.0 * (np.arange(len(reached)) == 0))
-        lengths.append(2 * _shared_out(reached))
+        lengths.append(2 * _nearest_angles(reached))
     return _expected_maximum(deviations, np.ix_(*ends), np.ix_(*lengths))
 
 
@@ -65,7 +65,7 @@ def largest_of_grid(weights: FloatArray) -> float:
         angles = np.moveaxis(_angles(weights, axis), axis, 0)
         reached = np.concatenate([np.zeros((1, *angles.shape[1:])), np.cumsum(angles, axis=0)])
         ends.append(1.0 * np.isin(np.arange(points), (0, points - 1)))
-        lengths.append(np.moveaxis(_shared_out(reached), 0, axis))
+        lengths.append(np.moveaxis(_nearest_angles(reached), 0, axis))
     return _expected_maximum(np.linalg.norm(weights, axis=-1), np.ix_(*ends), lengths)
 
 
@@ -76,7 +76,7 @@ def _angles(weights: FloatArray, axis: int) -> FloatArray:
     return np.asarray(2 * np.arcsin(np.minimum(1.0, chords / 2)))
 
 
-def _shared_out(reached: FloatArray) -> FloatArray:
+def _nearest_angles(reached: FloatArray) -> FloatArray:
     """Give every point what is nearer to it than to the next ones, along the first axis."""
     bounds = np.concatenate([reached[:1], (reached[1:] + reached[:-1]) / 2, reached[-1:]])
     return np.diff(bounds, axis=0)
@@ -87,8 +87,8 @@ def _expected_maximum(
 ) -> float:
     """Approximate the mean sup of a normal field, within a fifth also for Laplace noise.
 
-    By Rice's formula it is expected to rise above u at ``sum P(|N| > u / deviation)`` places, each
-    point weighed by ``ends + length u / (deviation sqrt(2 pi))`` of every axis (Adler, Taylor 2007,
+    By Rice's formula it is expected to rise above u at ``sum P(|N| > u / deviation)`` points, each
+    weighed by ``ends + length u / (deviation sqrt(2 pi))`` of every axis (Adler, Taylor 2007,
     chapter 11: a box's corners, edges and faces, of a deviation that varies slowly). The sup is
     taken to be where that is one half, at least the mean size of the largest.
 
@@ -98,11 +98,11 @@ def _expected_maximum(
     largest = float(deviations.max())
     if not largest > 0:
         return 0.0
-    each = np.maximum(deviations, _TINY * largest)
-    low, high = _LEAST_HEIGHT * largest, _MOST_HEIGHT * largest
+    positive = np.maximum(deviations, _TINY * largest)
+    low, high = _MIN_HEIGHT * largest, _MAX_HEIGHT * largest
     for _ in range(_BISECTIONS):
         level = (low + high) / 2
-        heights = level / each
+        heights = level / positive
         # Within a sixth of P(|N| > heights), from zero on.
         rises = np.exp(-np.square(heights) / 2) / np.sqrt(1 + np.pi / 2 * np.square(heights))
         for corners, angles in zip(ends, lengths, strict=True):
@@ -121,8 +121,8 @@ def typical_error(
     points = _grid_points(len(kernels), {1: 129, 2: 33, 3: 13})
     moments = np.ones((2, 3, 1))
     for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
-        own = _axis_moments(*axis, points)
-        moments = (moments[..., None] * own[:, :, None, :]).reshape(2, 3, -1)
+        axis_moments = _axis_moments(*axis, points)
+        moments = (moments[..., None] * axis_moments[:, :, None, :]).reshape(2, 3, -1)
     rough, smooth = moments[:, 0] - 2 * moments[:, 1] + moments[:, 2]
     return max(0.0, float(rough.max())), max(0.0, float(smooth.max()))
 
@@ -135,8 +135,8 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
     released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
     rough = [np.einsum("ij,ij->i", *pair) / len(t) for pair in pairs]
-    parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
-    return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
+    means = [(first @ factors / len(t), second @ factors / len(t)) for first, second in pairs]
+    return np.array([rough, [(first * second).sum(axis=1) for first, second in means]])
 
 
 @lru_cache(maxsize=8)
@@ -145,9 +145,9 @@ def _prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
 
     Its second moments at two positions are the product of its factors there, ``F F'``: those of the
     uniform density, varying by as much as itself over a fifth of the axis. A typical database adds
-    `CLUSTERS` equal point masses at uniform places. Sums over positions are means of q terms.
+    `CLUSTERS` equal point masses at uniform points. Sums over positions are means of q terms.
     """
-    count = min(_MOST_PLACES, max(_FEWEST_PLACES, math.ceil(_PLACES_A_BANDWIDTH / bandwidth)))
+    count = min(_MAX_POSITIONS, max(_MIN_POSITIONS, math.ceil(_POSITIONS_A_BANDWIDTH / bandwidth)))
     t = (np.arange(count) + 0.5) / count
     step = _SMOOTH_SCALE / 8
     centers = np.arange(-2 * _SMOOTH_SCALE, 1 + 2 * _SMOOTH_SCALE, step)
@@ -199,14 +199,14 @@ def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...
 
 @lru_cache(maxsize=1024)
 def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
-    bumps, t, half = _places(kernel)
+    bumps, t, half = _points(kernel)
     errors = bumps - released_translates(kernel, _rows(k, h, len(t))[half], axis, t)
     return float(bumps.max()), float(np.abs(errors).max())
 
 
 @lru_cache(maxsize=8)
-def _places(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
-    """Bumps at half of the places y, (y, t), and the places."""
+def _points(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
+    """Bumps at half of the points y, (y, t), and the points."""
     t = np.linspace(0, 1, min(161, max(33, math.ceil(4 / kernel.bandwidth))))
     half = slice(len(t) // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
     return kernel(t[half, None] - t), t, half
@@ -228,17 +228,17 @@ class Fit:
 @lru_cache(maxsize=256)
 def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
-    bumps, t, _ = _places(kernel)
+    bumps, t, _ = _points(kernel)
     rows = bin_fit(bump_blocks(kernel), partial(_fitted, kernel, k, h), cells, degree)
     half = _NOISE_POINTS // 2 + 1
-    own = rows[half:] @ bin_matrix(t, cells, degree).T
-    return Fit(rows[:half], float(bumps.max()), float(np.abs(bumps - own).max()))
+    fitted = rows[half:] @ bin_matrix(t, cells, degree).T
+    return Fit(rows[:half], float(bumps.max()), float(np.abs(bumps - fitted).max()))
 
 
 @lru_cache(maxsize=16)
 def _fitted(kernel: Kernel, k: int, h: int, block: MirroredBlock) -> FloatArray:
-    """Targets of the fit of bins, at the points of `half_rows` and at `_places`."""
-    _, t, half = _places(kernel)
+    """Targets of the fit of bins, at the points of `half_rows` and at `_points`."""
+    _, t, half = _points(kernel)
     if k == 0:
         y = (1 - np.cos(np.linspace(0, np.pi / 2, _NOISE_POINTS // 2 + 1))) / 2
         return kernel(np.concatenate([y, t[half]])[:, None] - block.t)

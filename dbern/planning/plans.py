@@ -17,9 +17,10 @@ from dbern.measure.measurement import Measurement
 from dbern.measure.passes import Counters
 from dbern.planning.bias_statistic import restored
 from dbern.planning.cost import Cost
+from dbern.planning.protection import protection_lines
 from dbern.planning.question_widths import width_text
 from dbern.planning.rows import spec_for_rows
-from dbern.planning.spec import ReleaseSpec, described
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of
@@ -386,26 +387,28 @@ def measured_pairs(
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    several, sure, alarm = len(plan.components) > 1, plan.certificate, "WARNING: "
-    lines = [("WARNING", one.removeprefix(alarm)) for one in plan.notes if one.startswith(alarm)]
+    several, certificate, alarm = len(plan.components) > 1, plan.certificate, "WARNING: "
+    warnings = (note.removeprefix(alarm) for note in plan.notes if note.startswith(alarm))
+    lines = [("WARNING", warning) for warning in warnings]
     lines.append(("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"))
     lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
     lines += [
-        ("" if i else "records", text) for i, text in enumerate(described(plan.protection, plan.n))
+        ("" if i else "records", text)
+        for i, text in enumerate(protection_lines(plan.protection, plan.n))
     ]
     lines += [("", note) for note in plan.notes if not note.startswith(alarm)]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
         lines += _component_lines(plan, component)
-    _, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
-    whole = ("the function", f"sup error <= {total} {_sure(plan, sure)}")
-    lines += [whole] if several or sure != plan.components[0].certificate else []
+    _, total = printed_sum((certificate.approximation, certificate.rounding, certificate.noise))
+    function = ("the function", f"sup error <= {total} {_confidence(plan, certificate)}")
+    lines += [function] if several or certificate != plan.components[0].certificate else []
     lines += plan.promises.lines()
-    asked = plan.outlook.questions.items()
-    lines += [("" if i else "questions", width_text(*one, plan.outlook.unit))
-              for i, one in enumerate(asked)]  # fmt: skip
-    lines += [("", "of evenly spread rows, with probability 0.95")] if asked else []
+    questions = plan.outlook.questions.items()
+    lines += [("" if i else "questions", width_text(name, width, plan.outlook.unit))
+              for i, (name, width) in enumerate(questions)]  # fmt: skip
+    lines += [("", "of evenly spread rows, with probability 0.95")] if questions else []
     cost = plan.cost
     tasks, slabs = counted(cost.tasks, "task"), counted(cost.slabs, "lattice slab")
     memory = (
@@ -415,36 +418,42 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [*lines, ("work", f"{cost.rows} rows in about {tasks}, {slabs}"), ("memory", memory)]
 
 
-def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[str, str]]:
-    sense, noise, sure = one.sensitivity, one.noise, one.certificate
-    outputs = f" for each of {one.outputs} outputs" if one.outputs > 1 else ""
-    bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
-    cube = "" if one.unit == 1 else f"; {one.unit:.4g} times those over the unit cube"
-    parts, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
-    size = one.lattice.size
-    lattice = f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}"
-    if set(one.h) == {INTERPOLATED}:
-        lattice = f"k {_per_axis(one.k)}: N = {size} values{outputs}, lines between them"
-    shape = ("vector", f"{size} numbers") if one.entries else ("lattice", lattice)
-    if one.promise:
+def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tuple[str, str]]:
+    sensitivity, noise, certificate = planned.sensitivity, planned.noise, planned.certificate
+    outputs = f" for each of {planned.outputs} outputs" if planned.outputs > 1 else ""
+    bound = (
+        f"Delta1 = {sensitivity.l1:.6g}"
+        if sensitivity.l1 is not None
+        else f"Delta2 = {sensitivity.l2:.6g}"
+    )
+    cube = "" if planned.unit == 1 else f"; {planned.unit:.4g} times those over the unit cube"
+    parts, total = printed_sum((certificate.approximation, certificate.rounding, certificate.noise))
+    size = planned.lattice.size
+    lattice = (
+        f"k {_per_axis(planned.k)}, h {_per_axis(planned.h)}: N = {size} coefficients{outputs}"
+    )
+    if set(planned.h) == {INTERPOLATED}:
+        lattice = f"k {_per_axis(planned.k)}: N = {size} values{outputs}, lines between them"
+    shape = ("vector", f"{size} numbers") if planned.entries else ("lattice", lattice)
+    if planned.promise:
         shape = ("number", "how much the bins miss of these data, told by finer ones")
     lines = [
         shape,
-        *([("", _released_as(one))] if one.maps else []),
-        ("counted as", one.description),
-        ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration}{cube})"),
-        *(("", line) for line in sense.derivation),
+        *([("", _released_as(planned))] if planned.maps else []),
+        ("counted as", planned.description),
+        ("sensitivity", f"S(F) = {sensitivity.function:.6g}, {bound} ({plan.calibration}{cube})"),
+        *(("", line) for line in sensitivity.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
     ]
-    if one.promise:
-        return [*lines, ("promise", _TOLD_BY.format(**one.promise))]
+    if planned.promise:
+        return [*lines, ("promise", _TOLD_BY.format(**planned.promise))]
     return [
         *lines,
-        ("certificate", f"sup error <= {total} {_sure(plan, sure)}"),
+        ("certificate", f"sup error <= {total} {_confidence(plan, certificate)}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
-        *([("", _first_part(one.approximation))] if one.approximation else []),
-        ("", _compared(plan, one)),
+        *([("", _first_part(planned.approximation))] if planned.approximation else []),
+        ("", _compared(plan, planned)),
     ]
 
 
@@ -468,10 +477,10 @@ def _first_part(approximation: FunctionClass) -> str:
     return _FIRST_PART.get(approximation.name, "")
 
 
-def _sure(plan: ReleasePlan, sure: Certificate) -> str:
+def _confidence(plan: ReleasePlan, certificate: Certificate) -> str:
     """Write how sure a bound is; and where it is the function's, whether it is worth anything."""
-    empty = plan.promises.empty and sure == plan.certificate
-    return f"with probability {1 - sure.beta:g}" + (
+    empty = plan.promises.empty and certificate == plan.certificate
+    return f"with probability {1 - certificate.beta:g}" + (
         ": empty, a constant does better" if empty else ""
     )
 
@@ -480,26 +489,32 @@ def _guarantee(plan: ReleasePlan) -> str:
     if plan.rho is None:
         return "by advanced composition: no rho is known, a zcdp account cannot pay"
     parts = ", half the squares of its parts" if len(plan.components) > 1 else ""
-    promised = any(one.promise for one in plan.components)
+    promised = any(planned.promise for planned in plan.components)
     pure = "" if plan.charge.delta else parts if promised else ", half epsilon squared"
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 
-def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
-    least, total = one.certificate.lower_bound, one.certificate.total
-    text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
-    if not least:
+def _compared(plan: ReleasePlan, planned: PlannedMeasurement) -> str:
+    lower_bound, total = planned.certificate.lower_bound, planned.certificate.total
+    text = f"S/epsilon = {planned.sensitivity.function / float(plan.charge.epsilon):.3g}"
+    if not lower_bound:
         return f"for comparison, {text}"
-    kind = one.certificate.lower_bound_kind
-    times = f"{total / least:.0f}" if total >= 10 * least else f"{total / least:.1f}"
-    return f"{times} times a lower bound for any mechanism, {least:.3g} (by {kind}); {text}"
+    kind = planned.certificate.lower_bound_kind
+    times = (
+        f"{total / lower_bound:.0f}" if total >= 10 * lower_bound else f"{total / lower_bound:.1f}"
+    )
+    return f"{times} times a lower bound for any mechanism, {lower_bound:.3g} (by {kind}); {text}"
 
 
-def _released_as(one: PlannedMeasurement) -> str:
-    what = one.maps[0].called
-    of = " of the whole lattice" if one.maps[0].of else ""
-    of += f"; noise alone silenced, by at most {one.most_silenced:.3g}" if one.most_silenced else ""
-    return f"released as {' x '.join(axis.size_text for axis in one.maps)} {what}{of}"
+def _released_as(planned: PlannedMeasurement) -> str:
+    what = planned.maps[0].called
+    of = " of the whole lattice" if planned.maps[0].of else ""
+    of += (
+        f"; noise alone silenced, by at most {planned.most_silenced:.3g}"
+        if planned.most_silenced
+        else ""
+    )
+    return f"released as {' x '.join(axis.size_text for axis in planned.maps)} {what}{of}"
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

@@ -24,10 +24,10 @@ from dbern.privacy.families import FAMILIES
 from dbern.reconstruct import noise_names
 from dbern.targets.base import Section
 
-WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in noise_names(one).values()}
+WITH_DELTA = {
+    name: family.with_delta for family in FAMILIES for name in noise_names(family).values()
+}
 """Whether a noise needs a delta, by its name."""
-
-# --- The sections of a spec
 
 _Filled = Annotated[str, Field(pattern=r"\S")]
 _Column = Annotated[str, Field(max_length=LONGEST_NAME)]

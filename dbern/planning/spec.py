@@ -23,6 +23,7 @@ from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement, require_counted
 from dbern.planning.bias_statistic import NAME, reserve_for_tune
+from dbern.planning.protection import protection_of
 from dbern.planning.sections import (
     WITH_DELTA,
     BudgetSection,
@@ -32,74 +33,15 @@ from dbern.planning.sections import (
     TargetSection,
     ValuesTable,
 )
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
+from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.system import importable, is_url, named_function
 from dbern.targets import Learner, learner_of
-from dbern.targets.base import Section, explain
+from dbern.targets.base import Section
+from dbern.targets.schema_errors import explain
 from dbern.types import FloatArray
-
-# --- Whom a spec protects
-
-_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
-
-
-def _unit(data: DataSection) -> PrivacyUnit:
-    if isinstance(data.unit, str):
-        return PrivacyUnit()
-    try:
-        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
-    except SpecError as error:
-        raise SpecError(f"data.{error}") from None
-
-
-def _protection_of(data: DataSection) -> Protection:
-    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
-
-    Raises SpecError where another of the two is there, or none that is needed.
-    """
-    found = Protection(Neighbors(data.neighbors), _unit(data))
-    if not found.private_rows and data.normalizer is not None:
-        raise SpecError(
-            "data.normalizer: the number of rows is public when a row is replaced. Write "
-            "n = 2000000, or neither."
-        )
-    if found.private_rows and data.n is not None:
-        raise SpecError(
-            "data.n: the number of rows is private here. Write in its place normalizer = "
-            '"2000000", public and chosen without looking.'
-        )
-    if found.private_rows and data.normalizer is None:
-        raise SpecError(
-            'data.normalizer: is missing. Write normalizer = "2000000", a public number near that '
-            "of the rows, which is private here."
-        )
-    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
-        raise SpecError(
-            'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
-        )
-    return found
-
-
-def described(protection: Protection, n: int) -> tuple[str, ...]:
-    """Write neighbours, unit and n in words, for a plan."""
-    if not protection.private_rows:
-        return (f"n = {n}, one row replaced",)
-    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
-    rows = unit.max_contributions
-    lines = [f"sums are over {n}: their number is private; one row {change}"]
-    if unit.column is not None:
-        lines = [
-            f"sums are over {n}: their number is private",
-            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
-            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
-        ]
-    return (*lines, f"the certificate is for up to {n} rows that count")
-
-
-# --- ReleaseSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOO_DEEP = "is nested too deeply. Write tables and lists as docs/spec.md has them."
@@ -184,7 +126,7 @@ class ReleaseSpec(Section):
         return spec
 
     @classmethod
-    def of(cls, given: ReleaseSpec | str | Path) -> ReleaseSpec:
+    def of(cls, source: ReleaseSpec | str | Path) -> ReleaseSpec:
         """Return a spec as it is, or the one in the file at a path.
 
         Raises
@@ -192,12 +134,12 @@ class ReleaseSpec(Section):
         SpecError
             For anything else, and as `load`.
         """
-        if isinstance(given, ReleaseSpec):
-            return given
-        if isinstance(given, str | Path):
-            return cls.load(given)
+        if isinstance(source, ReleaseSpec):
+            return source
+        if isinstance(source, str | Path):
+            return cls.load(source)
         raise SpecError(
-            f"A spec of type {type(given).__name__} cannot be used. Write the path of a spec, or "
+            f"A spec of type {type(source).__name__} cannot be used. Write the path of a spec, or "
             "dbern.ReleaseSpec(release={..}, data={..}, target={..}, budget={..})"
         )
 
@@ -419,17 +361,20 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         learner.components(schema),
     )
     components = reserve_for_tune(components, tune, learner.kind) if tune else components
-    parts = [(one.name, one.outputs, one.output_fraction) for one in components]
+    parts = [
+        (measurement.name, measurement.outputs, measurement.output_fraction)
+        for measurement in components
+    ]
     require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)
     require_counted(components)
-    most = max((c.domain.dimensions for c in components if not c.entries), default=0)
-    if most > MOST_AXES:
+    num_axes = max((c.domain.dimensions for c in components if not c.entries), default=0)
+    if num_axes > MOST_AXES:
         raise SpecError(
-            f"data.bounds: {most} axes, and a lattice has at most {MOST_AXES}. Keep at "
+            f"data.bounds: {num_axes} axes, and a lattice has at most {MOST_AXES}. Keep at "
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
-    found = tuple(one.protected(protection, schema.unit) for one in components)
-    return _Parsed(schema, learner, found, charge, families, beta, protection, tune)
+    components = tuple(measurement.protected(protection, schema.unit) for measurement in components)
+    return _Parsed(schema, learner, components, charge, families, beta, protection, tune)
 
 
 def _check_units(units: Mapping[str, str], schema: RecordSchema) -> None:
@@ -480,12 +425,11 @@ def _axis(name: str, bounds: list[Bound] | ValuesTable, resolution: float | None
         case ValuesTable():
             return Axis.of_values(name, bounds.values)
         case _:
-            ends = bounds_of(bounds, f"data.bounds.{name}")
-            return Axis(name, *ends, resolution=resolution)
+            return Axis(name, *bounds_of(bounds, f"data.bounds.{name}"), resolution=resolution)
 
 
 def _protection(spec: ReleaseSpec) -> Protection:
-    protection = _protection_of(spec.data)
+    protection = protection_of(spec.data)
     if protection.private_rows and spec.mechanism.noise == ADVANCED.lattice_name:
         raise SpecError(
             f'mechanism.noise: "{ADVANCED.lattice_name}" is for replaced rows, as in the paper. '
@@ -519,23 +463,23 @@ def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
-    for key, most in (("k", MOST_K), ("h", MOST_H)):
+    for key, maximum in (("k", MOST_K), ("h", MOST_H)):
         value = getattr(spec.mechanism, key)
         if isinstance(value, list) and len(value) != domain.dimensions:
             raise SpecError(
                 f"mechanism.{key}: has {len(value)} entries for {domain.dimensions} axes. "
                 f"Write one for each of {', '.join(domain.names)}"
             )
-        if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
+        if value != "auto" and max(value if isinstance(value, list) else [value]) > maximum:
             raise SpecError(
-                f"mechanism.{key}: above {most} is not available in this version. "
-                f"Write {key} = {most} or less."
+                f"mechanism.{key}: above {maximum} is not available in this version. "
+                f"Write {key} = {maximum} or less."
             )
 
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
     data = spec.data
-    label, response, group, kept = data.label, data.response, data.group, data.filter
+    label, response, group, rows = data.label, data.response, data.group, data.filter
     return RecordSchema(
         domain,
         Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
@@ -547,7 +491,7 @@ def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
         if response
         else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,
-        Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
+        Column(rows.column, "data.filter.values", tuple(rows.values)) if rows else None,
         None if isinstance(data.unit, str) else Column(data.unit.column, "data.unit", ids=True),
     )
 

@@ -84,9 +84,9 @@ def _these_data(
     if len(known) < len(widths):
         return None
     first, width = parts[0].planned, bound.spec.combination.error(known)
-    least = min([width, *(_error_with_number(first, number.planned) for number in numbers)])
+    half_width = min([width, *(_error_with_number(first, number.planned) for number in numbers)])
     bins = getattr(first.strategy, "bins", ())
-    return least + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
+    return half_width + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
 
 
 def _question_widths(

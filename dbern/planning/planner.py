@@ -170,8 +170,8 @@ def whole_certificate(
     """Return the certificate of the function that planned measurements make."""
     errors = [planned.certificate for planned in components for _ in range(planned.outputs)]
     first, alone = components[0].certificate, len(components) == 1
-    least = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
-    return combined(combination, errors, least)
+    lower_bound = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
+    return combined(combination, errors, lower_bound)
 
 
 def _public_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:

@@ -60,17 +60,8 @@ def _certificate_of(content: Any) -> Certificate:
     return StoredCertificate.from_json(content).restore()
 
 
-class PlannedMeasurement(StrictModel):
-    """One component, resolved; of a vector k, h and maps are empty.
-
-    `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
-    is how records become integers, as the accumulator gave it, and `description` the same in words.
-    `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
-    unit-cube units, the error of a lattice value before release, and of a released one but for its
-    noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
-    at hand, by a number's value (`dbern.planning.tune`). `most_silenced`, in data
-    units, bounds how far silencing noise may move the function: it is in the certificate's noise.
-    """
+class _PlannedArrays(StrictModel):
+    """Arrays of a component and how they are released; of a vector k, h and maps are empty."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,26 +70,7 @@ class PlannedMeasurement(StrictModel):
     k: tuple[int, ...]
     h: tuple[int, ...]
     maps: tuple[Annotated[AxisMap, PlainValidator(_map_of), PlainSerializer(map_to_dict)], ...]
-    counting: dict[str, Any]
-    description: str
-    sensitivity: ScaledSensitivity
-    noise: ScaledNoise
-    certificate: Annotated[
-        Certificate,
-        PlainValidator(_certificate_of),
-        PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
-    ]
-    approximation: Annotated[
-        FunctionClass | None,
-        PlainValidator(_class_of),
-        PlainSerializer(lambda stored: stored.to_json() if stored else {}),
-    ]
-    unit: float
-    lattice_error: float
-    released_error: float
     entries: tuple[str, ...]
-    promise: dict[str, Any] = Field(default_factory=dict)
-    most_silenced: float = 0.0
 
     @property
     def lattice(self) -> Lattice | Box:
@@ -116,6 +88,46 @@ class PlannedMeasurement(StrictModel):
     def arrays(self) -> tuple[str, ...]:
         """Names of the released arrays, in the order of the outputs."""
         return array_names(self.name, self.outputs)
+
+
+class _PlannedErrors(StrictModel):
+    """Certificate of a component, and the bounds that it is made of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    certificate: Annotated[
+        Certificate,
+        PlainValidator(_certificate_of),
+        PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
+    ]
+    approximation: Annotated[
+        FunctionClass | None,
+        PlainValidator(_class_of),
+        PlainSerializer(lambda stored: stored.to_json() if stored else {}),
+    ]
+    lattice_error: float
+    released_error: float
+    most_silenced: float = 0.0
+
+
+class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
+    """One component, resolved; of a vector k, h and maps are empty.
+
+    `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
+    is how records become integers, as the accumulator gave it, and `description` the same in words.
+    `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
+    unit-cube units, the error of a lattice value before release, and of a released one but for its
+    noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
+    at hand, by a number's value (`dbern.planning.tune`). `most_silenced`, in data units, bounds how
+    far silencing noise may move the function: it is in the certificate's noise.
+    """
+
+    counting: dict[str, Any]
+    description: str
+    sensitivity: ScaledSensitivity
+    noise: ScaledNoise
+    unit: float
+    promise: dict[str, Any] = Field(default_factory=dict)
 
 
 def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:

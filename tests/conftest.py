@@ -29,7 +29,7 @@ import dbern
 from dbern.certify import certificate, limits
 from dbern.ledger import sqlite
 from dbern.measure import kernel_sums
-from dbern.planning import contracts, tune
+from dbern.planning import measurement_plan, tune
 from dbern.synopsis import bands
 from dbern.system import memory_limit
 
@@ -163,7 +163,7 @@ def cached_planning() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (certificate, tune):
             patch.setattr(module, "noise_bound", bounds)
-        for module in (contracts, bands):
+        for module in (measurement_plan, bands):
             patch.setattr(module, "strongest_bound", strongest)
         patch.setattr(kernel_sums, "smallest_sketch", sketches)
         yield

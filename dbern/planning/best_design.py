@@ -17,9 +17,10 @@ from dbern.measure.measurement import Measurement
 from dbern.planning.best_candidate import best_candidate
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.closed_form_error import Reference
-from dbern.planning.contracts import Design, counted
 from dbern.planning.design_search import DesignSearch
 from dbern.planning.lattice_candidates import USUAL_ORDER
+from dbern.planning.measurement_plan import Design
+from dbern.planning.noise_scale import sensitivity_and_params
 from dbern.planning.question_widths import Questions
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
@@ -110,7 +111,7 @@ def _uncounted(strategy: Strategy, search: DesignSearch, bound: BoundSpec) -> Sp
     if strategy.kind == "binned" or not measurement.kernels:
         return None
     try:
-        counted(measurement.for_lattice(strategy), strategy, search.family, bound)
+        sensitivity_and_params(measurement.for_lattice(strategy), strategy, search.family, bound)
     except SpecError as error:
         return error
     return None

@@ -18,7 +18,7 @@ from dbern.certify.mean_squares import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.planning.best_design import make_search
 from dbern.planning.candidate_design import CandidateDesign
-from dbern.planning.contracts import PlannedPart
+from dbern.planning.measurement_plan import PlannedPart
 from dbern.planning.plans import ErrorForecast, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of

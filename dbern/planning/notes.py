@@ -9,8 +9,8 @@ from dataclasses import replace
 from dbern.data.domain import rounded_text
 from dbern.percentages import percent
 from dbern.planning.best_design import allowed_strategies, countable, errs_less, make_search
-from dbern.planning.contracts import PlannedPart
 from dbern.planning.error_forecast import typical_candidate
+from dbern.planning.measurement_plan import PlannedPart
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named

@@ -16,9 +16,9 @@ from dbern.errors import SpecError, withhold_texts
 from dbern.measure.measurement import Measurement, random_privacy
 from dbern.measure.passes import Counters
 from dbern.planning.best_design import best_design, share_bins_with_denominator
-from dbern.planning.contracts import Design, plan_measurement
 from dbern.planning.cost import cost
 from dbern.planning.error_forecast import forecast_errors
+from dbern.planning.measurement_plan import Design, plan_measurement
 from dbern.planning.metadata_limits import refuse_long_metadata, refuse_unreadable
 from dbern.planning.notes import notes_of
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan

@@ -12,7 +12,7 @@ from dbern.measure.measurement import Measurement
 from dbern.planning.best_candidate import candidates_of, preferred
 from dbern.planning.best_design import allowed_strategies, errs_less, make_search
 from dbern.planning.candidate_design import CandidateDesign
-from dbern.planning.contracts import Design, plan_measurement
+from dbern.planning.measurement_plan import Design, plan_measurement
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec, public_rows

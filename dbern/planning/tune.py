@@ -16,8 +16,8 @@ from dbern.certify.noise_quantile import noise_bound
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.planning.bias_statistic import NAME, BiasStatistic
-from dbern.planning.contracts import Design, PlannedPart, plan_measurement
 from dbern.planning.finer_bins import FinerBins
+from dbern.planning.measurement_plan import Design, PlannedPart, plan_measurement
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE

@@ -22,8 +22,8 @@ from dbern.data.domain import Domain
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.contracts import with_kernels
 from dbern.planning.cost import WRITERS
+from dbern.planning.measurement_plan import with_kernels
 from dbern.planning.planner import whole_certificate
 from dbern.planning.plans import (
     PlannedMeasurement,

@@ -13,7 +13,7 @@ from dbern.certify.balls import StatedBall
 from dbern.certify.bias import KernelMixture
 from dbern.certify.smoothness import Holder, Linear, Smooth
 from dbern.errors import IntegrityError, SpecError
-from dbern.planning import contracts
+from dbern.planning import measurement_plan
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
 from dbern.planning.spec import ReleaseSpec
@@ -139,7 +139,7 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
     def extreme(measurement, part):
         return released_component(measurement, part.model_copy(update={"unit": 1e151}))
 
-    monkeypatch.setattr(contracts, "released_component", extreme)
+    monkeypatch.setattr(measurement_plan, "released_component", extreme)
     with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
         density_plan((0.1,), (9,))
 
@@ -148,6 +148,6 @@ def test_a_name_that_no_reader_takes_is_refused_as_a_name(monkeypatch):
     def slashed(measurement, part):
         return released_component(measurement, part.model_copy(update={"name": "a/b"}))
 
-    monkeypatch.setattr(contracts, "released_component", slashed)
+    monkeypatch.setattr(measurement_plan, "released_component", slashed)
     with pytest.raises(SpecError, match=r"^target\.kind: a name .*cannot be stored \(arrays"):
         density_plan((0.1,), (9,))

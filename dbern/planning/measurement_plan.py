@@ -1,28 +1,25 @@
-"""Contract, noise and certificate of a measurement, by its design."""
+"""Plan a measurement by its design: how it is counted, its noise and its certificate."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 
 from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
 from dbern.certify.limits import LowerBound, strongest_bound
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
 from dbern.planning.metadata_limits import refuse_unreadable
+from dbern.planning.noise_scale import noise_law, sensitivity_and_params
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.rows import BoundSpec
-from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.reconstruct.base import AnyStrategy, Lattice, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.synopsis.component import ScaledNoise, ScaledSensitivity
 from dbern.synopsis.function_classes import FunctionClass, stored_class
-
-_KERNEL_ERROR_SHARE = 0.01  # of the noise that the effective kernel may cost
 
 
 @dataclass(frozen=True)
@@ -51,12 +48,9 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
     on_lattice = measurement.for_lattice(strategy)
-    exact, params = counted(on_lattice, strategy, family, bound)
+    exact, params = sensitivity_and_params(on_lattice, strategy, family, bound)
     accumulator = on_lattice.from_params(strategy, n, params)
-    promised = exact.of_each() if family.norm == math.inf else exact
-    # The fraction that was checked to add up: what a measurement becomes cannot spend more.
-    contract = _contract(promised, measurement.outputs, accumulator, n, measurement.output_fraction)
-    law = family.calibrate(contract, bound.charge)
+    law = noise_law(exact, measurement, accumulator, family, bound)
     errors, unit = accumulator.errors, on_lattice.unit
     lattice_error = errors.kernel + errors.position
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
@@ -150,54 +144,3 @@ def _lower_bound(measurement: Measurement, bound: BoundSpec) -> LowerBound:
     kernels, rows = measurement.kernels if plain else (), spec.protection.unit.max_contributions
     epsilon, delta = float(charge.epsilon), float(charge.delta)
     return strongest_bound(function, epsilon, float(spec.beta), n, delta, rows, kernels)
-
-
-# What a record can do to the exact function, and the noise that is planned for it
-
-
-def counted(
-    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, bound: BoundSpec
-) -> tuple[Sensitivity, dict[str, Any]]:
-    """Return the sensitivities of the exact function, and how records become integers.
-
-    The kernel's error is at most 1 % of the sensitivity and of a lattice value's noise. Raises
-    SpecError where no sum of reasonable size is that accurate.
-    """
-    n, tolerance = bound.n, 0.0
-    exact = _exact_sensitivity(measurement, strategy, family, n)
-    if isinstance(strategy, Strategy):
-        ratio = family.scale_per_unit_sensitivity(bound.charge.part(measurement.output_fraction))
-        if family.norm == math.inf:  # over the root of the number of values, all of which move
-            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
-        axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
-        rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
-        largest = float(exact.bound)
-        tolerance = _KERNEL_ERROR_SHARE * min(largest * n / (2 * rows), largest * ratio)
-    return exact, measurement.params(strategy, n, tolerance)
-
-
-def _exact_sensitivity(
-    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, n: int
-) -> Sensitivity:
-    function, norm = measurement.function_sensitivity, int(family.values_norm)
-    if family.by_function:
-        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
-    moved = measurement.sensitivity(strategy, norm)
-    exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
-    return replace(exact, balanced=family.balanced and moved.sides)
-
-
-def _contract(
-    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
-) -> Contract:
-    """Contract with the noise: for effective kernels, computed in floats; n of the release."""
-    errors = accumulator.errors
-    if exact.norm == math.inf:
-        bounds = FloatBounds(2 * errors.kernel, errors.floats, errors.value_bound)
-    else:
-        norm = int(exact.norm) - 1
-        bounds = FloatBounds(
-            errors.kernel_norms[norm], errors.float_norms[norm], errors.value_bound
-        )
-    size = outputs * accumulator.strategy.layout.size
-    return Contract.of(exact, n, bounds, size=size, fraction=fraction)

@@ -112,10 +112,14 @@ def with_formulas(text: str) -> str:
 
 
 def mathml(match: re.Match[str]) -> str:
-    """A formula in TeX as MathML; one between two dollars stands alone."""
+    """A formula in TeX as MathML; one between two dollars stands alone.
+
+    Markdown takes ``<math>`` at the head of a line for the end of the paragraph, but ``<span>`` not.
+    """
     from latex2mathml.converter import convert
 
-    return convert(match[1] or match[2], display="block" if match[1] else "inline")
+    shown = convert(match[1] or match[2], display="block" if match[1] else "inline")
+    return f"<span>{shown}</span>"
 
 
 def api_page(module: str) -> str:

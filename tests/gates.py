@@ -1,6 +1,6 @@
 """Rules on the shape of the code: sizes, types, words and first sentences.
 
-A rule yields the violations of one module, each a key such as ``dbern.planning.choose.best``. What
+A rule yields the violations of one module, each a key such as ``dbern.planning.planner.plan``. What
 the code does not keep yet is in `allowed.json`, by rule and key with how often, and that only
 shrinks: ``python -m gates`` prints what is new, ``python -m gates --shrink`` takes out what was
 mended, and neither puts anything in.

@@ -16,8 +16,8 @@ from strategies import sections
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
-from dbern.bernstein.splines import bin_matrix
 from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.splines import bin_matrix
 from dbern.certify.certificate import bias_from_statistic
 from dbern.certify.failure import BAND
 from dbern.certify.noise_quantile import noise_bound

@@ -18,7 +18,7 @@ from dbern.certify import noise_quantile, noise_sups
 from dbern.certify.bias import KernelMixture
 from dbern.certify.certificate import Certificate, combined
 from dbern.certify.failure import SIMULATION
-from dbern.certify.limits import LowerBound, lower_bound
+from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, lower_bound
 from dbern.certify.noise_quantile import enclose
 from dbern.certify.noise_sups import COARSE, FINER
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
@@ -147,9 +147,9 @@ def test_a_constant_never_certifies_less_than_the_lower_bound(n, rows, neighbors
 
 
 def test_units_that_do_not_fit_do_not_count():
-    assert lower_bound(8.0, 1e-3, 0.05, 5, unit_rows=8) == 0
-    assert lower_bound(8.0, 1e-3, 0.05, 8, unit_rows=8) == pytest.approx(4.0)
-    assert lower_bound(1.0, 1e-3, 0.05, 7) == pytest.approx(3.5)
+    assert lower_bound(8.0, GroupPrivacy(1e-3, 0.05, 5, unit_rows=8)) == 0
+    assert lower_bound(8.0, GroupPrivacy(1e-3, 0.05, 8, unit_rows=8)) == pytest.approx(4.0)
+    assert lower_bound(1.0, GroupPrivacy(1e-3, 0.05, 7)) == pytest.approx(3.5)
 
 
 @pytest.mark.parametrize("units", [1, 2, 3, 7])
@@ -162,8 +162,9 @@ def test_the_lower_bound_is_rounded_down(units, epsilon, delta):
     if not 0 < beta < 0.5:
         return
     for near in (beta, math.nextafter(beta, 0), math.nextafter(beta, 1)):
-        assert lower_bound(1.0, epsilon, near, 100, delta) <= (units - 1) / 2
-    assert lower_bound(1.0, epsilon, beta * (1 - 1e-3), 100, delta) > units / 2 - 1e-6
+        assert lower_bound(1.0, GroupPrivacy(epsilon, near, 100, delta)) <= (units - 1) / 2
+    below = GroupPrivacy(epsilon, beta * (1 - 1e-3), 100, delta)
+    assert lower_bound(1.0, below) > units / 2 - 1e-6
 
 
 def test_a_function_of_other_values_than_its_arrays_has_no_lower_bound():

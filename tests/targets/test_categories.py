@@ -19,7 +19,9 @@ from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_er
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.learn.least_squares import MomentSums
 from dbern.reconstruct.base import Entries
-from dbern.reconstruct.moments import Measured, Moments, least_squares
+from dbern.reconstruct.moments import Moments
+from dbern.reconstruct.noisy_least_squares import least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.targets.class_sums import ClassSums
 
 SEED = 411
@@ -205,7 +207,7 @@ def test_without_noise_coefficients_are_those_of_least_squares():
     z[:, 2] = 0.3 * z[:, 0] + np.array([0.1, -0.2, 0.3])[codes[:, 0]] - 0.1 * codes[:, 1]
     z[:, 2] += 0.1 * rng.uniform(-1, 1, 500)
     v = columns_of(moments, z, codes)
-    found = Measured.of(moments, moments.of_products(v.T @ v), 1e-9)
+    found = NoisyMoments.of(moments, moments.of_products(v.T @ v), 1e-9)
     fit = least_squares(found, 7, range(7))
     peer = LinearRegression().fit(v[:, 1:-1], z[:, 2])
     values = fit.intercept + v[:, 1:-1] @ fit.slopes
@@ -215,7 +217,7 @@ def test_without_noise_coefficients_are_those_of_least_squares():
 
 
 def test_noise_of_many_cells_costs_little_where_lists_are_independent():
-    """Without what `Measured.columns_covariance` leaves out it is 1.09 times as much."""
+    """Without what `NoisyMoments.columns_covariance` leaves out it is 1.09 times as much."""
     rng, moments = np.random.default_rng(SEED), Moments.of(3, (3, 5, 8, 12))
     codes = np.column_stack([rng.integers(0, size, 20_000) for size in moments.blocks])
     effects = [rng.normal(0, 0.1, size) for size in moments.blocks]
@@ -226,7 +228,7 @@ def test_noise_of_many_cells_costs_little_where_lists_are_independent():
     entries, scale = moments.of_products(v.T @ v / 20_000), moments.sensitivity(1).value / 20_000
 
     def error(noise: np.ndarray, deviation: float) -> float:
-        measured, last = Measured.of(moments, entries + noise, deviation), moments.columns - 1
+        measured, last = NoisyMoments.of(moments, entries + noise, deviation), moments.columns - 1
         fit = least_squares(measured, last, range(last))
         return float(np.std(z[:, 2] - v[:, 1:-1] @ fit.slopes))
 

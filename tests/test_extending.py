@@ -158,7 +158,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.reconstruct.approximation import LinearMap, StoredArray
+from dbern.reconstruct.axis_maps import LinearMap, StoredArray
 from dbern.reconstruct.base import LatticeMapStrategy
 from dbern.reconstruct.base import LatticeStrategy
 

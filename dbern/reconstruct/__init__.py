@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dbern.privacy.families import NoiseFamily
-from dbern.reconstruct.approximation import AxisMap
+from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.gram import GramStrategy, LatticeSpectrum

@@ -17,12 +17,8 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.reconstruct.approximation import (
-    AxisMap,
-    lebesgue_constant,
-    released_series,
-    synthesis_matrix,
-)
+from dbern.reconstruct.axis_maps import AxisMap, synthesis_matrix
+from dbern.reconstruct.series import lebesgue_constant, released_series
 from dbern.types import FloatArray
 
 # --- The lattice of the mechanism and its cut into slabs

@@ -21,8 +21,9 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
-from dbern.reconstruct.approximation import AxisMap, Limits, StoredArray, fitted_values
+from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
 from dbern.reconstruct.base import AxisStrategy, Bound, Box, Lattice, Slab
+from dbern.reconstruct.fitted_values import fitted_values
 from dbern.reconstruct.levels import MOST_NARROW, Levels
 from dbern.types import FloatArray, Int64Array
 

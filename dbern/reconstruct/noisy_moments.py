@@ -76,10 +76,10 @@ class NoisyMoments:
         covariance, noise = self.covariance[block], self.noise[1:, 1:][block]
         groups = np.repeat(np.arange(len(self.blocks)), self.blocks)
         groups = np.append(groups, np.arange(len(self.means) - len(groups)) + len(self.blocks))
-        unlisted = groups[columns, None] != groups[columns]  # pairs that no list has both of
+        across_lists = groups[columns, None] != groups[columns]
         size = np.clip(covariance.diagonal(), np.sqrt(noise.diagonal()), 1.0)
-        prior, released = np.outer(size, size)[unlisted], covariance[unlisted]
-        noise_variance = noise[unlisted]
+        prior, released = np.outer(size, size)[across_lists], covariance[across_lists]
+        noise_variance = noise[across_lists]
         variance = np.multiply.outer(_SQUARED_CORRELATIONS, prior) + noise_variance
         density = -0.5 * (np.log(variance) + released**2 / variance)
         density = np.exp(density - density.max(axis=0))
@@ -89,8 +89,8 @@ class NoisyMoments:
             posterior /= posterior.sum(axis=0)
             weights = (1 + posterior.sum(axis=1) / 2) / (len(variance) + pairs)
         shrinkage = 1 - noise_variance * (posterior / variance).sum(axis=0)
-        covariance[unlisted] = shrinkage * released
-        noise[unlisted] = np.sqrt(shrinkage) * noise_variance
+        covariance[across_lists] = shrinkage * released
+        noise[across_lists] = np.sqrt(shrinkage) * noise_variance
         return covariance, noise
 
     def contrasts(self, columns: Sequence[int]) -> FloatArray:

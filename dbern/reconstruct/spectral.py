@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.reconstruct.approximation import Limits, LinearMap, StoredArray, lebesgue_constant
+from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
 from dbern.reconstruct.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
+from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 

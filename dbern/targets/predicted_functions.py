@@ -26,7 +26,7 @@ from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
-from dbern.reconstruct.approximation import released_translates
+from dbern.reconstruct.axis_maps import released_translates
 from dbern.targets.base import Way
 from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
 from dbern.types import FloatArray

@@ -21,6 +21,7 @@ from dbern.certify.failure import SIMULATION
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, lower_bound
 from dbern.certify.noise_quantile import enclose
 from dbern.certify.noise_sups import COARSE, FINER
+from dbern.certify.translate_errors import translate_error
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
 from dbern.planning.planner import plan_files
@@ -31,8 +32,8 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
 from dbern.privacy.tails import tail
-from dbern.reconstruct.approximation import bent, released_series, translate_error
 from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.series import excess_between_nodes, released_series
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
@@ -271,7 +272,7 @@ def test_what_is_between_nodes_is_bent_no_further(k, width, oversampling):
     dense = [np.cos(np.outer(np.linspace(0, np.pi, 301), range(len(one.coefficients))))
              @ one.coefficients for one in series]  # fmt: skip
     nodes = [one.at_nodes(oversampling)[0] for one in series]
-    parts, rng, short = [*bent(series, oversampling)], np.random.default_rng(4), 0
+    parts, rng, short = [*excess_between_nodes(series, oversampling)], np.random.default_rng(4), 0
 
     def sup(noise, bases):
         for basis in bases:
@@ -382,7 +383,7 @@ def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkey
     dense = [np.cos(np.outer(angles, range(len(one.coefficients)))) @ one.coefficients
              for one in series]  # fmt: skip
     excess = sum(size * noise_sups.noise_sups(rows, draw, draws).max()
-                 for size, rows in bent(series, COARSE))  # fmt: skip
+                 for size, rows in excess_between_nodes(series, COARSE))  # fmt: skip
     sups = noise_sups.noise_sups(dense, draw, draws)
     added, ranks = 0.2 * sups[::-1] if beside else np.zeros(draws), range(60, 119, 4)
 

@@ -39,7 +39,7 @@ def columns_of(moments: Moments, z: np.ndarray, codes: np.ndarray) -> np.ndarray
 
 def exact(moments: Moments, z: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """The entries of records, by their definition."""
-    v, (first, second) = columns_of(moments, z, codes), moments.places
+    v, (first, second) = columns_of(moments, z, codes), moments.column_pairs
     squares = (first == second) & (first > 0)
     kinds = np.append(0, np.repeat([1, 2, 3], [sum(moments.blocks), moments.numbers - 1, 1]))
     scales = np.array([

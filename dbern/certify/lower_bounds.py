@@ -63,7 +63,7 @@ class LowerBound:
 
 @dataclass(frozen=True)
 class GroupPrivacy:
-    """What a release hides and how often its certificate may fail: epsilon, delta and beta.
+    """Privacy and confidence of a release: units of rows that it hides from whoever reads it.
 
     n is the public number of rows or the normalizer, `unit_rows` the most rows of a privacy unit.
     """

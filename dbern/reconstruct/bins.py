@@ -98,8 +98,8 @@ class AxisBins(AxisMap):
         if not 0 < self.used < self.rank:
             return whole
         left, sizes, right = np.linalg.svd(whole, full_matrices=False)
-        kept = slice(self.used)
-        return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
+        leading = slice(self.used)
+        return np.asarray((left[:, leading] * sizes[leading]) @ right[leading])
 
     @cached_property
     def narrow(self) -> AxisBins:

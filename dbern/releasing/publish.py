@@ -44,7 +44,7 @@ from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.shrinkage import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
-from dbern.targets.density import lengths_of
+from dbern.targets.bandwidths import lengths_of
 from dbern.types import FloatArray, Int64Array
 
 # --- Chosen after the noise: a bandwidth from released bins

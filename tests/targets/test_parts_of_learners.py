@@ -34,7 +34,7 @@ from dbern.learn.user_functions import Range, uniform_records
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.base import Entries
 from dbern.targets.class_sums import ClassSums
-from dbern.targets.density import _finest_bandwidth
+from dbern.targets.smoother import _finest_bandwidth
 from dbern.targets.typical import typical_variances
 
 

@@ -42,7 +42,6 @@ from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
 from dbern.certify.bias import Approximation
 from dbern.certify.smoothness import absolute_moment
 from dbern.reconstruct.axis_maps import Maps
-from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.gram import (
     MOST_POINTS,
     CubeKernel,
@@ -50,6 +49,7 @@ from dbern.reconstruct.gram import (
     analysed_norm,
     lattice_sup_norm,
 )
+from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 

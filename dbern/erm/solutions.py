@@ -41,8 +41,9 @@ from dbern.erm.summation import BLOCK
 from dbern.erm.user import UserLoss
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.reconstruct.base import AnyStrategy, Entries, LatticeMapStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy, Entries, LatticeMapStrategy
 from dbern.reconstruct.gram import GramStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 18

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbern.data.domain import Column
-from dbern.reconstruct.base import AnyStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array
 
 

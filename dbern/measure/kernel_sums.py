@@ -91,15 +91,9 @@ from dbern.measure.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeigh
 from dbern.measure.rows import EQUAL, Rows, Terms, strides
 from dbern.measure.sketch_choice import sketch_cost, smallest_sketch
 from dbern.privacy.budget import Protection
-from dbern.reconstruct.base import (
-    AnyStrategy,
-    AxisStrategy,
-    Bound,
-    LatticeMapStrategy,
-    Slab,
-    Strategy,
-)
+from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, LatticeMapStrategy, Strategy
 from dbern.reconstruct.bins import BinnedStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

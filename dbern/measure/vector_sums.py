@@ -19,7 +19,8 @@ import numpy as np
 from dbern.data.domain import Column
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
 from dbern.measure.measurement import RecordSum
-from dbern.reconstruct.base import AnyStrategy, Entries, Slab
+from dbern.reconstruct.base import AnyStrategy, Entries
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array
 
 

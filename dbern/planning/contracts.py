@@ -17,8 +17,9 @@ from dbern.planning.rows import BoundSpec
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.reconstruct.base import AnyStrategy, Lattice, Strategy
+from dbern.reconstruct.base import AnyStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.reconstruct.layouts import Lattice
 from dbern.synopsis.component import ScaledNoise, ScaledSensitivity
 from dbern.synopsis.function_classes import FunctionClass, stored_class
 

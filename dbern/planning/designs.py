@@ -21,7 +21,8 @@ from dbern.planning.predicted import Reference
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
 from dbern.reconstruct import noise_names
-from dbern.reconstruct.base import Entries, Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.base import Entries, LatticeStrategy, Strategy
+from dbern.reconstruct.layouts import Lattice
 from dbern.types import FloatArray
 
 MIN_RELATIVE_GAIN = 0.01  # of another law's error, or the usual one is taken

@@ -27,7 +27,8 @@ from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
 from dbern.reconstruct.axis_maps import AxisMap
-from dbern.reconstruct.base import Box, Entries, Lattice, Strategy
+from dbern.reconstruct.base import Entries, Strategy
+from dbern.reconstruct.layouts import Box, Lattice
 from dbern.synopsis.component import (
     Component,
     Features,

@@ -56,8 +56,9 @@ from dbern.certify.bias_envelopes import MOST_AXES
 from dbern.errors import SpecError
 from dbern.measure.accumulator import DerivedAccumulator, Errors, Memory
 from dbern.measure.measurement import Measurement
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Lattice, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, Entries
 from dbern.reconstruct.bins import BinnedStrategy, axis_bins
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.reconstruct.series import Series
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

@@ -22,8 +22,9 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
-from dbern.reconstruct.base import AxisStrategy, Bound, Box, Lattice, Slab
+from dbern.reconstruct.base import AxisStrategy, Bound
 from dbern.reconstruct.fitted_values import fitted_values
+from dbern.reconstruct.layouts import Box, Lattice, Slab
 from dbern.reconstruct.levels import MOST_NARROW, Levels
 from dbern.types import FloatArray, Int64Array
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
-from dbern.reconstruct.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
+from dbern.reconstruct.base import Bound, LatticeMapStrategy
+from dbern.reconstruct.layouts import Box, Lattice, Layout, Slab
 from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

@@ -37,8 +37,9 @@ from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
-from dbern.reconstruct.base import Lattice, Slab, Strategy
+from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.synopsis.component import Component
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.shrinkage import shrunk_within

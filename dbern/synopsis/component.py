@@ -22,8 +22,8 @@ from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
 from dbern.reconstruct.axis_maps import AxisMap
-from dbern.reconstruct.base import Box, Lattice
 from dbern.reconstruct.gram import MOST_POINTS
+from dbern.reconstruct.layouts import Box, Lattice
 from dbern.synopsis.function_classes import FunctionClass
 from dbern.synopsis.strict import (
     ABSENT,

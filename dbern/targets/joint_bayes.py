@@ -54,7 +54,8 @@ from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.measurement import RecordSum
 from dbern.measure.record_weights import ByCategory
 from dbern.measure.vector_sums import VectorAccumulator
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Lattice, LatticeStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, Entries, LatticeStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.targets.class_sums import ClassSums
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

@@ -32,7 +32,8 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
 from dbern.privacy.tails import tail
-from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.base import LatticeStrategy
+from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.series import excess_between_nodes, released_series
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),

@@ -11,7 +11,8 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.certify.translate_errors import translate_error
 from dbern.reconstruct.axis_maps import evaluation_matrix
-from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.base import LatticeStrategy
+from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]

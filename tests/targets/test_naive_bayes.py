@@ -28,7 +28,8 @@ from dbern.combination.kernel_scores import (
 )
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
-from dbern.reconstruct.base import Entries, Lattice, LatticeStrategy, Slab
+from dbern.reconstruct.base import Entries, LatticeStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct

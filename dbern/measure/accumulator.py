@@ -87,7 +87,7 @@ class Accumulator(ABC):
 
     Attributes
     ----------
-    strategy : Strategy or Entries
+    strategy : Strategy or VectorStrategy
         What is released.
     passes : int
         Passes over all records; 0 where any part of them can be counted by itself. Which records a

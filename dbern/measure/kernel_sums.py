@@ -227,7 +227,7 @@ class KernelSum(RecordSum):
             bound = strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
         else:
             bound = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
-            bound = replace(bound, sides=strategy.kind == "binned" and not signed)
+            bound = replace(bound, balanced=strategy.kind == "binned" and not signed)
         return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:

@@ -262,7 +262,7 @@ class Problem:
         """Return whether the noise is for such bins."""
         if self._values(strategy) > self.family.max_values:
             return False
-        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).sides
+        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).balanced
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the given order, or the usual ones on every axis."""

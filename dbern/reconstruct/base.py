@@ -18,7 +18,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import AxisMap, synthesis_matrix
-from dbern.reconstruct.layouts import Box, Lattice, Layout, Slab
+from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
 from dbern.reconstruct.series import lebesgue_constant, released_series
 from dbern.types import FloatArray
 
@@ -27,13 +27,13 @@ from dbern.types import FloatArray
 class Bound:
     """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation.
 
-    With `sides`, a move adds to released values, and takes from them, at most half of `value` each;
-    of what is counted in integers, half of what their rounding adds, too.
+    With `balanced`, a move adds to released values, and takes from them, at most half of `value`
+    each; of what is counted in integers, half of what their rounding adds, too.
     """
 
     value: float
     derivation: str
-    sides: bool = False
+    balanced: bool = False
 
     @property
     def half(self) -> Bound:
@@ -225,7 +225,7 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
 
 
 @dataclass(frozen=True)
-class Entries:
+class VectorStrategy:
     """A vector of numbers that are released as they are."""
 
     count: int
@@ -233,12 +233,12 @@ class Entries:
     maps: ClassVar[tuple[AxisMap, ...]] = ()
 
     @property
-    def layout(self) -> Box:
+    def layout(self) -> ArrayLayout:
         """One integer an entry."""
-        return Box((self.count,))
+        return ArrayLayout((self.count,))
 
     @property
-    def lattice(self) -> Box:
+    def lattice(self) -> ArrayLayout:
         """Stored entries: the released ones."""
         return self.layout
 
@@ -247,5 +247,5 @@ class Entries:
         return values[slab.start : slab.stop]
 
 
-AnyStrategy: TypeAlias = Strategy | Entries
+AnyStrategy: TypeAlias = Strategy | VectorStrategy
 """What may be released of a measurement: coordinates of a lattice, or numbers as they are."""

@@ -58,7 +58,7 @@ class Layout(ABC):
 
 
 @dataclass(frozen=True)
-class Box(Layout):
+class ArrayLayout(Layout):
     """An array of `extent`, one released integer an entry."""
 
     extent: tuple[int, ...]

@@ -18,7 +18,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
 from dbern.reconstruct.base import Bound, LatticeMapStrategy
-from dbern.reconstruct.layouts import Box, Lattice, Layout, Slab
+from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
 from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -46,7 +46,7 @@ class SpectralStrategy(LatticeMapStrategy):
     @cached_property
     def layout(self) -> Layout:
         """One integer for each combination of the axes' eigenvectors."""
-        return Box(tuple(spectrum.rank for spectrum in self.spectra))
+        return ArrayLayout(tuple(spectrum.rank for spectrum in self.spectra))
 
     def matrix(self, axis: int) -> FloatArray | None:
         """The stored T of the axis."""

@@ -23,7 +23,7 @@ from dbern.measure.private_rows import most_rows
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 from dbern.reconstruct.moments import Moments
 from dbern.reconstruct.noisy_least_squares import least_squares
 from dbern.reconstruct.noisy_moments import NoisyMoments
@@ -112,7 +112,7 @@ def sums(axes: int) -> MomentSums:
 
 
 def accumulated(vector: MomentSums, n: int) -> Accumulator:
-    return vector.accumulator(Entries(vector.size), n, 0.0)
+    return vector.accumulator(VectorStrategy(vector.size), n, 0.0)
 
 
 def records(rows: int, axes: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

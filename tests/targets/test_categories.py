@@ -18,7 +18,7 @@ import dbern
 from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.learn.least_squares import MomentSums
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 from dbern.reconstruct.moments import Moments
 from dbern.reconstruct.noisy_least_squares import least_squares
 from dbern.reconstruct.noisy_moments import NoisyMoments
@@ -116,7 +116,7 @@ def records(rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def test_integers_are_the_moments_and_a_value_that_is_not_listed_is_a_missing_record():
     rng = np.random.default_rng(SEED)
     vector, columns = MomentSums.of(domain(), Response("minutes", 0.0, 60.0)), records(300, rng)
-    accumulator = vector.accumulator(Entries(vector.size), 300, 0.0)
+    accumulator = vector.accumulator(VectorStrategy(vector.size), 300, 0.0)
     whole, parts = np.zeros((2, *accumulator.shape), dtype=np.int64)
     accumulator.add(whole, columns)
     for i in rng.permutation(300):
@@ -146,7 +146,7 @@ def test_cells_of_naive_bayes_are_counts(moments):
     rng = np.random.default_rng(SEED)
     label = Column("label", "data.label.classes", ("no", "yes"))
     sums, columns = ClassSums(domain(), label, moments=moments), records(200, rng)
-    accumulator = sums.accumulator(Entries(sums.size), 200, 0.0)
+    accumulator = sums.accumulator(VectorStrategy(sums.size), 200, 0.0)
     state = np.zeros(accumulator.shape, dtype=np.int64)
     accumulator.add(state, columns)
     found = np.ldexp(state.astype(float), -accumulator.bits)
@@ -447,7 +447,7 @@ def test_products_are_moments_of_further_numbers():
     }
     columns = {"x": rng.uniform(0, 10, 100), "y": rng.uniform(-1, 1, 100)}
     columns |= {"minutes": rng.uniform(0, 60, 100), "kind": rng.integers(0, 2, 100) * 1.0}
-    accumulator = vector.accumulator(Entries(vector.size), 100, 0.0)
+    accumulator = vector.accumulator(VectorStrategy(vector.size), 100, 0.0)
     state = np.zeros(accumulator.shape, dtype=np.int64)
     accumulator.add(state, columns)
     z = np.column_stack([quadratic(columns), columns["minutes"] / 30 - 1])

@@ -290,7 +290,7 @@ class RecordSum(Measurement):
         if rows == 1:
             return bound
         text = f"{rows} rows x {bound.derivation}"
-        return Bound(OUTWARD * rows * bound.value, text, bound.sides)
+        return Bound(OUTWARD * rows * bound.value, text, bound.balanced)
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose integer sums of n rows, or of the most rows where their number is private."""

@@ -20,7 +20,7 @@ from dbern.planning.rows import BoundSpec
 from dbern.planning.tuning import NAME, BiasStatistic, Finer
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 from dbern.reconstruct.bins import BinnedStrategy
 
 _MAX_BINS = 1 << 22  # of the finer ones
@@ -44,7 +44,7 @@ def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
     statistic = BiasStatistic(
         measurement, finer, name=NAME, domain=measurement.domain, output_fraction=tune
     )
-    number = plan_measurement(statistic, Design(Entries(1), (), LAPLACE), bound)
+    number = plan_measurement(statistic, Design(VectorStrategy(1), (), LAPLACE), bound)
     beta_i = Fraction(certificate.beta) / planned.outputs
     beside = number.planned.noise.law, bias["factor"] / planned.unit
     least = noise_bound(strategy, planned.h, planned.noise.law, beta_i, beside)

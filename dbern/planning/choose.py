@@ -51,10 +51,11 @@ from dbern.planning.predicted import (
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
 from dbern.reconstruct import STRATEGIES
-from dbern.reconstruct.approximation import lattice_miss
-from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.reconstruct.fitted_values import lattice_miss
 from dbern.reconstruct.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
+from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
 
@@ -261,7 +262,7 @@ class Problem:
         """Return whether the noise is for such bins."""
         if self._values(strategy) > self.family.max_values:
             return False
-        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).sides
+        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).balanced
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the given order, or the usual ones on every axis."""

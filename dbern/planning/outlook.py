@@ -22,7 +22,8 @@ from dbern.planning.designs import problem_of
 from dbern.planning.plans import Outlook, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
-from dbern.reconstruct.base import Lattice, Strategy
+from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.layouts import Lattice
 
 
 def outlook_of(

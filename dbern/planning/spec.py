@@ -38,7 +38,7 @@ from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.system import importable, is_url, named_function
 from dbern.targets import Learner, learner_of
-from dbern.targets.base import Section, explain
+from dbern.targets.section import Section, explain
 from dbern.types import FloatArray
 
 # --- Whom a spec protects

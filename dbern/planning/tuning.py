@@ -56,9 +56,10 @@ from dbern.certify.bias_envelopes import MOST_AXES
 from dbern.errors import SpecError
 from dbern.measure.accumulator import DerivedAccumulator, Errors, Memory
 from dbern.measure.measurement import Measurement
-from dbern.reconstruct.approximation import Series
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Lattice, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, VectorStrategy
 from dbern.reconstruct.bins import BinnedStrategy, axis_bins
+from dbern.reconstruct.layouts import Lattice, Slab
+from dbern.reconstruct.series import Series
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 NAME = "promise"
@@ -279,7 +280,7 @@ class MissedAccumulator(DerivedAccumulator):
 
     outputs: int
     finer: Finer
-    strategy: Entries
+    strategy: VectorStrategy
 
     @cached_property
     def errors(self) -> Errors:
@@ -354,7 +355,7 @@ class BiasStatistic(Measurement):
             self.measurement.from_params(self.finer.finer, n, params),
             self.measurement.outputs,
         )
-        return MissedAccumulator(bins, outputs, self.finer, cast("Entries", strategy))
+        return MissedAccumulator(bins, outputs, self.finer, cast("VectorStrategy", strategy))
 
 
 def restored(measurement: Measurement, number: Any, bins: Any) -> BiasStatistic:

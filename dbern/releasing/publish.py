@@ -37,14 +37,15 @@ from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
-from dbern.reconstruct.base import Lattice, Slab, Strategy
+from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.synopsis.component import Component
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.shrinkage import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
-from dbern.targets.density import lengths_of
+from dbern.targets.bandwidths import lengths_of
 from dbern.types import FloatArray, Int64Array
 
 # --- Chosen after the noise: a bandwidth from released bins

@@ -23,7 +23,7 @@ from dbern.releasing import publish
 from dbern.reporting import live
 from dbern.synopsis.function_classes import _Mixture, read_class, stored_class
 from dbern.synopsis.reader import Synopsis
-from dbern.targets.density import _finest_bandwidth
+from dbern.targets.smoother import _finest_bandwidth
 
 AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
 ONE = {"data__bounds": {"y": None}, "mechanism": {"k": "auto", "h": "auto", "noise": "auto"}}

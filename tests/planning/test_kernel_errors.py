@@ -18,7 +18,7 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.planning.tuning import BiasStatistic, Finer
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 
 ROWS = 5
 COARSE, FINE = {"bits": 9}, {"bits": 30}
@@ -49,7 +49,7 @@ def promise() -> list[Accumulator]:
     measurement, plan = planned("density", "binned-laplace")
     finer = Finer.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
     number = BiasStatistic(measurement, finer, domain=measurement.domain)
-    return [number.from_params(Entries(1), ROWS, bits) for bits in (COARSE, FINE)]
+    return [number.from_params(VectorStrategy(1), ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def state_of(part: Accumulator, columns: dict[str, np.ndarray]) -> np.ndarray:

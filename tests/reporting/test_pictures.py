@@ -12,8 +12,9 @@ from dbern.certify.error_summary import ErrorSummary
 from dbern.cli.synopses import _described
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
-from dbern.reporting.pictures import Panel, Picture, draw
+from dbern.reporting.pictures import Panel, Picture
 from dbern.reporting.registry import _unprotected
+from dbern.reporting.svg import draw
 from dbern.reporting.terminal import _curve, _upright
 from dbern.reporting.wording import parameters_of
 

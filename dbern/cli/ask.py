@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, stdout_refusals
-from dbern.cli.synopses import SYNOPSIS
+from dbern.cli.output import SYNOPSIS, common, stdout_refusals
 from dbern.errors import printable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from test_spec import sections
 
 import dbern
 from dbern.certify.bias import KernelMixture
-from dbern.cli.synopses import _described
+from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -77,7 +77,7 @@ def test_the_released_bins_choose_and_the_release_is_of_what_they_chose(project,
     )
     assert synopsis.verify() > 0
     assert f"bandwidth {b:.4g}" in answer.question
-    assert f"as narrow as bandwidth {every[0][0]:.3g} takes" in _described(facts)
+    assert f"as narrow as bandwidth {every[0][0]:.3g} takes" in _describe(facts)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Renew the slowest tests of docs/development/testing.md: ``python tests/slowest.py PRINTED``.
 
-PRINTED is what a whole run with ``--durations=50`` printed.
+PRINTED is what a whole run with ``--durations=20`` printed.
 """
 
 from __future__ import annotations

@@ -288,6 +288,50 @@ def test_every_file_that_a_page_names_exists():
             assert (ROOT / name).exists(), f"{path.name}: {name}"
 
 
+FOR_DEVELOPERS = [f"docs/development/{name}.md" for name in ("architecture", "extending")]
+_NAME_IN_FILE = re.compile(r"`(\w+)`,? (?:in|of) `([\w/]+\.py)`")
+_ROW_OF_FILE = re.compile(r"\| `([\w/]+\.py)` \| `(\w+)` \|")
+
+
+def missing_code(text: str) -> list[str]:
+    """Files of the package and of tests that do not exist, and names that a file does not define.
+
+    A file is told as ``tests/..`` or ``dbern/..``, or without that last folder.
+    """
+
+    def path_of(name: str) -> Path:
+        return ROOT / name if name.startswith(("dbern/", "tests/")) else ROOT / "dbern" / name
+
+    files = set(re.findall(r"`([\w/]+\.py)`", text)) - set(re.findall(r"`([\w/]+/NAME\.py)`", text))
+    missing = [name for name in sorted(files) if not path_of(name).is_file()]
+    named = [(file, name) for name, file in _NAME_IN_FILE.findall(text)]
+    for file, name in named + _ROW_OF_FILE.findall(text):
+        if file not in missing:
+            source = path_of(file).read_text(encoding="utf-8")
+            defined = rf"^(?:class | *def )?{name}\b[^=\n]*[=(:]"
+            missing += [f"{file}: {name}"] * (re.search(defined, source, re.MULTILINE) is None)
+    return missing
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS)
+def test_the_code_that_developers_are_sent_to_is_there(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert len(_NAME_IN_FILE.findall(text) + _ROW_OF_FILE.findall(text)) >= 8
+    assert missing_code(text) == []
+    wrong = (
+        "`none/here.py` `KERNEL` in `bernstein/kernels/__init__.py` | `dbern/cli/main.py` | `no` |"
+    )
+    assert len(missing_code(wrong)) == 3
+
+
+def test_every_room_is_in_the_table_of_rooms():
+    text = (ROOT / FOR_DEVELOPERS[0]).read_text(encoding="utf-8").partition("## Rooms")[2]
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    rooms = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    folders = {path.parent.name for path in (ROOT / "dbern").glob("*/__init__.py")}
+    assert rooms == folders
+
+
 def test_every_page_that_a_source_cites_exists():
     """A comment that cites a page of the author's desk explains nothing to anybody else."""
     pages = {path.name for path in PAGES} | {"FORMAT.md", "page.md"}

@@ -1,4 +1,4 @@
-"""What a new law, a new strategy and a new learner take: files that are added and changed."""
+"""What each kind of addition takes: files that are added and changed, in a copy of the package."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SPEC = """
 import dbern
 from dbern.planning.planner import plan_files
 
-def planned(noise, kind="kernel-density", delta="0"):
+def planned(noise, kind="kernel-density", epsilon="1.0", url="sqlite:///l.db", data=(), **changed):
     spec = dbern.ReleaseSpec(
         release={"name": "demo", "output": "demo.zarr"},
-        data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100},
-        target={"kind": kind, "bandwidth": [2.0]},
-        mechanism={"k": 12, "h": 2, "noise": noise},
-        budget={"epsilon": "1.0", "delta": delta, "ledger": "sqlite:///l.db", "dataset": "demo"},
+        data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100, **dict(data)},
+        target=changed.get("target", {"kind": kind, "bandwidth": [2.0]}),
+        mechanism=changed.get("mechanism", {"k": 12, "h": 2, "noise": noise}),
+        budget={"epsilon": epsilon, "ledger": url, "dataset": "demo"},
     )
     return spec, plan_files(spec, ())
 """
@@ -36,16 +36,22 @@ from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
 
 if __name__ == "__main__":
-    write_records("demo.parquet", {{"x": np.linspace(0.0, 10.0, 100)}})
-    BudgetLedger.create("sqlite:///l.db")
-    with BudgetLedger.open("sqlite:///l.db") as ledger:
-        ledger.grant("demo", Budget.parse("1"))
-    spec, plan = planned("{noise}")
+    x = np.linspace(0.0, 10.0, 100)
+    write_records("demo.parquet", {"x": x, "y": np.where(x > 5.0, 1.0, -1.0)})
+    spec, plan = planned(ARGUMENTS)
+    BudgetLedger.create(spec.budget.ledger)
+    with BudgetLedger.open(spec.budget.ledger) as ledger:
+        ledger.grant("demo", Budget.parse("100000"))
     dbern.release(spec)
     found = dbern.open("demo.zarr")
     facts = found.metadata["components"][0]["noise"]
     print(found.verify() and bool(np.isfinite(found(np.array([[5.0]]))).all()))
 """
+
+
+def released(arguments):
+    """A release of what `planned` plans with these arguments."""
+    return RELEASED.replace("ARGUMENTS", arguments)
 
 
 @pytest.fixture
@@ -78,6 +84,120 @@ def change(path, old, new):
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
+
+
+KERNEL = '''
+"""``(1 - z^2)^4`` on its support."""
+
+from dataclasses import dataclass
+
+from dbern.bernstein.kernels.compact import CompactKernel
+
+
+@dataclass(frozen=True)
+class Quadweight(CompactKernel):
+    """``315 (1 - z^2)^4 / (256 b)``."""
+
+    name = "quadweight"
+    inner, power = 2, 4
+'''
+
+
+@pytest.mark.slow
+def test_a_kernel_is_a_file_and_its_place_in_the_registry(copy):
+    (copy / "bernstein/kernels/quadweight.py").write_text(KERNEL)
+    registry = copy / "bernstein/kernels/__init__.py"
+    change(registry, "        Triweight,\n    )", "        Triweight,\n        Quadweight,\n    )")
+    change(
+        registry,
+        "\n__all__",
+        "from dbern.bernstein.kernels.quadweight import Quadweight\n\n__all__",
+    )
+    assert touched(copy) == {"bernstein/kernels/quadweight.py", "bernstein/kernels/__init__.py"}
+    said = run(
+        copy.parent,
+        released(
+            '"laplace", epsilon="1000", mechanism={"noise": "laplace"}, '
+            'target={"kind": "kernel-density", "kernel": "quadweight", "bandwidth": [2.0]}'
+        )
+        + """
+    y, x = np.array([[5.0], [1.0], [9.7]]), np.linspace(0.0, 10.0, 100)
+    z = (y - x) / 2
+    truth = (315 / 512 * np.where(np.abs(z) < 1, 1 - z**2, 0.0) ** 4).mean(axis=1)
+    low, high = found.interval(y)
+    print(bool((np.abs(found(y) - truth) < 0.002).all()), bool(truth.min() > 0.02))
+    print(bool(((low <= truth) & (truth <= high)).all()))
+    print(bool((np.abs(found(y) - truth) <= plan.certificate.total).all()))
+""",
+    )
+    assert said == ["True"] * 5
+
+
+LOSS = '''
+
+@dataclass(frozen=True)
+class LogCosh(Responses):
+    """``s^2 log cosh((f - l) / s)``: slope at most s, curvature 1."""
+
+    name: ClassVar[str] = "log-cosh"
+    by_objective: ClassVar[bool] = False
+    threshold: float = 1.0
+    bound: float = 1.0
+    curvature = 1.0
+
+    @classmethod
+    def stated(cls, lengths):
+        return cls(lengths.threshold or lengths.bound, lengths.bound)
+
+    @property
+    def at_zero(self):
+        return self.bound**2 / 2
+
+    @property
+    def derivative_error(self):
+        return 8 * UNIT_ROUNDOFF * max(self.threshold, 1.0)
+
+    def slope(self, largest):
+        return min(self.threshold, self.bound + largest)
+
+    def scaled(self, radius):
+        return LogCosh(self.threshold / radius, self.bound / radius)
+
+    def value(self, labels, predictions):
+        z = np.abs(predictions - labels) / self.threshold
+        return self.threshold**2 * (z + np.log1p(np.exp(-2 * z)) - math.log(2))
+
+    def derivative(self, labels, predictions):
+        return self.threshold * np.tanh((predictions - labels) / self.threshold)
+
+
+LOSSES:'''
+
+
+@pytest.mark.slow
+def test_a_loss_is_a_class_and_its_place_in_the_registry(copy):
+    losses = copy / "erm/losses.py"
+    change(losses, "\nLOSSES:", LOSS)
+    change(losses, "Huber, EpsilonInsensitive)", "Huber, EpsilonInsensitive, LogCosh)")
+    assert touched(copy) == {"erm/losses.py"}
+    said = run(
+        copy.parent,
+        released(
+            '"laplace", epsilon="10000", mechanism={"noise": "laplace"}, '
+            'target={"kind": "kernel-erm", "length_scale": [1.0], "C": 300.0, "loss": "log-cosh"}, '
+            'data={"response": {"column": "y", "bounds": [-1.0, 1.0]}}'
+        )
+        + """
+    low, high = found(np.array([[2.0], [8.0]]))
+    (measurement,) = spec.learner.components(spec.records)
+    print(type(measurement.loss).__name__, -1.1 < low < -0.7 and 0.7 < high < 1.1)
+    try:
+        planned("laplace", target={"kind": "kernel-erm", "length_scale": [1.0], "loss": "none"})
+    except dbern.SpecError as refused:
+        print("log-cosh" in str(refused))
+""",
+    )
+    assert said == ["True", "LogCosh", "True", "True"]
 
 
 LAW = '''
@@ -142,7 +262,7 @@ print((privatize(zeros, 0, law, bytes(32), "density") != other).any())
     assert said == ["cautious", "cautious", "2.0", "True", "True", "True"]
     said = run(
         copy.parent,
-        RELEASED.format(noise="cautious")
+        released('"cautious"')
         + """
     print(facts["kind"], facts["law"]["kind"], found.arrays[0].law == plan.noise.law)
 """,
@@ -277,7 +397,7 @@ print(np.abs(values[0] - values[1]).max() < 1e-12)
     assert said == ["laplace", "False", "reversed-laplace", "True", "True"]
     said = run(
         copy.parent,
-        RELEASED.format(noise="reversed-laplace")
+        released('"reversed-laplace"')
         + """
     print(facts["kind"], found.arrays[0].strategy.maps == plan.strategy.maps)
     array = "components/density/reversed/reversal_x/zarr.json"
@@ -323,7 +443,7 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
     }  # fmt: skip
     said = run(
         copy.parent,
-        RELEASED.format(noise="laplace")
+        released('"laplace"')
         + """
     (whole,) = found._parts(np.array([[5.0]]), found._smoothings(None), 1)
     print(found.metadata["combine"], bool(found(np.array([[5.0]])) == whole / 2))
@@ -333,6 +453,41 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
 """,
     )
     assert said == ["True", "{'kind':", "'halved'}", "True", "True", "True", "True"]
+
+
+DATABASE = '''
+"""A SQLite file under another name."""
+
+from dbern.ledger.sqlite import SqliteBackend
+
+
+class FileBackend(SqliteBackend):
+    scheme = "ledger"
+'''
+
+
+@pytest.mark.slow
+def test_a_ledger_s_database_is_a_file_and_its_place_in_the_registry(copy):
+    (copy / "ledger/file.py").write_text(DATABASE)
+    place = '    "sqlite": LedgerDatabase('
+    row = '    "ledger": LedgerDatabase("dbern.ledger.file:FileBackend", in_file=True),\n'
+    change(copy / "system/urls.py", place, row + place)
+    assert touched(copy) == {"ledger/file.py", "system/urls.py"}
+    said = run(
+        copy.parent,
+        released('"laplace", url="ledger:///l.db"')
+        + """
+    dbern.release(spec)  # once more: the same release, which is charged already
+    with BudgetLedger.open("ledger:///l.db") as ledger:
+        (account,) = ledger.status()
+        print(type(ledger._backend).__name__, ledger.url.partition(":")[0])
+    (row,) = account.releases
+    print(row.state.name, row.charge == plan.charge, account.spent, account.reserved)
+""",
+    )
+    assert said == [
+        "True", "FileBackend", "ledger", "COMMITTED", "True", "epsilon", "1", "epsilon", "0",
+    ]  # fmt: skip
 
 
 LEARNER = '''

@@ -82,6 +82,9 @@ def test_formulas_become_mathml_and_code_stays_as_it_is(site):
     assert shown.count("<math") == 2
     assert "<mfrac>" in shown
     assert 'display="block"' in shown
+    assert "\n<math" not in shown  # Markdown would end a paragraph there
+    assert "</math>:</span>" in site.with_formulas("of $x$: so")
+    assert site.with_formulas("$(-1)$").count('form="prefix"') == 1
     assert "`$x$`, ``$`$``" in shown
     assert shown.endswith("\n$HOME or $5.")
     with pytest.raises(latex2mathml.exceptions.MissingSuperScriptOrSubscriptError):

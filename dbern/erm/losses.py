@@ -16,8 +16,9 @@ A division, product or difference of floats rounds once, by at most ``u = 2^-53`
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import ClassVar, Final, Protocol, Self
 
 import numpy as np
 
@@ -61,12 +62,48 @@ class Loss(Protocol):
         """dL/df elementwise."""
 
 
+_DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
+
+
+@dataclass(frozen=True)
+class StatedLengths:
+    """Lengths of a loss as a spec states them, in units of predictions; None for the default.
+
+    `bound` is that of responses, 1 of classes; `smooth` says whether curvature costs noise.
+    """
+
+    bound: float = 1.0
+    width: float | None = None
+    tube: float | None = None
+    threshold: float | None = None
+    smooth: bool = False
+
+    @property
+    def rounding(self) -> float:
+        """Width over which kinks are rounded."""
+        return self.width or _DEFAULT_FRACTION * self.bound
+
+
+class NamedLoss(Loss, Protocol):
+    """A loss that a spec names, and a place in `LOSSES`."""
+
+    name: ClassVar[str]
+    of_classes: ClassVar[bool]  # its labels are classes, not a response
+    by_objective: ClassVar[bool]  # linear functions may be released by objective perturbation
+
+    @classmethod
+    def stated(cls, lengths: StatedLengths) -> NamedLoss:
+        """Make it with what a spec states."""
+
+
 def _ramp(z: FloatArray, width: float) -> FloatArray:
     inside = np.clip(z, 0.0, width)
     return np.asarray(inside * (z - 0.5 * inside) / width)
 
 
 class _SignLabels:
+    of_classes: ClassVar[bool] = True
+
     def scaled(self, radius: float) -> Self:  # noqa: ARG002 - classes have no unit
         return self
 
@@ -88,6 +125,7 @@ class _RoundedKinks:
 class Responses:
     """Labels in ``[-bound, bound]``."""
 
+    of_classes: ClassVar[bool] = False
     bound: float
 
     def admissible(self, labels: FloatArray) -> FloatArray:
@@ -113,6 +151,8 @@ class Hinge(_SignLabels, _RoundedKinks):
     Raises SpecError for a width outside (0, 1].
     """
 
+    name: ClassVar[str] = "hinge"
+    by_objective: ClassVar[bool] = True
     width: float = 0.1
 
     def __post_init__(self) -> None:
@@ -121,6 +161,11 @@ class Hinge(_SignLabels, _RoundedKinks):
                 "target.loss: the width over which the hinge is rounded must be above 0 and at "
                 "most 1. Write 0.1"
             )
+
+    @classmethod
+    def stated(cls, lengths: StatedLengths) -> Hinge:
+        """Make it with what a spec states."""
+        return cls(1.0 if lengths.smooth and not lengths.width else lengths.rounding)
 
     @property
     def at_zero(self) -> float:
@@ -153,9 +198,16 @@ class Logistic(_SignLabels):
     ``e/(1 + e)^2 <= 1/4`` times e's relative error, and two operations round values of at most 1.
     """
 
+    name: ClassVar[str] = "logistic"
+    by_objective: ClassVar[bool] = True
     curvature = 0.25
     at_zero = OUTWARD * math.log(2)
     derivative_error = (EXP_ULPS + 4) * UNIT_ROUNDOFF
+
+    @classmethod
+    def stated(cls, lengths: StatedLengths) -> Logistic:  # noqa: ARG003 - it has none
+        """Make it with what a spec states."""
+        return cls()
 
     def slope(self, largest: float) -> float:
         """``s(R)``."""
@@ -180,12 +232,19 @@ class Square(Responses):
     most ``bound^2/2``. The difference rounds once, and is then clipped at that constant.
     """
 
+    name: ClassVar[str] = "square"
+    by_objective: ClassVar[bool] = False
     bound: float = 1.0
     curvature = 1.0
     derivative_error = 0.0  # beyond one rounding, relative to M: counted for every loss
 
     def __post_init__(self) -> None:
         check_bound(self.bound)
+
+    @classmethod
+    def stated(cls, lengths: StatedLengths) -> Square:
+        """Make it with what a spec states."""
+        return cls(lengths.bound)
 
     @property
     def at_zero(self) -> float:
@@ -218,6 +277,8 @@ class Huber(Responses):
     times its size, which the clip bounds by the threshold.
     """
 
+    name: ClassVar[str] = "huber"
+    by_objective: ClassVar[bool] = True
     threshold: float = 1.0
     bound: float = 1.0
     curvature = 1.0
@@ -225,6 +286,11 @@ class Huber(Responses):
     def __post_init__(self) -> None:
         check_bound(self.bound)
         check_bound(self.threshold, "threshold")
+
+    @classmethod
+    def stated(cls, lengths: StatedLengths) -> Huber:
+        """Make it with what a spec states."""
+        return cls(lengths.threshold or lengths.bound, lengths.bound)
 
     @property
     def at_zero(self) -> float:
@@ -267,6 +333,8 @@ class EpsilonInsensitive(Responses, _RoundedKinks):
     difference round by ``2 u (tube + width)``, and the quotient by u.
     """
 
+    name: ClassVar[str] = "epsilon-insensitive"
+    by_objective: ClassVar[bool] = False
     tube: float = 0.1
     width: float = 0.1
     bound: float = 1.0
@@ -276,6 +344,12 @@ class EpsilonInsensitive(Responses, _RoundedKinks):
         check_bound(self.width, "width")
         if not (math.isfinite(self.tube) and self.tube >= 0):
             raise SpecError("target.loss: the tube must be at least 0. Write tube = 0.1")
+
+    @classmethod
+    def stated(cls, lengths: StatedLengths) -> EpsilonInsensitive:
+        """Make it with what a spec states."""
+        tube = _DEFAULT_FRACTION * lengths.bound if lengths.tube is None else lengths.tube
+        return cls(tube, lengths.rounding, lengths.bound)
 
     @property
     def at_zero(self) -> float:
@@ -300,6 +374,12 @@ class EpsilonInsensitive(Responses, _RoundedKinks):
         residual = predictions - labels
         outside = (np.abs(residual) - self.tube) / self.width
         return np.asarray(np.sign(residual) * np.clip(outside, 0.0, 1.0))
+
+
+LOSSES: Final[Mapping[str, type[NamedLoss]]] = {
+    loss.name: loss for loss in (Logistic, Hinge, Square, Huber, EpsilonInsensitive)
+}
+"""By the name that a spec gives; a new one is a class and a place here."""
 
 
 def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:

@@ -15,7 +15,7 @@ from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.gram_kernels import STATIONARY, GramKernel
 from dbern.erm.linear_features import LinearFeatures
-from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
+from dbern.erm.losses import LOSSES, Loss, StatedLengths
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.learn.linear_functions import (
@@ -47,15 +47,17 @@ from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 
-_CLASS_LOSSES = ("logistic", "hinge")
-_LOSSES = (*_CLASS_LOSSES, "square", "huber", "epsilon-insensitive")
-_OBJECTIVE_LOSSES = (*_CLASS_LOSSES, "huber")
+_OBJECTIVE_LOSSES = [name for name, loss in LOSSES.items() if loss.by_objective]
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
-_DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
 _LESS_NOISE = 'of several classes kind = "support-vector-machine" has less noise: plan it'
 _MIN_LENGTH, _MAX_LENGTH = 1e-3, 1e3  # of what is predicted
+
+
+def _either(names: Sequence[str]) -> str:
+    *first, last = (f'"{name}"' for name in names)
+    return f"{', '.join(first)} or {last}"
 
 
 class KernelERM(Learner):
@@ -132,10 +134,7 @@ class KernelERM(Learner):
     chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "categories")
 
-    loss: str = Field(
-        description='loss = "logistic", "hinge", "square", "huber", "epsilon-insensitive" or '
-        '"module:name"'
-    )
+    loss: str = Field(description=f"loss = {_either([*LOSSES, 'module:name'])}")
     kernel: str = Field("gaussian", description='kernel = "gaussian"')
     length_scale: Lengths | None = Field(
         None, description="length_scale = [1.0, 1.0], one per axis in data units"
@@ -175,7 +174,7 @@ class KernelERM(Learner):
             key = "target.method" if self.method == "objective" else "data.bounds"
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
-                '"logistic", "hinge" or "huber". Write these, or method = "auto" and numbers.'
+                f'{_either(_OBJECTIVE_LOSSES)}. Write these, or method = "auto" and numbers.'
             )
         minimizer = build_minimizer(schema, loss, space, stated_cost(self.C), self.shards)
         return (replace(minimizer, sources=self._sources()),)
@@ -306,33 +305,21 @@ class KernelERM(Learner):
         self._refuse_lengths(schema.response.radius if schema.response else 1.0)
         if ":" in self.loss:
             return self._users_loss(schema)
-        if self.loss not in _LOSSES:
-            known = (*_LOSSES, "module:name")
+        if self.loss not in LOSSES:
+            known = (*LOSSES, "module:name")
             raise SpecError(f'target.loss: "{self.loss}" is unknown. Write {_listed(known)}')
         for name in ("lipschitz", "at_zero", "curvature"):
             if getattr(self, name) is not None:
                 raise SpecError(f'target.{name}: is for loss = "module:name". Leave it out.')
-        if self.loss in _CLASS_LOSSES:
-            if schema.response is not None:
-                raise SpecError(
-                    f'data.response: loss = "{self.loss}" is for classes. Leave it out.'
-                )
-            stated = self.method == "weights" or (self.method, self.C) == (
-                "auto",
-                stated_cost(self.C),
-            )
-            smooth = self._by_objective_or_weights and not stated
-            width = self.width or (1.0 if smooth else _DEFAULT_FRACTION)
-            return Logistic() if self.loss == "logistic" else Hinge(width)
-        if schema.label is not None:
+        loss = LOSSES[self.loss]
+        if loss.of_classes and schema.response is not None:
+            raise SpecError(f'data.response: loss = "{self.loss}" is for classes. Leave it out.')
+        if not loss.of_classes and schema.label is not None:
             raise SpecError(f'data.label: loss = "{self.loss}" is for a response. Leave it out.')
-        bound = response_of(schema).radius
-        if self.loss == "square":
-            return Square(bound)
-        if self.loss == "huber":
-            return Huber(self.threshold or bound, bound)
-        tube = _DEFAULT_FRACTION * bound if self.tube is None else self.tube
-        return EpsilonInsensitive(tube, self.width or _DEFAULT_FRACTION * bound, bound)
+        bound = 1.0 if loss.of_classes else response_of(schema).radius
+        by_weights = self.method == "weights" or (self.method == "auto" and self.C != "auto")
+        smooth = self._by_objective_or_weights and not by_weights
+        return loss.stated(StatedLengths(bound, self.width, self.tube, self.threshold, smooth))
 
     def _refuse_lengths(self, scale: float) -> None:
         """Refuse what is far from the scale of predictions: the solver's steps grow with it."""
@@ -340,7 +327,7 @@ class KernelERM(Learner):
             if not _MIN_LENGTH * scale <= (getattr(self, name) or scale) <= _MAX_LENGTH * scale:
                 raise SpecError(
                     f"target.{name}: must be from {_MIN_LENGTH:g} to {_MAX_LENGTH:g} times what is "
-                    f"predicted, {scale:g}. Write {name} = {_DEFAULT_FRACTION * scale:g}"
+                    f"predicted, {scale:g}. Write {name} = {StatedLengths(scale).rounding:g}"
                 )
 
     def _users_loss(self, schema: RecordSchema) -> UserLoss:
@@ -358,7 +345,7 @@ class KernelERM(Learner):
         bound = schema.response.radius if schema.response else 1.0
         return UserLoss.rounded(
             imported(self.loss, "target.loss"),
-            self.width or _DEFAULT_FRACTION * bound,
+            StatedLengths(bound, self.width).rounding,
             lipschitz=self.lipschitz,
             at_zero=self.at_zero,
             curvature=self.curvature or math.inf,

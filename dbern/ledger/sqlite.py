@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import ClassVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -57,9 +58,11 @@ class SqliteBackend:
     transaction, in seconds.
     """
 
+    scheme: ClassVar[str] = "sqlite"
+
     def __init__(self, path: Path, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
         self.path = path
-        self.url = f"sqlite:///{path}"
+        self.url = f"{self.scheme}:///{path}"
         self._keys = KeyFiles(self._beside("keys"))
         self._locks = self._beside("locks")
         self._engine = _engine(path, read_only, busy_timeout)

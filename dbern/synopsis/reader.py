@@ -517,10 +517,14 @@ class Synopsis:
         *,
         about: About = "these-data",
     ) -> tuple[Any, Any]:
-        """Ends (low, high) of a simultaneous confidence band at the points; `about` as for `band`.
+        """Ends (low, high) of a simultaneous ``1 - beta`` confidence band at points.
 
-        Narrower than `band` where records are few, of a quotient where its denominator is surely
-        positive, and of a density before noise was silenced. Of a dask array lazy.
+        Half a width is the bias bound of the point's cell, rounding and the quantile of the noise's
+        largest value. It holds for all points at once and any dataset (docs/bands.md; questions to
+        `distribution` have an engine of their own, `dbern.synopsis.questions.interval`). `about` is
+        as for `band`, which may be wider: here a quotient whose denominator is surely positive, few
+        records and a density before its noise was shrunk are taken as they are. Of a dask array
+        lazy.
 
         Raises
         ------

@@ -13,21 +13,31 @@ from dbern.system.json_values import dict_of
 from dbern.system.limits import address_limit, cpu_count, memory_limit, memory_used
 from dbern.system.linear_algebra import one_thread
 from dbern.system.progress import Progress, silent
-from dbern.system.urls import is_postgres, is_url, resolve_url, sqlite_path
+from dbern.system.urls import (
+    LEDGER_DATABASES,
+    LedgerDatabase,
+    database_of,
+    is_url,
+    ledger_file,
+    resolve_url,
+)
 
 __all__ = [
+    "LEDGER_DATABASES",
     "LRUCache",
+    "LedgerDatabase",
     "Progress",
     "address_limit",
     "counted",
     "cpu_count",
+    "database_of",
     "dict_of",
     "format_number",
     "html_table",
     "importable",
     "imports_told",
-    "is_postgres",
     "is_url",
+    "ledger_file",
     "memory_limit",
     "memory_used",
     "named_function",
@@ -35,6 +45,5 @@ __all__ = [
     "resolve_url",
     "silent",
     "source_digest",
-    "sqlite_path",
     "version",
 ]

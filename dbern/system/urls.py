@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
+from typing import Final, TypeGuard
 from urllib.parse import parse_qsl, urlsplit
 
 from dbern.errors import SpecError
@@ -14,12 +16,23 @@ def is_url(where: str | Path) -> TypeGuard[str]:
     return "://" in str(where)  # which no `Path` holds: it has single slashes
 
 
-_SQLITE = "sqlite:///"
-_POSTGRES = "postgresql+psycopg://"
+@dataclass(frozen=True)
+class LedgerDatabase:
+    """A kind of database: its backend's class, made of a file or, of a server, of its URL."""
+
+    backend: str
+    in_file: bool
+
+
+LEDGER_DATABASES: Final[Mapping[str, LedgerDatabase]] = {
+    "sqlite": LedgerDatabase("dbern.ledger.sqlite:SqliteBackend", in_file=True),
+    "postgresql+psycopg": LedgerDatabase("dbern.ledger.postgres:PostgresBackend", in_file=False),
+}
+"""By the scheme of a ledger's URL; a new one is a file of `dbern.ledger` and a line here."""
 
 
 def resolve_url(url: str, base: Path) -> str:
-    """Return the ledger's URL, a relative SQLite path taken from `base`, the spec's folder.
+    """Return the ledger's URL, a file's relative path taken from `base`, the spec's folder.
 
     Raises
     ------
@@ -33,37 +46,44 @@ def resolve_url(url: str, base: Path) -> str:
     >>> resolve_url("sqlite:////var/ledger.db", Path("/srv/specs"))
     'sqlite:////var/ledger.db'
     """
-    if is_postgres(url):
-        return url
-    return f"{_SQLITE}{base / sqlite_path(url)}"
+    database = database_of(url)
+    return f"{_scheme(url)}:///{base / ledger_file(url)}" if database.in_file else url
 
 
-def is_postgres(url: str) -> bool:
-    """Return whether it names a PostgreSQL database, in a form that may be used."""
+def database_of(url: str) -> LedgerDatabase:
+    """Return the database of a ledger's URL; no message repeats a URL: it may hold a password.
+
+    Raises SpecError for a URL that holds one, or names a database that this version cannot use.
+    """
     options = _refuse_password(url)
-    if not url.startswith(_POSTGRES):
-        return False
-    if "options" in options:
+    scheme = _scheme(url)
+    database = LEDGER_DATABASES.get(scheme)
+    if database is None or not (database.in_file or url.startswith(f"{scheme}://")):
+        what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
+        raise SpecError(
+            f'ledger: {what}. Write "sqlite:///ledger.db" or "postgresql+psycopg://host/db".'
+        )
+    if "options" in options and not database.in_file:
         raise SpecError(
             "ledger: the URL sets `options`, which the ledger sets itself. Leave them out."
         )
-    return True
+    return database
 
 
-def sqlite_path(url: str) -> str:
-    """Return the file of a SQLite URL; no message repeats a URL, for it may hold a password."""
-    _refuse_password(url)
-    if not url.startswith("sqlite:"):
-        scheme = url.partition(":")[0]
-        what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
-        raise SpecError(f'ledger: {what}. Write "sqlite:///ledger.db" or "{_POSTGRES}host/db".')
-    path = url.removeprefix(_SQLITE)
+def ledger_file(url: str) -> str:
+    """Return the file that the URL of a database in a file names."""
+    scheme = _scheme(url)
+    path = url.removeprefix(f"{scheme}:///")
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(
-            "ledger: a sqlite URL is three slashes and a file, without options. Write "
-            '"sqlite:///ledger.db", or with an absolute path "sqlite:////srv/ledger.db".'
+            f"ledger: a {scheme} URL is three slashes and a file, without options. Write "
+            f'"{scheme}:///ledger.db", or with an absolute path "{scheme}:////srv/ledger.db".'
         )
     return path
+
+
+def _scheme(url: str) -> str:
+    return url.partition(":")[0]
 
 
 def _refuse_password(url: str) -> set[str]:

@@ -35,7 +35,10 @@ MODULES = {
 _LINK = re.compile(r"(!?\[(?:[^\]\\]|\\.)*\])\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
-_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\s](?:[^$\n]*[^$\s])?)\$", re.DOTALL)
+_FORMULA = re.compile(r"(?:\$\$(.+?)\$\$|\$([^$\s](?:[^$\n]*[^$\s])?)\$)([.,;:)]*)", re.DOTALL)
+_BAR = '<mo stretchy="false">&#x0007C;</mo>'
+_SIGN = re.compile(r"((?:[\[(]|28;|2C;|3D;|64;|65;)</mo>)<mo>(?=&#x02212;)")  # after ([,=≤≥
+_NAME = re.compile(r"<(m[io])>([A-Za-z]{2,})</\1>")
 _OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//")
 _MOST_OUTPUT = 100_000  # characters of one output: what is longer is no reading
 
@@ -72,7 +75,8 @@ def lay_out() -> None:
             text = copied(page)
         target.write_text(text, encoding="utf-8")
     (SOURCE / "site").mkdir()
-    shutil.copy(CONFIG.with_name("iframe-worker.js"), SOURCE / "site")
+    for name in ("iframe-worker.js", "formulas.css"):
+        shutil.copy(CONFIG.with_name(name), SOURCE / "site")
 
 
 def copied(page: str) -> str:
@@ -112,10 +116,18 @@ def with_formulas(text: str) -> str:
 
 
 def mathml(match: re.Match[str]) -> str:
-    """A formula in TeX as MathML; one between two dollars stands alone."""
+    """A formula in TeX, and stops after it, as MathML; one between two dollars stands alone.
+
+    Markdown ends a paragraph where a line begins with ``<math>``, and not with ``<span>``.
+    Bars, signs and names are set closer than operators between two terms.
+    """
     from latex2mathml.converter import convert
 
-    return convert(match[1] or match[2], display="block" if match[1] else "inline")
+    shown = convert(match[1] or match[2], display="block" if match[1] else "inline")
+    shown = shown.replace(_BAR, _BAR.replace("<mo", '<mo lspace="0" rspace="0"'))
+    shown = _NAME.sub(r'<mo lspace="0.17em" rspace="0.17em">\2</mo>', shown)
+    shown = _SIGN.sub(r'\1<mo form="prefix">', shown)
+    return f'<span class="formula">{shown}{match[3]}</span>'
 
 
 def api_page(module: str) -> str:

@@ -75,7 +75,7 @@ def ratios(records, width, epsilon, tune):
             axes = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)
             bases[array.bins] = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
         errors = []
-        for values in (array.answered, array.released):
+        for values in (array.shrunk, array.released):
             for basis in bases[array.bins]:
                 values = np.tensordot(values, basis, axes=(0, 1))
             errors.append(np.abs(values - truth).max())

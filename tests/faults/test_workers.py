@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 # A preload of the workers: counting a portion takes a while and leaves a mark, or kills its worker.
 SLOW = """
 import os, pathlib, time
-import dbern.measure.passes as reading
+import dbern.measure.reading as reading
 from dbern.data.parquet import read_batches as original  # the preload may be run twice
 def slowly(*arguments):
     pathlib.Path(os.environ["MARKS"], str(os.getpid())).touch()
@@ -128,7 +128,7 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     undisturbed = project.twin("undisturbed")
     dbern.release(undisturbed.spec(), client=client)
     (cluster.folder / "slow.py").write_text(
-        "import os, signal\nimport dbern.measure.passes as reading\n"
+        "import os, signal\nimport dbern.measure.reading as reading\n"
         "reading.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     for _ in range(4):
@@ -200,7 +200,7 @@ def require_our_sentence(err):
 
 @pytest.mark.parametrize(
     ("place", "call", "when", "code"),
-    [("dbern.cluster.workers:check_workers", 1, "after", 1),
+    [("dbern.cluster.connection:check_workers", 1, "after", 1),
      (f"{points.RELEASING}:tree_reduce", 1, "before", 1),
      ("dbern.cluster.workers:DaskWorkers.submit", 4, "after", 1),
      (f"{points.RELEASING}:tree_reduce", 1, "after", 1),

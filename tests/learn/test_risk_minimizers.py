@@ -229,7 +229,7 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
 class Solver(GatheredAccumulator):
     """Solves shards of records "d" by a function."""
 
-    columns, description, errors, memory, shape, finish = ("a", "b"), *(None,) * 5
+    columns, description, errors, memory, shape, to_values = ("a", "b"), *(None,) * 5
     shards = 1
 
     def __init__(self, solve):

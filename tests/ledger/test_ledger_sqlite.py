@@ -95,6 +95,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path, opens):
         ("ledger.db", r'no URL. Write .*"sqlite:///ledger.db"'),
         ("", r'no URL. Write .*"sqlite:///ledger.db"'),
         ("postgresql://host/db", "not available in this version"),
+        ("postgresql+psycopg:/host/db", "not available in this version"),
         ("mysql://host/db", "not available in this version"),
         ("sqlite:///", "Write"),
         ("sqlite://", "Write"),

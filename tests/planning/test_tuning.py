@@ -17,7 +17,10 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.splines import bin_matrix
+from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.certificate import bias_from_statistic
+from dbern.certify.failure import BAND
+from dbern.certify.noise_quantile import noise_bound
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.bias_statistic import _finer_bins
 from dbern.planning.choose import BIN_RESOLUTIONS
@@ -266,8 +269,12 @@ def test_a_release_tells_these_data_apart(told_well):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "banded"), [(200_000, "1", True), (1000, "0.1", False)])
-def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(n, epsilon, banded):
-    """Which of both is told by public facts of the bins that are released."""
+def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(
+    n, epsilon, banded, monkeypatch
+):
+    """Which of both is told by public facts of the bins that are released, here wide ones."""
+    if banded:
+        monkeypatch.setattr("dbern.planning.choose.BIN_RESOLUTIONS", {2: (0.75,)})
     given = {"n": n, "epsilon": epsilon, "bandwidth": 0.1, "tune": "0.02"}
     spec, plan = planned(**given, k="auto", h="auto", noise="auto")
     x = database("smooth", n, 1)[:, 0]
@@ -285,7 +292,7 @@ def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(n
     told.promised = None
     of_bins = asked()
     np.testing.assert_array_equal(first, at_band if banded else of_bins)
-    assert not banded or np.ptp(first, axis=0).mean() < 0.95 * np.ptp(of_bins, axis=0).mean()
+    assert not banded or np.ptp(first, axis=0).mean() < 0.3 * np.ptp(of_bins, axis=0).mean()
     # Of a population, and of other kernels, nothing is promised.
     np.testing.assert_array_equal([asked(population=True), asked(bandwidth=0.2)], [people, wider])
     told.promised = replace(promised, min_half_width=math.inf if banded else 0.0)
@@ -338,16 +345,33 @@ def test_noise_without_bins_is_refused():
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"of": ["nobody"]}, "names an array that is not there"), ({"factor": -1.0}, "factor"),
-    ({"rest": None}, "rest"), ({"least": -1.0}, "least"),
+    ({"rest": None}, "rest"), ({"least": -1.0}, "least"), ({}, "two promises are of one array"),
 ])  # fmt: skip
 def test_a_stranger_s_promise_is_checked(change, message, one):
     spec, plan = one
     facts = synopsis_of(spec, plan, centers(spec, plan, {"x": np.zeros(3)})).metadata
     facts = {**facts, "release_id": "0", "dbern_version": "1"}
     facts["components"][-1]["promise"] |= change
+    if not change:  # as of releases whose bins numbers chose, whose noise takes part in the choice
+        facts["components"].append({**facts["components"][-1], "arrays": ["promise_too"]})
     root = {"zarr_format": 3, "node_type": "group", "attributes": facts}
     with pytest.raises(IntegrityError, match=message):
         parse_object(metadata.Root, json.dumps(root).encode(), "here", "zarr.json")
+
+
+def test_the_number_s_noise_counts_beside_that_of_the_values():
+    """A promise is missed where the number is low and the values are off: one quantile has both."""
+    spec, plan = planned(tune="0.02")
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, {"x": np.full(1000, 0.4)}), bytes(32))
+    bins, number = plan.components
+    beta, factor = Fraction(1, 20) * BAND["values"], OUTWARD * number.promise["factor"]
+    law, unit = bins.noise.law, bins.unit
+    bounds = [
+        unit * noise_bound(plan.strategy, plan.h, law, beta, extra)
+        for extra in (None, (number.noise.law, factor / unit))
+    ]
+    assert synopsis.bound("0.05").noise == pytest.approx(bounds[1], rel=1e-9)
+    assert bounds[1] > 1.02 * bounds[0]
 
 
 RELEASES = 200

@@ -142,7 +142,7 @@ def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
     monkeypatch.setattr(of_kernel, "_bent", lambda *_: 0.0)
     monkeypatch.setattr(of_kernel, "_derivative", lambda *_: np.zeros(1))
     monkeypatch.setattr(of_kernel, "_ROUNDING", 0.0)
-    monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
+    monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third_derivative_bound", 0.0)
     with pytest.raises(AssertionError):
         test_smooth_weights_lie_between_their_splines("gaussian", 3)
 

@@ -181,7 +181,7 @@ class Measurement(ABC):
 
     @property
     def candidates(self) -> tuple[Measurement, ...]:
-        """Measurements of which the released bins choose one (`dbern.releasing.publish`).
+        """Measurements of which the released bins choose one (`dbern.releasing.bandwidth_choice`).
 
         They have the same bins and other kernels; itself is that whose bins are fine enough for
         all.

@@ -21,11 +21,11 @@ _ONE_AT_A_TIME = Lock()
 def compiled(function: Callable[..., Any], signature: Any) -> Any:
     """Compile a function for arguments of a signature; threads take turns."""
     with _ONE_AT_A_TIME:
-        return _kept(function, signature)
+        return _compiled_once(function, signature)
 
 
 @lru_cache
-def _kept(function: Callable[..., Any], signature: Any) -> Any:
+def _compiled_once(function: Callable[..., Any], signature: Any) -> Any:
     try:
         return numba.njit(signature, cache=True, **_OPTIONS)(function)
     except RuntimeError:  # there is no folder that it may write to

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from dbern.system import format_number
 
-_MOST_DECIMALS = 9
+_MAX_DECIMALS = 9
 
 
 def percent(fraction: float, digits: int = 3) -> str:
@@ -36,10 +36,10 @@ class PercentInterval:
 
     @classmethod
     def of(cls, lows: Iterable[float], highs: Iterable[float]) -> PercentInterval:
-        """Return that of intervals; an interval without a width says nothing of digits."""
+        """Take the digits that intervals leave; one without a width says nothing of digits."""
         widths = [high - low for low, high in zip(lows, highs, strict=True)]
-        half = min((50 * width for width in widths if 0 < width < math.inf), default=0.1)
-        return cls(min(max(1 - math.floor(math.log10(half)), 0), _MOST_DECIMALS))
+        half_width = min((50 * width for width in widths if 0 < width < math.inf), default=0.1)
+        return cls(min(max(1 - math.floor(math.log10(half_width)), 0), _MAX_DECIMALS))
 
     def value(self, fraction: float) -> str:
         """Write a fraction's number."""

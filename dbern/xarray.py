@@ -20,7 +20,7 @@ from dbern.bernstein.blocks import Blocks
 from dbern.data.domain import Axis, Domain
 from dbern.data.times import TimeUnit
 from dbern.errors import DbernError, SpecError
-from dbern.reconstruct.base import Lattice
+from dbern.reconstruct.layouts import Lattice
 from dbern.synopsis.arrays import MOST_LOADED
 from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.grids import grid_axes

@@ -26,7 +26,7 @@ from projects import Draws, Project, Ran, fix_reservations, objects, records
 from sqlalchemy import Engine
 
 import dbern
-from dbern.certify import certificate, limits
+from dbern.certify import certificate, lower_bounds
 from dbern.ledger import sqlite
 from dbern.measure import kernel_sums
 from dbern.planning import measurement_plan, tune
@@ -159,7 +159,7 @@ def cached_planning() -> Iterator[None]:
     """More of what this process has planned stays: its specs come again and again."""
     bounds = lru_cache(maxsize=500)(certificate.noise_bound.__wrapped__)
     sketches = lru_cache(maxsize=2000)(kernel_sums.smallest_sketch)
-    strongest = lru_cache(maxsize=2000)(limits.strongest_bound.__wrapped__)
+    strongest = lru_cache(maxsize=2000)(lower_bounds.strongest_bound.__wrapped__)
     with pytest.MonkeyPatch.context() as patch:
         for module in (certificate, tune):
             patch.setattr(module, "noise_bound", bounds)

@@ -401,6 +401,15 @@ GATED = [
 ]  # fmt: skip
 
 
+def test_public_words_are_of_public_parameters_and_methods_alone(tree):
+    file, key = tree / "testing.py", "dbern.testing"
+    file.write_text("class Search:\n    def found(self): ...\n")
+    before = count_violations(tree)["forbidden words"]
+    assert key not in before
+    file.write_text("class Search:\n    def found(self, given): ...\nfound = 1\n")
+    assert count_violations(tree)["forbidden words"] == before | {key: 2}
+
+
 @pytest.mark.parametrize(("rule", "text", "key"), GATED)
 def test_a_gate_finds_what_is_planted(tree, rule, text, key):
     before = count_violations(tree)[rule]

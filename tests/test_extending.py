@@ -278,7 +278,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.reconstruct.approximation import LinearMap, StoredArray
+from dbern.reconstruct.axis_maps import LinearMap, StoredArray
 from dbern.reconstruct.base import LatticeMapStrategy
 from dbern.reconstruct.base import LatticeStrategy
 
@@ -381,7 +381,7 @@ def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
         """
 import numpy as np
 from dbern.planning.plans import ReleasePlan
-from dbern.reconstruct.base import Slab
+from dbern.reconstruct.layouts import Slab
 values = []
 for noise in ("laplace", "reversed-laplace"):
     spec, plan = planned(noise)

@@ -25,8 +25,8 @@ import dbern
 import dbern.sklearn as estimators
 from dbern.data.domain import Column
 from dbern.errors import BudgetError, EnvironmentRefusedError, SpecError
-from dbern.sklearn import _warn_of_no_ledger
 from dbern.sklearn.columns import one_column, split_columns, to_floats
+from dbern.sklearn.estimator import _warn_of_no_ledger
 
 RNG = np.random.default_rng(5)
 HOURS = np.clip(RNG.normal(13, 3, (400, 1)), 0.0, 24.0)
@@ -174,7 +174,7 @@ def test_there_is_no_seed():
 @pytest.fixture
 def account(tmp_path, monkeypatch):
     """The URL of a ledger with 10 for rides, and warnings that were not given yet."""
-    monkeypatch.setattr("dbern.sklearn._fits", itertools.count(1))
+    monkeypatch.setattr("dbern.sklearn.estimator._fits", itertools.count(1))
     _warn_of_no_ledger.cache_clear()
     url = f"sqlite:///{tmp_path}/ledger.db"
     dbern.BudgetLedger.create(url)

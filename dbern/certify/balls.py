@@ -41,11 +41,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
 from dbern.certify.bias import Approximation
 from dbern.certify.smoothness import absolute_moment
-from dbern.reconstruct.approximation import (
-    Maps,
-    lebesgue_constant,
-)
-from dbern.reconstruct.base import Lattice
+from dbern.reconstruct.axis_maps import Maps
 from dbern.reconstruct.gram import (
     MOST_POINTS,
     CubeKernel,
@@ -53,6 +49,8 @@ from dbern.reconstruct.gram import (
     analysed_norm,
     lattice_sup_norm,
 )
+from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _WORK = 6e9  # multiplications: seconds

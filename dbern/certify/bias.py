@@ -18,12 +18,8 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certify.bias_envelopes import largest_errors, telescoped
-from dbern.reconstruct.approximation import (
-    AxisMap,
-    LinearMap,
-    Maps,
-    translate_error,
-)
+from dbern.certify.translate_errors import translate_error
+from dbern.reconstruct.axis_maps import AxisMap, LinearMap, Maps
 from dbern.reconstruct.bins import AxisBins
 from dbern.types import FloatArray
 

@@ -33,7 +33,7 @@ from dbern.bernstein.basis import MANY, bernstein_mixtures
 from dbern.bernstein.chebyshev import chebyshev, cosines
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import local_weights
-from dbern.reconstruct.approximation import synthesis_matrix
+from dbern.reconstruct.axis_maps import synthesis_matrix
 from dbern.reconstruct.bins import AxisBins
 from dbern.types import BoolArray, FloatArray, Int64Array
 

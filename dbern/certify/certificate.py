@@ -11,7 +11,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.bias import Approximation
-from dbern.certify.limits import LowerBound
+from dbern.certify.lower_bounds import LowerBound
 from dbern.certify.noise_quantile import (
     ExtraNoise,
     linear_noise_bound,

@@ -21,8 +21,8 @@ from dbern.combination.polynomials import grid_polynomials
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.approximation import CUT, Hats, Series, bent, released_series
 from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.series import CUT, Hats, Series, excess_between_nodes, released_series
 from dbern.types import FloatArray
 
 ExtraNoise: TypeAlias = tuple[Noise, float] | None
@@ -177,7 +177,9 @@ def _simulated_quantile(
         return OUTWARD * math.ldexp(float(np.sort(sups)[rank]), law.granularity_exponent)
     between = Fraction(beta) * FIELD["between nodes"]
     beta_i = float(between * NODES["values at nodes"]) / len(h)
-    excess = sum(size * _reached_at(rows, law, beta_i) for size, rows in bent(series, COARSE))
+    excess = sum(
+        size * _reached_at(rows, law, beta_i) for size, rows in excess_between_nodes(series, COARSE)
+    )
     largest = _largest_draw(law, strategy.layout.size, between * NODES["largest draw"])
     largest = math.ldexp(largest, -law.granularity_exponent)
     reached = sup_order_statistic(series, excess, draw, rank, added)

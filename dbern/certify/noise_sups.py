@@ -9,7 +9,7 @@ import numpy as np
 
 from dbern.privacy.families import Draw
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.approximation import Series
+from dbern.reconstruct.series import Series
 from dbern.types import FloatArray, Int64Array
 
 COARSE, FINER = 2, 4

@@ -35,10 +35,8 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.bias import Approximation
 from dbern.errors import SpecError
-from dbern.reconstruct.approximation import (
-    Maps,
-    lebesgue_constant,
-)
+from dbern.reconstruct.axis_maps import Maps
+from dbern.reconstruct.series import lebesgue_constant
 
 _ROUNDING = 1e-11  # of the weights' moments, which are at most a few: far above their floats' error
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, stdout_refusals
-from dbern.cli.synopses import SYNOPSIS
+from dbern.cli.output import SYNOPSIS, common, stdout_refusals
 from dbern.errors import printable
+from dbern.synopsis import question_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,14 +23,12 @@ _COLUMNS = ("question", "region", "group", "quantile", "place", *_VALUES, "likel
 
 
 class _AskCommand(click.Command):
-    """Command with an option for each registered question, which takes a while to import."""
+    """Command with an option for each question, which is imported when it is asked."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the synopsis, then the questions, then all other options."""
-        from dbern.synopsis.questions.registry import QUESTIONS
-
         questions = list[click.Parameter]()
-        for option in (question.option for question in QUESTIONS):
+        for option in question_options.OPTIONS:
             if option.metavar is None:
                 usage: dict[str, Any] = {"is_flag": True}
             else:
@@ -88,8 +86,7 @@ def ask(
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
     from dbern.synopsis.questions.options import read_box
-    from dbern.synopsis.questions.question import CommonOptions
-    from dbern.synopsis.questions.registry import QUESTIONS
+    from dbern.synopsis.questions.question import CommonOptions, load_question
     from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
@@ -98,12 +95,12 @@ def ask(
     options = CommonOptions(box, target, compared)
     queries = [
         query
-        for question in QUESTIONS
-        for text in _texts(texts[question.option.name])
-        for query in question.from_text(text, distribution, options)
+        for option in question_options.OPTIONS
+        for text in _texts(texts[option.name])
+        for query in load_question(option).from_text(text, distribution, options)
     ]
     if not queries:
-        *names, last = [f"--{question.option.name}" for question in QUESTIONS]
+        *names, last = [f"--{option.name}" for option in question_options.OPTIONS]
         raise click.UsageError(f"write at least one of {', '.join(names)} and {last}")
     if compared and not texts["compare"]:
         raise click.UsageError("--with: is the other release of --compare. Write both, or neither")

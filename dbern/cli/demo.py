@@ -79,7 +79,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     from dbern.privacy.budget import Budget
     from dbern.privacy.public_numbers import public_stream, uniform
     from dbern.releasing.run import release
-    from dbern.reporting.pictures import draw_beside
+    from dbern.reporting.side_by_side import draw_beside
 
     def say(text: str) -> None:
         if not quiet:

@@ -18,10 +18,13 @@ from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
 from dbern.cli.output import close_quietly
 from dbern.cli.progress import JsonLines, tell
+from dbern.cli.query import query
 from dbern.cli.releases import plan, release
+from dbern.cli.reports import draw_change, export, write_report
 from dbern.cli.scheduled import catch_up
+from dbern.cli.show import show
+from dbern.cli.signatures import sign, verify
 from dbern.cli.starting import init
-from dbern.cli.synopses import draw_change, export, query, show, sign, verify, write_report
 from dbern.cli.targets import target
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit

@@ -25,10 +25,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from dbern.cli.output import common, parsed
+from dbern.cli.output import common, parsed, write_file
 from dbern.cli.partitions import DAYS, due
 from dbern.cli.progress import imports_noted, tell
-from dbern.cli.synopses import write_whole
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.system import version
 
@@ -150,7 +149,7 @@ def metrics(
     measurements = measure()
     text = _exposition(measurements)
     if textfile is not None:
-        write_whole(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
+        write_file(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
         text = f"wrote {textfile}"
     return {"metrics": [sample._asdict() for sample in measurements]}, text.rstrip()
 

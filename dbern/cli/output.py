@@ -1,4 +1,4 @@
-"""Results of commands on stdout, as text or as JSON."""
+"""Results of commands: on stdout, as text or as JSON, or in a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from typing import Any
 import click
 
 from dbern.cli.progress import tell
-from dbern.errors import DbernError, printable, unreadable_refused
+from dbern.data.drafts import draft_of
+from dbern.errors import DbernError, EnvironmentRefusedError, printable, unreadable_refused
+
+SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
 
 
 def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]:
@@ -65,6 +68,21 @@ def stdout_refusals() -> Iterator[None]:
         raise DbernError(
             f"the result cannot be printed ({error.strerror}), and what was asked is done. "
             "Free space, or write to another place, before you ask for more"
+        ) from None
+
+
+def write_file(target: Path, content: str | bytes, option: str, mode: int | None = None) -> None:
+    """Write all of a file or none of it; its permissions are `mode`, or those of the umask."""
+    try:
+        with draft_of(target) as draft:
+            if mode is not None:
+                draft.chmod(mode)
+            draft.write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise EnvironmentRefusedError(
+            f"{option}: {target} cannot be written ({reason}). Write a path in a folder that "
+            "exists and is writable"
         ) from None
 
 

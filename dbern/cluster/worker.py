@@ -27,7 +27,7 @@ from dbern.measure.accumulator import StoppedError
 from dbern.measure.passes import Counters
 from dbern.measure.reading import Portion, Reading, TableReading
 from dbern.privacy.mechanism import Noise, to_grid
-from dbern.reconstruct.base import Slab
+from dbern.reconstruct.layouts import Slab
 from dbern.system import one_thread
 from dbern.types import Int64Array
 

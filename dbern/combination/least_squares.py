@@ -12,13 +12,9 @@ from dbern.combination.base import FeatureShape, ReleasedShapes
 from dbern.combination.functions import linear_values
 from dbern.combination.polynomials import count_with_products, with_products
 from dbern.combination.responses import CutToRange
-from dbern.reconstruct.moments import (
-    MOST_COLUMNS,
-    MOST_NUMBERS,
-    Measured,
-    Moments,
-    least_squares,
-)
+from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
+from dbern.reconstruct.noisy_least_squares import least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.types import FloatArray
 
 
@@ -67,7 +63,7 @@ class LeastSquares(CutToRange):
         """Return what was released of so many `numbers`, the response included, and of lists."""
         return Moments(numbers, self.weight, lists, older=self.products is None)
 
-    def weights(self, measured: Measured, axes: int) -> FloatArray:
+    def weights(self, measured: NoisyMoments, axes: int) -> FloatArray:
         """Return the weights of the unit cube's coordinates, and of 1, in the response's units.
 
         `axes` are how many numbers are no products, nor the response.

@@ -47,7 +47,8 @@ from dbern.certify.bias import Approximation, KernelMixture
 from dbern.erm.risk import Risk
 from dbern.erm.spaces import FeatureMap
 from dbern.errors import SpecError
-from dbern.reconstruct.base import Bound, LatticeMapStrategy, Slab
+from dbern.reconstruct.base import Bound, LatticeMapStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.reconstruct.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 

@@ -41,7 +41,7 @@ from dbern.erm.solutions import ValuesAccumulator, WeightsAccumulator
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, LatticeMapStrategy
+from dbern.reconstruct.base import AnyStrategy, Bound, LatticeMapStrategy, VectorStrategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy
 
 
@@ -77,7 +77,7 @@ class _RiskMeasurement(RiskModel, Measurement):
         """Return the sums of what is solved for."""
         model = self.with_params(n, params)
         if model.risk.features:
-            weights = cast("LatticeMapStrategy | Entries", strategy)
+            weights = cast("LatticeMapStrategy | VectorStrategy", strategy)
             return WeightsAccumulator(model, weights, model.unit)
         lattice = cast("LatticeMapStrategy | GramStrategy", strategy)
         return ValuesAccumulator(model, lattice, model.unit)

@@ -81,7 +81,8 @@ from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.measurement import Measurement
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, VectorStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 CONSTANT_FEATURE = 1.5
@@ -243,7 +244,7 @@ class PerturbedFunctions(Measurement):
     ) -> PerturbedAccumulator:
         """Solve for all records at once: the constants are here already."""
         del n, params
-        return PerturbedAccumulator(self, cast("Entries", strategy))
+        return PerturbedAccumulator(self, cast("VectorStrategy", strategy))
 
     def released(self, solved: FloatArray) -> FloatArray:
         """Weights of listed values, the unit cube's axes and the constant, by output."""
@@ -294,7 +295,7 @@ class PerturbedAccumulator(GatheredAccumulator):
     """
 
     functions: PerturbedFunctions
-    strategy: Entries
+    strategy: VectorStrategy
     secret: bytes = field(default=b"", repr=False, compare=False)
 
     keyed = True

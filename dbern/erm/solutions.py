@@ -41,8 +41,9 @@ from dbern.erm.summation import BLOCK
 from dbern.erm.user import UserLoss
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.reconstruct.base import AnyStrategy, Entries, LatticeMapStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy, LatticeMapStrategy, VectorStrategy
 from dbern.reconstruct.gram import GramStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 18
@@ -195,7 +196,7 @@ class _Solutions(GatheredAccumulator):
 class WeightsAccumulator(_Solutions):
     """Weights of features: released as they are, or as a function's values on a lattice."""
 
-    strategy: LatticeMapStrategy | Entries
+    strategy: LatticeMapStrategy | VectorStrategy
     largest = 1.0
 
     @property
@@ -204,7 +205,7 @@ class WeightsAccumulator(_Solutions):
 
     @property
     def _lattice(self) -> LatticeMapStrategy | None:
-        return None if isinstance(self.strategy, Entries) else self.strategy
+        return None if isinstance(self.strategy, VectorStrategy) else self.strategy
 
     @property
     def stored_numbers(self) -> str:

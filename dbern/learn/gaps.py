@@ -74,7 +74,8 @@ from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import RecordWeights, ResponseWeight
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, Slab
+from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 POSITION_BITS = 32

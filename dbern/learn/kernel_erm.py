@@ -42,8 +42,8 @@ from dbern.learn.predictions import minimizer_notes, predicted_weights
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import DesignedMeasurement, Learner, Lengths, Positive, response_of
-from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 

@@ -76,7 +76,7 @@ class MomentSums(VectorSum):
         values = [
             [f"{axis.name} = {v}" for v in axis.categories] for axis in self.domain.categorical
         ]
-        return tuple(self.moments.entries([*names, self.response.name], values))
+        return tuple(self.moments.entry_names([*names, self.response.name], values))
 
     def typical_noise(self, n: int, epsilon: Fraction) -> tuple[float, float]:
         """Squared errors that Laplace noise adds, of listed values and of numbers.
@@ -134,7 +134,9 @@ class MomentSums(VectorSum):
         """Memory of numbers, positions and masks, and of the products of a few records."""
         moments = self.moments
         columns = 6 * moments.numbers + 3 * len(moments.blocks)
-        return Memory(8 * (8 + columns), tables=8 * (4 * _ROWS * moments.plain + moments.size))
+        return Memory(
+            8 * (8 + columns), tables=8 * (4 * _ROWS * moments.numeric_size + moments.size)
+        )
 
     def sums(self, records: Mapping[str, FloatArray], bits: int) -> Int64Array:
         """Integer sums of a batch."""
@@ -161,7 +163,7 @@ class MomentSums(VectorSum):
         products = numbers[:, first] * numbers[:, second]
         products[:, first == second] -= 0.5
         entries = np.column_stack([np.ones(len(numbers)), numbers, products])
-        return np.rint(entries * moments.scales[: moments.plain] * scale).astype(np.int64)
+        return np.rint(entries * moments.scales[: moments.numeric_size] * scale).astype(np.int64)
 
     def _add_categories(
         self, sums: Int64Array, numbers: FloatArray, codes: Int64Array, bits: int
@@ -169,7 +171,7 @@ class MomentSums(VectorSum):
         """Add counts and sums by value, and then counts of pairs of values, one after the other."""
         scale, blocks = 1 << bits, self.moments.blocks
         entries = np.column_stack([np.ones(len(numbers)), numbers])
-        plain = self.moments.plain
+        plain = self.moments.numeric_size
         scales = self.moments.scales[plain : plain + entries.shape[1]]  # of every value
         entries = np.rint(entries * scales * float(scale))
         width, start = entries.shape[1], 0

@@ -32,7 +32,7 @@ from dbern.learn.predictions import (
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, Entries
+from dbern.reconstruct.base import AnyStrategy, VectorStrategy
 from dbern.targets.typical import (
     UNPREDICTED,
     Typical,
@@ -116,7 +116,7 @@ class UnboundLinearFunctions(LinearFunctions):
     ) -> tuple[float, float]:
         if isinstance(functions, PerturbedFunctions):
             return predicted_perturbed(self.typical, functions)
-        sensitivity = functions.sensitivity(Entries(len(functions.entries)), 1).value
+        sensitivity = functions.sensitivity(VectorStrategy(len(functions.entries)), 1).value
         noise = math.sqrt(2) * sensitivity / functions.n / float(epsilon)
         space, loss, cost = functions.space, functions.loss, functions.cost
         return predicted_weights(self.typical, space, loss, cost, noise)[0]

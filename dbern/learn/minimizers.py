@@ -27,8 +27,8 @@ from dbern.erm.risk import Risk
 from dbern.erm.spaces import MIN_SHARD_ROWS
 from dbern.errors import SpecError
 from dbern.measure.record_weights import ByCategory, RecordWeights, ResponseWeight, SignWeight
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Lengths, response_of
-from dbern.targets.density import axis_kernels
 
 Shards = Literal["auto"] | int
 SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')

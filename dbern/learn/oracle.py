@@ -22,8 +22,9 @@ from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
-from dbern.targets.base import DesignedMeasurement, Learner, Positive, Section
+from dbern.targets.base import DesignedMeasurement, Learner, Positive
 from dbern.targets.predicted_functions import deviation_of
+from dbern.targets.section import Section
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 

@@ -40,7 +40,9 @@ from dbern.erm.perturbed import (
 from dbern.erm.solver import minimize
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.perturbation import penalty_weight, tied_charge
-from dbern.reconstruct.moments import Measured, Moments, least_squares
+from dbern.reconstruct.moments import Moments
+from dbern.reconstruct.noisy_least_squares import least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.system import one_thread
 from dbern.targets.base import DesignedMeasurement
 from dbern.targets.predicted_functions import Function, deviation_of
@@ -63,7 +65,7 @@ def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> floa
     exact, second = moments.of_products(products), products[:-1, :-1]
     covariance = second[1:, 1:] - np.outer(second[0, 1:], second[0, 1:])
     exact_fit, noisy_fit = (
-        least_squares(Measured.of(moments, exact, noise), axes, range(axes), penalty)
+        least_squares(NoisyMoments.of(moments, exact, noise), axes, range(axes), penalty)
         for noise, penalty in ((0.0, None), (deviation, ridge))
     )
     spread = np.roll(noisy_fit.spread, 1, axis=(0, 1))  # the intercept first, as in the products

@@ -16,6 +16,7 @@ from dbern.errors import SpecError
 from dbern.learn.gaps import POSITION_BITS, GapSum
 from dbern.learn.minimizers import combine_responses
 from dbern.measure.measurement import Measurement
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import (
     DesignedMeasurement,
     KernelName,
@@ -24,7 +25,6 @@ from dbern.targets.base import (
     Positive,
     response_of,
 )
-from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import WARNING, TypicalResponses
 from dbern.types import FloatArray

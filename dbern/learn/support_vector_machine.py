@@ -43,8 +43,8 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory, SignWeight
 from dbern.privacy.budget import Budget
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import DesignedMeasurement, Learner, Lengths
-from dbern.targets.density import axis_kernels
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import TypicalClasses
 

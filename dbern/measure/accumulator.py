@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbern.data.domain import Column
-from dbern.reconstruct.base import AnyStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array
 
 
@@ -86,7 +87,7 @@ class Accumulator(ABC):
 
     Attributes
     ----------
-    strategy : Strategy or Entries
+    strategy : Strategy or VectorStrategy
         What is released.
     passes : int
         Passes over all records; 0 where any part of them can be counted by itself. Which records a

@@ -91,15 +91,9 @@ from dbern.measure.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeigh
 from dbern.measure.rows import EQUAL, Rows, Terms, strides
 from dbern.measure.sketch_choice import sketch_cost, smallest_sketch
 from dbern.privacy.budget import Protection
-from dbern.reconstruct.base import (
-    AnyStrategy,
-    AxisStrategy,
-    Bound,
-    LatticeMapStrategy,
-    Slab,
-    Strategy,
-)
+from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, LatticeMapStrategy, Strategy
 from dbern.reconstruct.bins import BinnedStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -233,7 +227,7 @@ class KernelSum(RecordSum):
             bound = strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
         else:
             bound = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output)
-            bound = replace(bound, sides=strategy.kind == "binned" and not signed)
+            bound = replace(bound, balanced=strategy.kind == "binned" and not signed)
         return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:

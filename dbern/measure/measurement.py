@@ -181,7 +181,7 @@ class Measurement(ABC):
 
     @property
     def candidates(self) -> tuple[Measurement, ...]:
-        """Measurements of which the released bins choose one (`dbern.releasing.publish`).
+        """Measurements of which the released bins choose one (`dbern.releasing.bandwidth_choice`).
 
         They have the same bins and other kernels; itself is that whose bins are fine enough for
         all.
@@ -290,7 +290,7 @@ class RecordSum(Measurement):
         if rows == 1:
             return bound
         text = f"{rows} rows x {bound.derivation}"
-        return Bound(OUTWARD * rows * bound.value, text, bound.sides)
+        return Bound(OUTWARD * rows * bound.value, text, bound.balanced)
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose integer sums of n rows, or of the most rows where their number is private."""

@@ -13,7 +13,7 @@ from dbern.data.resolution import Multiples
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.unit_bounding import Bounding
 from dbern.privacy.budget import PrivacyUnit
-from dbern.reconstruct.base import Slab
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array
 
 PASS_ROWS = 1 << 22

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from dbern.bernstein.kernels import OUTWARD
 from dbern.measure.accumulator import DerivedAccumulator, Errors
 from dbern.privacy.budget import Protection
-from dbern.reconstruct.base import AnyStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array
 
 _MIN_MOST_ROWS = 1 << 32

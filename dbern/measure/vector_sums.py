@@ -19,7 +19,8 @@ import numpy as np
 from dbern.data.domain import Column
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
 from dbern.measure.measurement import RecordSum
-from dbern.reconstruct.base import AnyStrategy, Entries, Slab
+from dbern.reconstruct.base import AnyStrategy, VectorStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import FloatArray, Int64Array
 
 
@@ -73,7 +74,7 @@ class VectorSum(RecordSum):
         self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]
     ) -> VectorAccumulator:
         """Return the sums of so many bits."""
-        return VectorAccumulator(self, cast("Entries", strategy), rows, params["bits"])
+        return VectorAccumulator(self, cast("VectorStrategy", strategy), rows, params["bits"])
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class VectorAccumulator(RecordAccumulator):
     """Exact integer sums of numbers, added up by workers."""
 
     vector: VectorSum
-    strategy: Entries
+    strategy: VectorStrategy
     n: int
     bits: int
 

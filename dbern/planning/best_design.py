@@ -25,7 +25,8 @@ from dbern.planning.question_widths import Questions
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
 from dbern.reconstruct import noise_names
-from dbern.reconstruct.base import Entries, Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.base import LatticeStrategy, Strategy, VectorStrategy
+from dbern.reconstruct.layouts import Lattice
 from dbern.types import FloatArray
 
 MIN_RELATIVE_GAIN = 0.01  # of another law's error, or the usual one is taken
@@ -39,7 +40,7 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
     spec, domain = bound.spec, measurement.domain
     noise, usual = spec.mechanism.noise, spec.families[0]
     if measurement.entries:
-        return Design(Entries(len(measurement.entries)), (), usual)
+        return Design(VectorStrategy(len(measurement.entries)), (), usual)
     if measurement.linear:
         return _corners(measurement, bound)
     k, h = _stated_k(measurement, bound), _stated_h(measurement, bound)

@@ -54,7 +54,8 @@ from dbern.errors import SpecError
 from dbern.measure.accumulator import DerivedAccumulator, Errors, Memory
 from dbern.measure.measurement import Measurement
 from dbern.planning.finer_bins import FinerBins
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, VectorStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 NAME = "promise"
@@ -100,7 +101,7 @@ class BiasStatisticAccumulator(DerivedAccumulator):
 
     outputs: int
     finer: FinerBins
-    strategy: Entries
+    strategy: VectorStrategy
 
     @cached_property
     def errors(self) -> Errors:
@@ -175,7 +176,7 @@ class BiasStatistic(Measurement):
             self.measurement.from_params(self.finer.finer, n, params),
             self.measurement.outputs,
         )
-        return BiasStatisticAccumulator(bins, outputs, self.finer, cast("Entries", strategy))
+        return BiasStatisticAccumulator(bins, outputs, self.finer, cast("VectorStrategy", strategy))
 
 
 def restored(measurement: Measurement, number: Any, bins: Any) -> BiasStatistic:

@@ -18,7 +18,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.parity import with_mirrored
 from dbern.bernstein.splines import bin_matrix
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.reconstruct.approximation import AxisMap, released_translates
+from dbern.reconstruct.axis_maps import AxisMap, released_translates
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import MirroredBlock, bin_fit, bump_blocks, lattice_bumps
 from dbern.types import FloatArray

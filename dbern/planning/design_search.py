@@ -34,9 +34,10 @@ from dbern.planning.closed_form_error import (
 from dbern.planning.question_widths import BinQuestions, Questions
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
-from dbern.reconstruct.approximation import lattice_miss
-from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import BinnedStrategy, axis_bins
+from dbern.reconstruct.fitted_values import lattice_miss
+from dbern.reconstruct.layouts import Lattice
 
 FEW_AXES = 3
 """With more, products over axes are large: fewer candidates are tried."""
@@ -118,7 +119,7 @@ class DesignSearch:
         """Return whether the noise is for such bins."""
         if self._num_values(strategy) > self.family.max_values:
             return False
-        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).sides
+        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).balanced
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the stated order, or the usual ones on every axis."""

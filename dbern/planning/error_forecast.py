@@ -22,8 +22,9 @@ from dbern.planning.measurement_plan import PlannedPart
 from dbern.planning.plans import ErrorForecast, PlannedMeasurement
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
-from dbern.reconstruct.base import Lattice, Strategy
+from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import BinnedStrategy
+from dbern.reconstruct.layouts import Lattice
 
 
 def forecast_errors(

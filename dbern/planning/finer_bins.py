@@ -18,9 +18,9 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import bin_matrix, local_weights
 from dbern.errors import SpecError
-from dbern.reconstruct.approximation import Series
-from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import BinnedStrategy, axis_bins
+from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.series import Series
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _MAX_NODES = 1 << 24

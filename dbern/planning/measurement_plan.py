@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
-from dbern.certify.limits import LowerBound, strongest_bound
+from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
 from dbern.planning.metadata_limits import refuse_unreadable
@@ -16,8 +16,9 @@ from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.reconstruct.base import AnyStrategy, Lattice, Strategy
+from dbern.reconstruct.base import AnyStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.reconstruct.layouts import Lattice
 from dbern.synopsis.component import ScaledNoise, ScaledSensitivity
 from dbern.synopsis.function_classes import FunctionClass, stored_class
 
@@ -142,5 +143,5 @@ def _lower_bound(measurement: Measurement, bound: BoundSpec) -> LowerBound:
     function = measurement.function_sensitivity * measurement.unit / n
     plain = measurement.unsigned and measurement.oblique is None
     kernels, rows = measurement.kernels if plain else (), spec.protection.unit.max_contributions
-    epsilon, delta = float(charge.epsilon), float(charge.delta)
-    return strongest_bound(function, epsilon, float(spec.beta), n, delta, rows, kernels)
+    privacy = GroupPrivacy(float(charge.epsilon), float(spec.beta), n, float(charge.delta), rows)
+    return strongest_bound(function, privacy, kernels)

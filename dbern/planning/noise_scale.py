@@ -62,7 +62,7 @@ def _exact_sensitivity(
         return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
     moved = measurement.sensitivity(strategy, norm)
     exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
-    return replace(exact, balanced=family.balanced and moved.sides)
+    return replace(exact, balanced=family.balanced and moved.balanced)
 
 
 def _contract(

@@ -16,8 +16,8 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
+from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import DesignedMeasurement
-from dbern.targets.density import unit_notes
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbern.certify.certificate import Certificate, combined
-from dbern.certify.limits import LowerBound
+from dbern.certify.lower_bounds import LowerBound
 from dbern.combination.base import Combination
 from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of

@@ -27,8 +27,9 @@ from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
-from dbern.reconstruct.approximation import AxisMap
-from dbern.reconstruct.base import Box, Entries, Lattice, Strategy
+from dbern.reconstruct.axis_maps import AxisMap
+from dbern.reconstruct.base import Strategy, VectorStrategy
+from dbern.reconstruct.layouts import ArrayLayout, Lattice
 from dbern.synopsis.component import (
     Component,
     Features,
@@ -73,15 +74,15 @@ class _PlannedArrays(StrictModel):
     entries: tuple[str, ...]
 
     @property
-    def lattice(self) -> Lattice | Box:
+    def lattice(self) -> Lattice | ArrayLayout:
         """The lattice of coefficients, or the entries."""
         return self.strategy.lattice
 
     @property
-    def strategy(self) -> Strategy | Entries:
+    def strategy(self) -> Strategy | VectorStrategy:
         """Released form of the lattice values, or the entries."""
         if self.entries:
-            return Entries(len(self.entries))
+            return VectorStrategy(len(self.entries))
         return strategy_of(Lattice(self.k), self.maps)
 
     @property
@@ -304,12 +305,12 @@ class ReleasePlan:
         return family_of(planned.noise.law).rho(planned.noise.law)
 
     @property
-    def lattice(self) -> Lattice | Box:
+    def lattice(self) -> Lattice | ArrayLayout:
         """The lattice of coefficients."""
         return self.components[0].lattice
 
     @property
-    def strategy(self) -> Strategy | Entries:
+    def strategy(self) -> Strategy | VectorStrategy:
         """Released form of the lattice values."""
         return self.components[0].strategy
 

@@ -39,8 +39,7 @@ from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.system import importable, is_url, named_function
 from dbern.targets import Learner, learner_of
-from dbern.targets.base import Section
-from dbern.targets.schema_errors import explain
+from dbern.targets.section import Section, explain
 from dbern.types import FloatArray
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -21,7 +21,7 @@ from dbern.planning.measurement_plan import Design, PlannedPart, plan_measuremen
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 from dbern.reconstruct.bins import BinnedStrategy
 
 _MAX_BINS = 1 << 22  # of the finer ones
@@ -45,7 +45,7 @@ def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
     statistic = BiasStatistic(
         measurement, finer, name=NAME, domain=measurement.domain, output_fraction=tune
     )
-    number = plan_measurement(statistic, Design(Entries(1), (), LAPLACE), bound)
+    number = plan_measurement(statistic, Design(VectorStrategy(1), (), LAPLACE), bound)
     beta_i = Fraction(certificate.beta) / planned.outputs
     extra_noise = number.planned.noise.law, bias["factor"] / planned.unit
     noise_part = noise_bound(strategy, planned.h, planned.noise.law, beta_i, extra_noise)

@@ -1,4 +1,8 @@
-"""Strategies: linear maps of a function that are released; a new one is a file and a line here."""
+"""From released integers back to a function: strategies, each a public linear map.
+
+A strategy says what is released in place of a function's lattice values. It never meets a record. A
+new one is a file and a line here.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dbern.privacy.families import NoiseFamily
-from dbern.reconstruct.approximation import AxisMap
-from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.axis_maps import AxisMap
+from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.gram import GramStrategy, LatticeSpectrum
+from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy
 
 STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strategy]]] = {
@@ -19,7 +24,7 @@ STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strat
 }
 """By what is stored of it; where that is nothing, lattice values are released."""
 
-STRATEGY_KINDS: Final = tuple(dict.fromkeys(one.kind for one in STRATEGIES))
+STRATEGY_KINDS: Final = tuple(dict.fromkeys(axis_map.kind for axis_map in STRATEGIES))
 """What is released in place of lattice values."""
 
 
@@ -40,11 +45,11 @@ def map_to_dict(axis: AxisMap) -> dict[str, Any]:
 
 def map_from_dict(content: Mapping[str, Any]) -> AxisMap:
     """Read what `map_to_dict` wrote."""
-    found = map_of(content["kind"], content.get("of", ""))
-    assert found is not None, "a kind of the registry"  # noqa: S101 - for the types
-    return found.from_dict(dict(content))
+    axis_map = map_of(content["kind"], content.get("of", ""))
+    assert axis_map is not None, "a kind of the registry"  # noqa: S101 - for the types
+    return axis_map.from_dict(dict(content))
 
 
 def map_of(kind: str, of: str) -> type[AxisMap] | None:
     """Type of the stored map of released values of a kind; None for lattice values."""
-    return {(one.kind, one.of): one for one in STRATEGIES}.get((kind, of))
+    return {(axis_map.kind, axis_map.of): axis_map for axis_map in STRATEGIES}.get((kind, of))

@@ -1,4 +1,4 @@
-"""Base of every strategy: the lattice, its slabs, and the bounds on one record's move.
+"""Base of every strategy: what is released of a function, and bounds on one record's move.
 
 Of the lattice values psi of a solved function they themselves are released, or spectral coordinates
 ``T psi``; of a sum over records they themselves, or bins. Released integers carry noise of one
@@ -10,112 +10,30 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.reconstruct.approximation import (
-    AxisMap,
-    lebesgue_constant,
-    released_series,
-    synthesis_matrix,
-)
+from dbern.reconstruct.axis_maps import AxisMap, synthesis_matrix
+from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
+from dbern.reconstruct.series import lebesgue_constant, released_series
 from dbern.types import FloatArray
-
-# --- The lattice of the mechanism and its cut into slabs
-
-
-SLAB_COEFFICIENTS = 1 << 20
-"""Most coefficients in a slab where one layer of the first axis is no longer than that (8 MiB)."""
-
-
-@dataclass(frozen=True)
-class Slab:
-    """Layers ``start`` to ``stop`` of the first axis, whole in every other: C-contiguous."""
-
-    index: int
-    start: int
-    stop: int
-
-
-class Layout(ABC):
-    """Cut an array of released integers into slabs of whole layers of the first axis."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array."""
-
-    @property
-    def size(self) -> int:
-        """Number of integers."""
-        return math.prod(self.shape)
-
-    @property
-    def layer(self) -> int:
-        """Number of integers in one layer of the first axis."""
-        return math.prod(self.shape[1:])
-
-    @property
-    def slab_layers(self) -> int:
-        """Layers of every slab but the last."""
-        return min(self.shape[0], max(1, SLAB_COEFFICIENTS // self.layer))
-
-    def slabs(self) -> Iterator[Slab]:
-        """The slabs in order: the unit of staging, of noise and of one zarr shard."""
-        for index, start in enumerate(range(0, self.shape[0], self.slab_layers)):
-            yield Slab(index, start, min(start + self.slab_layers, self.shape[0]))
-
-    def slab_shape(self, slab: Slab) -> tuple[int, ...]:
-        """Shape of the slab's array."""
-        return (slab.stop - slab.start, *self.shape[1:])
-
-
-@dataclass(frozen=True)
-class Box(Layout):
-    """An array of `extent`, one released integer an entry."""
-
-    extent: tuple[int, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The extent."""
-        return self.extent
-
-
-@dataclass(frozen=True)
-class Lattice(Layout):
-    """``P = {0, 1/k_1, .., 1} x .. x {0, 1/k_l, .., 1}`` (Algorithm 1, line 1)."""
-
-    k: tuple[int, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """``(k_1 + 1, .., k_l + 1)``; its product is N."""
-        return tuple(k + 1 for k in self.k)
-
-    def nodes(self, axis: int) -> FloatArray:
-        """Lattice positions of one axis in unit-cube units, shape (k + 1,)."""
-        return np.arange(self.k[axis] + 1) / self.k[axis]
-
-
-# --- What is released of the lattice values psi
 
 
 @dataclass(frozen=True)
 class Bound:
     """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation.
 
-    With `sides`, a move adds to released values, and takes from them, at most half of `value` each;
-    of what is counted in integers, half of what their rounding adds, too.
+    With `balanced`, a move adds to released values, and takes from them, at most half of `value`
+    each; of what is counted in integers, half of what their rounding adds, too.
     """
 
     value: float
     derivation: str
-    sides: bool = False
+    balanced: bool = False
 
     @property
     def half(self) -> Bound:
@@ -307,7 +225,7 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
 
 
 @dataclass(frozen=True)
-class Entries:
+class VectorStrategy:
     """A vector of numbers that are released as they are."""
 
     count: int
@@ -315,12 +233,12 @@ class Entries:
     maps: ClassVar[tuple[AxisMap, ...]] = ()
 
     @property
-    def layout(self) -> Box:
+    def layout(self) -> ArrayLayout:
         """One integer an entry."""
-        return Box((self.count,))
+        return ArrayLayout((self.count,))
 
     @property
-    def lattice(self) -> Box:
+    def lattice(self) -> ArrayLayout:
         """Stored entries: the released ones."""
         return self.layout
 
@@ -329,5 +247,5 @@ class Entries:
         return values[slab.start : slab.stop]
 
 
-AnyStrategy: TypeAlias = Strategy | Entries
+AnyStrategy: TypeAlias = Strategy | VectorStrategy
 """What may be released of a measurement: coordinates of a lattice, or numbers as they are."""

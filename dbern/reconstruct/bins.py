@@ -21,8 +21,10 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
-from dbern.reconstruct.approximation import AxisMap, Limits, StoredArray, fitted_values
-from dbern.reconstruct.base import AxisStrategy, Bound, Box, Lattice, Slab
+from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
+from dbern.reconstruct.base import AxisStrategy, Bound
+from dbern.reconstruct.fitted_values import fitted_values
+from dbern.reconstruct.layouts import ArrayLayout, Lattice, Slab
 from dbern.reconstruct.levels import MOST_NARROW, Levels
 from dbern.types import FloatArray, Int64Array
 
@@ -97,8 +99,8 @@ class AxisBins(AxisMap):
         if not 0 < self.used < self.rank:
             return whole
         left, sizes, right = np.linalg.svd(whole, full_matrices=False)
-        kept = slice(self.used)
-        return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
+        leading = slice(self.used)
+        return np.asarray((left[:, leading] * sizes[leading]) @ right[leading])
 
     @cached_property
     def narrow(self) -> AxisBins:
@@ -324,14 +326,14 @@ class BinnedStrategy(AxisStrategy):
         return self.bins
 
     @cached_property
-    def layout(self) -> Box:
+    def layout(self) -> ArrayLayout:
         """One integer for each product of B-splines, of an axis with levels for each of both."""
-        return Box(tuple(axis.rank for axis in self.bins))
+        return ArrayLayout(tuple(axis.rank for axis in self.bins))
 
     @property
-    def counted(self) -> Box:
+    def counted(self) -> ArrayLayout:
         """One integer for each product of B-splines, of an axis with levels of the narrow ones."""
-        return Box(tuple(axis.count for axis in self.bins))
+        return ArrayLayout(tuple(axis.count for axis in self.bins))
 
     def total(self, released: Iterable[Int64Array]) -> float:
         """Return the sum of all bins, of the slabs of released integers."""

@@ -30,7 +30,8 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
-from dbern.reconstruct.base import Bound, Box, Lattice, Layout, Slab, Strategy
+from dbern.reconstruct.base import Bound, Strategy
+from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
 from dbern.reconstruct.spectral import AxisSpectrum, quantised
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -177,7 +178,7 @@ class GramStrategy(Strategy):
     @cached_property
     def layout(self) -> Layout:
         """One integer an eigenvector."""
-        return Box((self.spectrum.rank,))
+        return ArrayLayout((self.spectrum.rank,))
 
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|``: all of T stands for the first axis."""

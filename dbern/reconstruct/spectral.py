@@ -16,8 +16,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.reconstruct.approximation import Limits, LinearMap, StoredArray, lebesgue_constant
-from dbern.reconstruct.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
+from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
+from dbern.reconstruct.base import Bound, LatticeMapStrategy
+from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
+from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 
@@ -44,7 +46,7 @@ class SpectralStrategy(LatticeMapStrategy):
     @cached_property
     def layout(self) -> Layout:
         """One integer for each combination of the axes' eigenvectors."""
-        return Box(tuple(spectrum.rank for spectrum in self.spectra))
+        return ArrayLayout(tuple(spectrum.rank for spectrum in self.spectra))
 
     def matrix(self, axis: int) -> FloatArray | None:
         """The stored T of the axis."""
@@ -83,7 +85,7 @@ class SpectralStrategy(LatticeMapStrategy):
 
 _BITS = 40  # of the largest entry of T
 _POWERS = Limits(float, math.ulp(0.0), 1.0)
-_LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rounding noise
+_MIN_RELATIVE_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rounding noise
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,8 @@ class AxisSpectrum(LinearMap):
     @cached_property
     def synthesis(self) -> FloatArray:
         """A = ``T' mu^{2a}``, zero for eigenvectors not in use; shape (k + 1, d)."""
-        kept = np.arange(self.rank) < (self.used or self.rank)
-        return np.asarray(self.analysis.T * (self.energies * kept))
+        in_use = np.arange(self.rank) < (self.used or self.rank)
+        return np.asarray(self.analysis.T * (self.energies * in_use))
 
     @cached_property
     def energies(self) -> FloatArray:
@@ -203,10 +205,10 @@ class AxisSpectrum(LinearMap):
     @classmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
         """Read what `arrays` wrote."""
-        analysis, facts = read("analysis")
+        analysis, attributes = read("analysis")
         levels, _ = read("eigenvalues")
         packed = np.asarray(analysis).astype("<i8").tobytes()
-        return cls(packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"])
+        return cls(packed, attributes["exponent"], tuple(levels.tolist()), attributes["weighting"])
 
     @classmethod
     def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
@@ -233,9 +235,9 @@ def quantised(
 
     Eigenvalues are in decreasing order, their vectors in columns.
     """
-    kept = min(rank, int((values > _LEAST_EIGENVALUE * values[0]).sum()))
-    eigenvalues = values[:kept]
-    meant = eigenvalues[:, None] ** -weighting * vectors[:, :kept].T
-    exponent = int(np.frexp(np.abs(meant).max())[1]) - _BITS
-    integers = np.rint(np.ldexp(meant, -exponent)).astype("<i8")
+    rank = min(rank, int((values > _MIN_RELATIVE_EIGENVALUE * values[0]).sum()))
+    eigenvalues = values[:rank]
+    analysis = eigenvalues[:, None] ** -weighting * vectors[:, :rank].T
+    exponent = int(np.frexp(np.abs(analysis).max())[1]) - _BITS
+    integers = np.rint(np.ldexp(analysis, -exponent)).astype("<i8")
     return integers.tobytes(), exponent, tuple(eigenvalues.tolist())

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from threading import Lock
 from typing import Any, cast
 
@@ -23,70 +23,28 @@ from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.planning.cost import WRITERS
-from dbern.planning.measurement_plan import with_kernels
-from dbern.planning.planner import whole_certificate
 from dbern.planning.plans import (
     PlannedMeasurement,
     ReleasePlan,
     measured_pairs,
     released_component,
 )
-from dbern.planning.rows import BoundSpec, spec_for_rows
+from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
-from dbern.reconstruct.base import Lattice, Slab, Strategy
-from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.bins import BinnedStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
+from dbern.releasing.bandwidth_choice import choose_bandwidth
 from dbern.synopsis.component import Component
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.shrinkage import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
-from dbern.targets.density import lengths_of
 from dbern.types import FloatArray, Int64Array
-
-# --- Chosen after the noise: a bandwidth from released bins
-#
-# Nothing here reads anything but noised integers and public facts: it is post-processing. What is
-# published is the function of the bandwidth that cross-validation of the bins finds best; bounds on
-# its error hold for all that it was chosen from at once (`Approximation.choices`).
-
-
-def chosen(
-    spec: ReleaseSpec, plan: ReleasePlan, released: Callable[[PlannedMeasurement, str], Int64Array]
-) -> tuple[ReleasePlan, dict[str, Any]]:
-    """Return the plan of a density with the bandwidth that its bins choose, and the choice's facts.
-
-    `released` returns the noised integers of a planned measurement and the name of its array.
-    """
-    from dbern.synopsis.questions.bandwidths import best_kernels  # a release seldom asks
-    from dbern.synopsis.questions.envelopes.splines import AxisSplines
-    from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-
-    bound = BoundSpec.of(spec, plan.n)
-    (component,), (planned,) = bound.measurements, plan.components
-    candidates, law = component.candidates, planned.noise.law
-    maps = cast("tuple[AxisBins, ...]", planned.maps)
-    splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in maps)
-    measures = [
-        NoisyMeasure(np.ldexp(released(planned, name).astype(np.float64), law.granularity_exponent),
-                splines, law, planned.released_error)
-        for name in planned.arrays
-    ]  # fmt: skip
-    tried = [candidate.kernels for candidate in candidates]
-    best = candidates[best_kernels(measures, tried, float(plan.n))]
-    best_planned = with_kernels(planned, best, bound)
-    if (
-        best_planned.certificate.total > planned.certificate.total
-    ):  # more than the plan has promised
-        best, best_planned = candidates[0], planned
-    certificate = whole_certificate(spec.combination, (best_planned,))
-    lengths = [lengths_of(candidate.kernels, spec.domain) for candidate in candidates]
-    choice = {"bandwidth": lengths_of(best.kernels, spec.domain), "chosen_of": lengths}
-    return replace(plan, components=(best_planned,), certificate=certificate), choice
-
 
 _DRAWING = Lock()  # two threads that draw, by short numpy calls, are slower than one
 
@@ -115,9 +73,11 @@ def publish(
 
     choice: dict[str, Any] = {}
     classes = [planned.approximation for planned in plan.components]
-    if any(stored and stored.restore().choices > 1 for stored in classes):
+    if any(function_class and function_class.restore().choices > 1 for function_class in classes):
         with one_thread():  # as plans do
-            plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
+            plan, choice = choose_bandwidth(
+                spec, plan, lambda planned, name: noisy(planned, name).all_released
+            )
     components = _components(spec, plan)
     stored = {group.name: group for group in _groups(components, plan)}
     attributes = _attributes(spec, plan, components, reservation, ledger.id, choice)
@@ -147,12 +107,12 @@ class _Noisy:
         center = self.staging.get(self.name, slab.index)
         layout, law = self.planned.strategy.layout, self.planned.noise.law
         arrays = self.planned.arrays
-        whose, first = place_of(law, arrays, arrays.index(self.name), layout.size)
+        component, first = place_of(law, arrays, arrays.index(self.name), layout.size)
         with _DRAWING:
-            return privatize(center, first + slab.start * layout.layer, law, self.key, whose)
+            return privatize(center, first + slab.start * layout.layer, law, self.key, component)
 
     @property
-    def whole(self) -> Int64Array:
+    def all_released(self) -> Int64Array:
         layout = self.planned.strategy.layout
         return np.concatenate([*map(self.released, layout.slabs())]).reshape(layout.shape)
 
@@ -175,7 +135,7 @@ def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iter
     strategy, law = noisy.planned.strategy, noisy.planned.noise.law
     lattice_slab = noisy.released
     if stored.maps:
-        released = noisy.whole
+        released = noisy.all_released
         with one_thread():
             values, silencing = _derived_from(noisy.planned, released)
         writer.write_released(stored, released, silencing)
@@ -194,17 +154,17 @@ def _derived_from(
     planned: PlannedMeasurement, released: Int64Array
 ) -> tuple[FloatArray, dict[str, float]]:
     """Values that a lattice is derived from, in unit-cube units, and the facts for readers."""
-    law, unit, limit = planned.noise.law, planned.unit, planned.most_silenced
+    law, value_unit, limit = planned.noise.law, planned.unit, planned.most_silenced
     values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
     if not limit:
         return values, {}
-    noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / unit)
+    noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / value_unit)
     strategy = cast("Strategy", planned.strategy)
     values, moved, silenced_fraction = shrunk_within(
-        values, noise, strategy, planned.h, limit / unit
+        values, noise, strategy, planned.h, limit / value_unit
     )
     return values, {
-        "silenced": moved * unit,
+        "silenced": moved * value_unit,
         "silenced_share": silenced_fraction,
     } if silenced_fraction else {}
 

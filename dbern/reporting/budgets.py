@@ -12,8 +12,9 @@ from dbern.ledger import AuditLine, DatasetStatus, State
 from dbern.ledger.amounts import ZCDP, granted_amount, period_of, stored_amount
 from dbern.percentages import percent
 from dbern.privacy.budget import Budget
-from dbern.reporting.html import render
-from dbern.reporting.pictures import VARIABLES, WIDTHS, drawn
+from dbern.reporting.colours import VARIABLES
+from dbern.reporting.page_templates import render
+from dbern.reporting.svg import WIDTHS, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,6 +150,6 @@ def _drawing(index: int, moments: Sequence[_Moment], symbol: str) -> dict[str, s
 
     heights = {"wide": 300, "narrow": 240}
     return {
-        form: drawn(f"budget-{index}-{form}", (WIDTHS[form], heights[form]), paint)
+        form: draw_figure(f"budget-{index}-{form}", (WIDTHS[form], heights[form]), paint)
         for form in WIDTHS
     }

@@ -11,7 +11,8 @@ import numpy as np
 
 from dbern.data.domain import named_with
 from dbern.errors import optional_import, printable
-from dbern.reporting.pictures import INK, MOST_PANELS, channels
+from dbern.reporting.colours import INK, channels
+from dbern.reporting.pictures import MAX_PANELS
 from dbern.synopsis.maps import FAR, eastward_degree, write_plainly
 from dbern.types import FloatArray
 
@@ -109,7 +110,7 @@ def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
     """Return what is drawn, with its title: each group by itself."""
     if "class" not in change.dims:
         return [("", change)]
-    groups = change["class"].to_numpy()[:MOST_PANELS]
+    groups = change["class"].to_numpy()[:MAX_PANELS]
     return [(printable(str(group)), change.sel({"class": group})) for group in groups]
 
 

@@ -31,17 +31,9 @@ from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
+from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
-from dbern.reporting.pictures import (
-    MOST_PANELS,
-    SCHEMES,
-    VARIABLES,
-    class_colour,
-    label,
-    shade,
-    text,
-    value_name,
-)
+from dbern.reporting.pictures import MAX_PANELS, label, value_name
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
 from dbern.synopsis.questions.bandwidths import min_bandwidth
@@ -242,7 +234,7 @@ def _counting(
 
 
 def _parts(distribution: Distribution | None) -> tuple[SplitMeasure, ...]:
-    if distribution is None or len(distribution.groups) > MOST_PANELS:
+    if distribution is None or len(distribution.groups) > MAX_PANELS:
         return ()
     return split_measures(distribution)
 
@@ -345,10 +337,12 @@ def _colours(classes: int) -> dict[str, Any]:
     steps = np.linspace(0, 1, _COLOURS)
     styles = [(certain, index) for certain in (True, False) for index in range(classes)]
     return {
-        "palettes": {scheme: [*map(text, shade(steps, scheme))] for scheme in SCHEMES},
+        "palettes": {scheme: [*map(to_hex, shade(steps, scheme))] for scheme in SCHEMES},
         # Of groups that surely are the likeliest, then of those that may not be.
         "classes": {
-            scheme: [text(class_colour(index, scheme, sure=certain)) for certain, index in styles]
+            scheme: [
+                to_hex(class_colour(index, scheme, certain=certain)) for certain, index in styles
+            ]
             for scheme in SCHEMES
         },
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.data.domain import Axis
 from dbern.errors import optional_import
-from dbern.reporting.pictures import REPORTS, VARIABLES, label
+from dbern.reporting.colours import VARIABLES
+from dbern.reporting.pictures import label
+from dbern.reporting.wording import REPORT_HINT
 
 if TYPE_CHECKING:
     from bokeh.models import Model
@@ -21,7 +23,7 @@ _FONT = "system-ui, sans-serif"
 
 def figures_document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
     """Document of the library with one or two figures, whose identities do not vary."""
-    with optional_import(REPORTS):
+    with optional_import(REPORT_HINT):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
     document = Document()

@@ -11,6 +11,9 @@ from typing import Any
 from dbern.data.domain import Axis, rounded_text
 from dbern.percentages import percent
 
+REPORT_HINT = (
+    "reports need bokeh, jinja2 and matplotlib. Install them with: pip install 'dbern[report]'"
+)
 _REPLACED = {"replace-one": "is replaced by any other", "add-or-remove-one": "is added or removed"}
 
 

@@ -21,8 +21,9 @@ from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.reconstruct import strategy_of
-from dbern.reconstruct.base import LatticeStrategy, Slab, Strategy
+from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.synopsis.blocks import StoredBlocks
 from dbern.synopsis.component import LatticeComponent, VectorComponent
 from dbern.synopsis.evaluate import Interpolant, Polynomial

@@ -57,7 +57,7 @@ from dbern.certify.bias import KernelMixture
 from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
 from dbern.certify.certificate import Certificate, bias_from_statistic
 from dbern.certify.failure import BAND
-from dbern.certify.limits import LowerBound, strongest_bound
+from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
 from dbern.certify.noise_quantile import enclose, quantile_rank
 from dbern.certify.noise_sups import noise_sups
 from dbern.combination.responses import Quotient
@@ -398,7 +398,8 @@ def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     unsigned = first.counted_in == first.arrays and first.oblique is None
     mixture = first.approximation.restore()
     kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
-    return strongest_bound(first.sensitivity.function, epsilon, beta, n, delta, rows, kernels)
+    privacy = GroupPrivacy(epsilon, beta, n, delta, rows)
+    return strongest_bound(first.sensitivity.function, privacy, kernels)
 
 
 def _read(values: FloatArray, envelopes: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:

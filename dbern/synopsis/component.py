@@ -21,9 +21,9 @@ from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
-from dbern.reconstruct.approximation import AxisMap
-from dbern.reconstruct.base import Box, Lattice
+from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.gram import MOST_POINTS
+from dbern.reconstruct.layouts import ArrayLayout, Lattice
 from dbern.synopsis.function_classes import FunctionClass
 from dbern.synopsis.strict import (
     ABSENT,
@@ -317,9 +317,9 @@ class VectorComponent(_Accuracy, _Vector, _Arrays):
         return self
 
     @property
-    def lattice(self) -> Box:
+    def lattice(self) -> ArrayLayout:
         """The entries."""
-        return Box((len(self.entries),))
+        return ArrayLayout((len(self.entries),))
 
 
 def _kind_of(content: Any) -> str | None:

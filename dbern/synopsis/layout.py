@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbern.reconstruct.approximation import Limits
+from dbern.reconstruct.axis_maps import Limits
 from dbern.synopsis.component import Component
 
 COEFFICIENTS = "coefficients"

@@ -251,7 +251,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             require(fits, "components: promise names an array that is not there")
         promised = [name for c in self.components if c.promise for name in c.promise.of]
         once = len(set(promised)) == len(promised)
-        # Where numbers chose the bins, their noise takes part in the choice: no bound here counts it.
+        # Where numbers chose the bins their noise takes part in the choice: no bound counts it.
         require(once, "components: two promises are of one array")
         require(self.functions, "components: there is no function")
         self._require_shapes(domain)

@@ -18,7 +18,9 @@ from dbern.combination.responses import Shifted
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.percentages import percent
-from dbern.reconstruct.moments import Fit, Measured, least_squares, product_names
+from dbern.reconstruct.moments import product_names
+from dbern.reconstruct.noisy_least_squares import Fit, least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.component import VectorComponent
 from dbern.synopsis.points import Points, as_points, like
@@ -233,10 +235,10 @@ class ReleasedMoments(ReleasedVector):
         return self._combination.weights(self._measured, axes)
 
     @cached_property
-    def _measured(self) -> Measured:
+    def _measured(self) -> NoisyMoments:
         lists = tuple(len(axis.categories) for axis in self._lists)
         moments = self._combination.moments(len(self._numbers), lists)
-        return Measured.of(moments, self.numbers, self.deviation())
+        return NoisyMoments.of(moments, self.numbers, self.deviation())
 
     def regression(
         self,

@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 
 from dbern.data.storage import ROOT
 from dbern.errors import EnvironmentRefusedError
-from dbern.reconstruct.approximation import Limits
+from dbern.reconstruct.axis_maps import Limits
 from dbern.synopsis.component import MOST_COEFFICIENTS, Component
 from dbern.synopsis.layout import (
     ArrayLayout,

@@ -15,8 +15,8 @@ from zarr.storage import MemoryStore
 
 from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, storage_errors
 from dbern.errors import IntegrityError, ReleaseError, SpecError
-from dbern.reconstruct.approximation import AxisMap
-from dbern.reconstruct.base import Layout, Slab
+from dbern.reconstruct.axis_maps import AxisMap
+from dbern.reconstruct.layouts import Layout, Slab
 from dbern.synopsis.component import Component
 from dbern.synopsis.layout import (
     COEFFICIENTS,

@@ -1,4 +1,6 @@
-"""Learners: each turns its public parameters into measurements, which are released of records.
+"""Learners of kernel sums and naive Bayes, the registry of all learners, and their base.
+
+A learner turns its public parameters into measurements, which are released of records.
 
 A third party adds one by an entry point of the group ``dbern.targets`` that names its class. Most
 are written with `Learner`, `KernelSum`, `Measurement`, `axis_kernels`, `KernelName` and `Lengths`,
@@ -17,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.density import KernelDensity, NadarayaWatson, axis_kernels
+from dbern.targets.density import KernelDensity
+from dbern.targets.nadaraya_watson import NadarayaWatson
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ __all__ = [
 
 LEARNERS = {
     "kernel-density": "dbern.targets.density:KernelDensity",
-    "nadaraya-watson": "dbern.targets.density:NadarayaWatson",
+    "nadaraya-watson": "dbern.targets.nadaraya_watson:NadarayaWatson",
     "priestley-chao": "dbern.learn.priestley_chao:PriestleyChao",
     "support-vector-machine": "dbern.learn.support_vector_machine:SupportVectorMachine",
     "naive-bayes": "dbern.targets.naive_bayes:NaiveBayes",

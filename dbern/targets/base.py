@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination.base import Combination
@@ -22,14 +22,7 @@ from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import Noise
 from dbern.reconstruct.base import AnyStrategy
-from dbern.targets.schema_errors import explain
-
-
-class Section(BaseModel):
-    """A strict and frozen section of a spec; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+from dbern.targets.section import Section, explain
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Lengths = Annotated[tuple[Positive, ...], Field(strict=False)]
@@ -38,9 +31,10 @@ Lengths = Annotated[tuple[Positive, ...], Field(strict=False)]
 
 def _known_kernel(name: str) -> str:
     if name not in KERNELS:
-        names = ", ".join(f'"{kernel}"' for kernel in KERNELS if kernel != "gaussian")
+        alternatives = ", ".join(f'"{kernel}"' for kernel in KERNELS if kernel != "gaussian")
         raise SpecError(
-            f'target.kernel: "{name}" is unknown. Write kernel = "gaussian", or one of {names}'
+            f'target.kernel: "{name}" is unknown. Write kernel = "gaussian", or one of '
+            f"{alternatives}"
         )
     return name
 
@@ -51,7 +45,7 @@ KernelName = Annotated[str, AfterValidator(_known_kernel)]
 
 @dataclass(frozen=True)
 class DesignedMeasurement:
-    """Measurement bound to the rows, and the strategy, orders and noise law of its release.
+    """A measurement, as it is for the rows, and the strategy, orders and noise of its release.
 
     A vector has no orders h.
     """
@@ -131,7 +125,7 @@ class Learner(Section, ABC):
     def predictions(
         self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
     ) -> tuple[str, ...]:
-        """Return what to expect of a release by these designs, a measurement each.
+        """Return what to expect of a release in these designs, one for each measurement.
 
         They follow from public facts alone.
         """

@@ -54,7 +54,8 @@ from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.measurement import RecordSum
 from dbern.measure.record_weights import ByCategory
 from dbern.measure.vector_sums import VectorAccumulator
-from dbern.reconstruct.base import AnyStrategy, Bound, Entries, Lattice, LatticeStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, LatticeStrategy, VectorStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.targets.class_sums import ClassSums
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -110,7 +111,7 @@ class NaiveBayesProduct(RecordSum):
             )
         )
         classes = ClassSums(self.domain, self.label, moments=False)
-        counts = VectorAccumulator(classes, Entries(2), rows, classes.bits(rows))
+        counts = VectorAccumulator(classes, VectorStrategy(2), rows, classes.bits(rows))
         lattice = cast("LatticeStrategy", strategy)
         return NaiveBayesAccumulator(self, lattice, tuple(axes), counts, rows)
 

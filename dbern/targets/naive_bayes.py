@@ -27,9 +27,9 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory
 from dbern.privacy.budget import Budget
+from dbern.targets.bandwidths import equal_lengths, stated_kernels
 from dbern.targets.base import DesignedMeasurement, KernelName, Learner, Lengths
 from dbern.targets.class_sums import ClassSums
-from dbern.targets.density import equal_lengths, stated_kernels
 from dbern.targets.joint_bayes import NaiveBayesProduct
 from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
 from dbern.targets.public_bandwidths import class_share, readable_lengths, told_bandwidth

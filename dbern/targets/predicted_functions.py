@@ -27,14 +27,14 @@ from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
 from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
-from dbern.reconstruct.approximation import released_translates
+from dbern.reconstruct.axis_maps import released_translates
 from dbern.reconstruct.base import Strategy
 from dbern.targets.base import DesignedMeasurement
 from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
 from dbern.types import FloatArray
 
 _EVENLY = (np.arange(64) + 0.5) / 64
-_LEAST = 1e-12
+_MIN_LIKELIHOOD = 1e-12
 
 
 def deviation_of(law: Noise) -> float:
@@ -72,18 +72,18 @@ class Function:
             rows = [rowwise_products(rows) @ strategy.whole.reshape(-1, strategy.whole.shape[-1])]
         else:
             axes = zip(rows, strategy.axis_maps, strict=True)
-            rows = [y if axis is None else y @ axis.synthesis for y, axis in axes]
-        squares = np.prod([np.square(axis_rows).sum(axis=1) for axis_rows in rows], axis=0)
-        sums = np.prod([axis_rows.sum(axis=1) for axis_rows in rows], axis=0)
-        granule = math.ldexp(self.design.measurement.unit, law.granularity_exponent)
+            rows = [basis if axis is None else basis @ axis.synthesis for basis, axis in axes]
+        squares = np.prod([np.square(factor).sum(axis=1) for factor in rows], axis=0)
+        sums = np.prod([factor.sum(axis=1) for factor in rows], axis=0)
+        grid_step = math.ldexp(self.design.measurement.unit, law.granularity_exponent)
         noise = covariance_of(law).variance(squares, sums)
-        return np.asarray(granule**2 * np.maximum(noise, 0.0))
+        return np.asarray(grid_step**2 * np.maximum(noise, 0.0))
 
     @property
     def deviation(self) -> float:
         """Deviation of the noise, its root mean square over the domain."""
-        granule = math.ldexp(self.design.measurement.unit, self.design.law.granularity_exponent)
-        noise = covariance_of(self.design.law).scaled(granule)
+        grid_step = math.ldexp(self.design.measurement.unit, self.design.law.granularity_exponent)
+        noise = covariance_of(self.design.law).scaled(grid_step)
         return typical_noise(self._strategy, self.design.h, noise)
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:
@@ -121,8 +121,8 @@ def predicted_sums(
     return released, variance, plain
 
 
-_MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
-_MOST_LIKELIHOODS = 1 << 23
+_MAX_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
+_MAX_LIKELIHOODS = 1 << 23
 
 
 def bayes_notes(combination: GaussianScores, law: Noise) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def bayes_notes(combination: GaussianScores, law: Noise) -> tuple[str, ...]:
     axes, classes = len(combination.peaks), len(combination.classes)
     std = max(TYPICAL_STD / 2, *combination.floors)
     typical = TypicalBayes(axes, combination.lists, classes, std=std)
-    if typical.count * classes * axes > _MOST_LIKELIHOODS:
+    if typical.count * classes * axes > _MAX_LIKELIHOODS:
         return UNPREDICTED
     noise, means = classes * deviation_of(law), typical.means
     of_means = (noise / 2) ** 2 * (1 + 4 * means**2)
@@ -163,7 +163,7 @@ def kernel_bayes_notes(
     scores = combination if isinstance(combination, KernelScores) else None
     lists, classes = scores.lists if scores else (), len(combination.classes)
     typical = TypicalBayes(axes, lists, classes, rows=256)
-    if typical.count**2 * axes > _MOST_TRANSLATES:
+    if typical.count**2 * axes > _MAX_TRANSLATES:
         return UNPREDICTED
     return typical.noted(
         *(_factored(typical, scores, designs) if scores else _joint(typical, designs[0]))
@@ -175,7 +175,7 @@ def _class_means(
 ) -> FloatArray:
     """Mean of kernels at each class's records, axis by axis, (axes, m, classes)."""
     axes = function.translates(records, plain=plain)
-    return np.array([own.reshape(len(own), classes, -1).mean(axis=2) for own in axes])
+    return np.array([kernel.reshape(len(kernel), classes, -1).mean(axis=2) for kernel in axes])
 
 
 def _joint(
@@ -201,13 +201,13 @@ def _factored(
         axes, typical.unit.T[:, :, None], combination.floors, combination.peaks, strict=True
     ):
         function, unit = Function(design, positions), design.measurement.unit
-        known = classes * math.sqrt(Function(design, _EVENLY[:, None]).variance.mean())
+        mean_noise = classes * math.sqrt(Function(design, _EVENLY[:, None]).variance.mean())
         exact, likely = (
             np.clip(unit * _class_means(function, positions, classes, plain=plain)[0], floor, peak)
             for plain in (True, False)
         )
-        plain = plain + np.log(np.maximum(exact, _LEAST))
-        released = released + np.log(likely + known)
+        plain = plain + np.log(np.maximum(exact, _MIN_LIKELIHOOD))
+        released = released + np.log(likely + mean_noise)
         noise = classes**2 * function.variance[:, None] + np.square(of_counts * likely)
-        variance = variance + (noise / np.square(likely + known)).mean(axis=1)
+        variance = variance + (noise / np.square(likely + mean_noise)).mean(axis=1)
     return released, variance, plain

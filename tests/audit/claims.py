@@ -24,7 +24,8 @@ TRUSTED = {
     "__init__": "",
 }
 BEYOND = {
-    "releasing/publish": "the noise key, bound to seal and law; the choice among what was counted",
+    "releasing/publish": "the noise key, bound to seal and law",
+    "releasing/bandwidth_choice": "the choice of a bandwidth among what was counted",
     "ledger/key_files": "release keys: made, read, destroyed",
     "ledger/staging": "the staged center: encrypted, sealed, compared",
     "erm/perturbed": "perturbed objectives: what b and the Jacobian cost, b's key, the output",

@@ -23,7 +23,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.parity import by_parity, of_parities, parities
 from dbern.bernstein.splines import bin_products, solved_in_blocks
-from dbern.reconstruct.approximation import Series, lebesgue_constant
+from dbern.reconstruct.series import Series, lebesgue_constant
 
 POINTS = [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 64), Fraction(45, 128)]
 FLOATS = np.array([float(y) for y in POINTS])

@@ -10,16 +10,15 @@ import reference
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.reconstruct.approximation import (
-    Series,
+from dbern.certify.translate_errors import (
     _boxed_error,
     _derivative_bound,
-    _evaluation_matrix,
     _lipschitz_constants,
     _steepest,
-    lebesgue_constant,
     translate_error,
 )
+from dbern.reconstruct.axis_maps import evaluation_matrix
+from dbern.reconstruct.series import Series, lebesgue_constant
 from dbern.reconstruct.spectral import axis_spectrum
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
@@ -43,7 +42,7 @@ def errors(name, bandwidth, k, matrix, points=501):
 @pytest.mark.parametrize(("bandwidth", "k", "h"), CASES)
 def test_no_point_mass_errs_more_and_some_do_nearly(name, bandwidth, k, h):
     kernel = kernel_of(name, bandwidth)
-    worst = np.abs(errors(name, bandwidth, k, _evaluation_matrix(k, h))).max()
+    worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, h))).max()
     assert worst <= translate_error(kernel, k, h) <= 1.04 * worst + 2e-5 * kernel.peak
 
 
@@ -52,7 +51,7 @@ def test_no_point_mass_errs_more_and_some_do_nearly(name, bandwidth, k, h):
 def test_spectral_releases_too(name, bandwidth, k, rank):
     kernel = kernel_of(name, bandwidth)
     spectrum = axis_spectrum(kernel, k, rank)
-    worst = np.abs(errors(name, bandwidth, k, _evaluation_matrix(k, 4, spectrum))).max()
+    worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, 4, spectrum))).max()
     assert worst <= translate_error(kernel, k, 4, spectrum) <= 1.05 * worst + 2e-5 * kernel.peak
 
 
@@ -63,7 +62,7 @@ def test_spectral_releases_too(name, bandwidth, k, rank):
 def test_the_error_is_no_steeper_than_claimed(name, spectral, bandwidth, k, h):
     kernel = kernel_of(name, bandwidth)
     spectrum = axis_spectrum(kernel, k, 9) if spectral else None  # the bounds need no definiteness
-    matrix = _evaluation_matrix(k, h, spectrum)
+    matrix = evaluation_matrix(k, h, spectrum)
     norm = lebesgue_constant(k, h, spectrum)
     first, second = _lipschitz_constants(kernel, k, matrix, norm)
     step = 1e-3
@@ -101,7 +100,7 @@ def test_no_release_of_a_bump_is_steeper_whatever_the_matrix(name, bandwidth, k)
 def test_derivatives_of_any_lattice_values_are_bounded_and_nearly_attained(spectral, k, order):
     """Lattice values with bounded differences of all orders up to the one asked for."""
     spectrum = axis_spectrum(kernel_of("matern-3/2", 0.2), k, 9) if spectral else None
-    matrix = _evaluation_matrix(k, 3, spectrum)
+    matrix = evaluation_matrix(k, 3, spectrum)
     sizes = (1.0, 0.2, 0.05)[: order + 1]
     bound = _derivative_bound(k, matrix, sizes)
     step = 1e-3
@@ -125,7 +124,7 @@ def test_a_grid_alone_is_no_bound():
     y, t = np.linspace(0, 1, 24), np.linspace(0, 1, 17)
     lattice = kernel(np.arange(21)[:, None] / 20 - t)
     sampled = np.abs(
-        kernel(y[:, None] - t) - bernstein_basis(y, 20) @ _evaluation_matrix(20, 2) @ lattice
+        kernel(y[:, None] - t) - bernstein_basis(y, 20) @ evaluation_matrix(20, 2) @ lattice
     )[1:-1, 1:-1].max()
     assert sampled < 0.95 * translate_error(kernel, 20, 2)
 
@@ -134,11 +133,11 @@ def test_a_grid_alone_is_no_bound():
 def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
     kernel = kernel_of(name, 0.07)
     refined = translate_error.__wrapped__(kernel, 30, 3)
-    monkeypatch.setattr("dbern.reconstruct.approximation._SQUARES_WORK", 2e6)
+    monkeypatch.setattr("dbern.certify.translate_errors._SQUARES_WORK", 2e6)
     rough = translate_error.__wrapped__(kernel, 30, 3)
     assert refined <= 1.03 * rough
     assert rough <= 3 * kernel.peak
-    assert rough >= np.abs(errors(name, 0.07, 30, _evaluation_matrix(30, 3))).max()
+    assert rough >= np.abs(errors(name, 0.07, 30, evaluation_matrix(30, 3))).max()
 
 
 @pytest.mark.parametrize("left_out", [0.0, 9e-6])  # of the largest, less than is cut
@@ -156,7 +155,7 @@ def test_what_a_series_leaves_out_is_in_its_bound(left_out):
 def test_what_a_polynomial_is_cut_by_is_in_the_bound_of_kinks(monkeypatch):
     nodes = (1 - np.cos((np.arange(13) + 0.5) * np.pi / 13)) / 2
     last = np.linalg.solve(bernstein_basis(nodes, 12), np.cos(12 * np.arccos(1 - 2 * nodes)))
-    matrix = _evaluation_matrix(12, 4) + 0.05 * last[:, None]
+    matrix = evaluation_matrix(12, 4) + 0.05 * last[:, None]
     worst = np.abs(errors("triangle", 0.3, 12, matrix)).max()
     kernel, norm = kernel_of("triangle", 0.3), lebesgue_constant(12, 4) + 0.7
 

@@ -18,9 +18,10 @@ from dbern.certify import noise_quantile, noise_sups
 from dbern.certify.bias import KernelMixture
 from dbern.certify.certificate import Certificate, combined
 from dbern.certify.failure import SIMULATION
-from dbern.certify.limits import LowerBound, lower_bound
+from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, lower_bound
 from dbern.certify.noise_quantile import enclose
 from dbern.certify.noise_sups import COARSE, FINER
+from dbern.certify.translate_errors import translate_error
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
 from dbern.planning.planner import plan_files
@@ -31,8 +32,9 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
 from dbern.privacy.tails import tail
-from dbern.reconstruct.approximation import bent, released_series, translate_error
-from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.base import LatticeStrategy
+from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.series import excess_between_nodes, released_series
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
@@ -147,9 +149,9 @@ def test_a_constant_never_certifies_less_than_the_lower_bound(n, rows, neighbors
 
 
 def test_units_that_do_not_fit_do_not_count():
-    assert lower_bound(8.0, 1e-3, 0.05, 5, unit_rows=8) == 0
-    assert lower_bound(8.0, 1e-3, 0.05, 8, unit_rows=8) == pytest.approx(4.0)
-    assert lower_bound(1.0, 1e-3, 0.05, 7) == pytest.approx(3.5)
+    assert lower_bound(8.0, GroupPrivacy(1e-3, 0.05, 5, unit_rows=8)) == 0
+    assert lower_bound(8.0, GroupPrivacy(1e-3, 0.05, 8, unit_rows=8)) == pytest.approx(4.0)
+    assert lower_bound(1.0, GroupPrivacy(1e-3, 0.05, 7)) == pytest.approx(3.5)
 
 
 @pytest.mark.parametrize("units", [1, 2, 3, 7])
@@ -162,8 +164,9 @@ def test_the_lower_bound_is_rounded_down(units, epsilon, delta):
     if not 0 < beta < 0.5:
         return
     for near in (beta, math.nextafter(beta, 0), math.nextafter(beta, 1)):
-        assert lower_bound(1.0, epsilon, near, 100, delta) <= (units - 1) / 2
-    assert lower_bound(1.0, epsilon, beta * (1 - 1e-3), 100, delta) > units / 2 - 1e-6
+        assert lower_bound(1.0, GroupPrivacy(epsilon, near, 100, delta)) <= (units - 1) / 2
+    below = GroupPrivacy(epsilon, beta * (1 - 1e-3), 100, delta)
+    assert lower_bound(1.0, below) > units / 2 - 1e-6
 
 
 def test_a_function_of_other_values_than_its_arrays_has_no_lower_bound():
@@ -270,7 +273,7 @@ def test_what_is_between_nodes_is_bent_no_further(k, width, oversampling):
     dense = [np.cos(np.outer(np.linspace(0, np.pi, 301), range(len(one.coefficients))))
              @ one.coefficients for one in series]  # fmt: skip
     nodes = [one.at_nodes(oversampling)[0] for one in series]
-    parts, rng, short = [*bent(series, oversampling)], np.random.default_rng(4), 0
+    parts, rng, short = [*excess_between_nodes(series, oversampling)], np.random.default_rng(4), 0
 
     def sup(noise, bases):
         for basis in bases:
@@ -381,7 +384,7 @@ def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkey
     dense = [np.cos(np.outer(angles, range(len(one.coefficients)))) @ one.coefficients
              for one in series]  # fmt: skip
     excess = sum(size * noise_sups.noise_sups(rows, draw, draws).max()
-                 for size, rows in bent(series, COARSE))  # fmt: skip
+                 for size, rows in excess_between_nodes(series, COARSE))  # fmt: skip
     sups = noise_sups.noise_sups(dense, draw, draws)
     added, ranks = 0.2 * sups[::-1] if beside else np.zeros(draws), range(60, 119, 4)
 

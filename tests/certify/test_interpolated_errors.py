@@ -13,8 +13,8 @@ from dbern.bernstein.splines import bin_matrix
 from dbern.certify import interpolated_errors as module
 from dbern.certify.bias_envelopes import _axis_envelope, largest_errors
 from dbern.certify.interpolated_errors import InterpolatedErrors
-from dbern.reconstruct.approximation import Hats, bent, released_series
 from dbern.reconstruct.bins import AxisBins, axis_bins
+from dbern.reconstruct.series import Hats, excess_between_nodes, released_series
 
 KERNELS = ("gaussian", "laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov",
            "biweight", "triweight")  # fmt: skip
@@ -156,4 +156,4 @@ def test_hats_are_nowhere_above_their_nodes(k, seed):
     values, factor = series.at_nodes(8)
     weights = rng.normal(size=7)
     assert np.abs(rows @ weights).max() <= factor * np.abs(values @ weights).max() * (1 + 1e-12)
-    assert not list(bent([series], 8))
+    assert not list(excess_between_nodes([series], 8))

@@ -249,12 +249,12 @@ def test_4_for_a_ledger_that_sqlite_opens_read_only(project, run, monkeypatch):
 
 
 def test_show_keeps_long_names_of_arrays_apart_from_what_is_said_of_them(released, monkeypatch):
-    from dbern.cli.synopses import _described
+    from dbern.cli.show import _describe
 
     facts = dbern.open(released.output).metadata
     (component,) = facts["components"]
     facts["components"] = [{**component, "arrays": ["density_0", "density_1", "density_2"]}]
-    assert "\ndensity_0 density_1 density_2 k [6, 6], h [2, 2]" in _described(facts)
+    assert "\ndensity_0 density_1 density_2 k [6, 6], h [2, 2]" in _describe(facts)
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "query"])

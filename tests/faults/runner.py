@@ -173,7 +173,7 @@ def release_frame(files: str) -> int:
 
 def run(settings: dict[str, Any], arguments: list[str]) -> int:
     fix_reservations()
-    replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
+    replace("dbern.reconstruct.layouts:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
     if settings.get("rows_a_task"):
         replace("dbern.cluster.graph:task_rows", lambda _rows: settings["rows_a_task"])
     if settings.get("fan_in"):
@@ -223,7 +223,7 @@ def worker(
     enter(folder, output, environment)
     if leak:
         LEAKS[leak]()
-    replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", SLAB)
+    replace("dbern.reconstruct.layouts:SLAB_COEFFICIENTS", SLAB)
     engine: Any = importlib.import_module("dbern.cluster.worker")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))

@@ -40,7 +40,8 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
-from dbern.reconstruct.base import Entries, Slab
+from dbern.reconstruct.base import VectorStrategy
+from dbern.reconstruct.layouts import Slab
 from dbern.releasing import run as releasing
 from dbern.targets import LogisticRegression
 from dbern.testing import search
@@ -220,7 +221,7 @@ def largest_move(functions: PerturbedFunctions, n: int) -> float:
         step *= 2 * functions.risk.bounds.distance / np.linalg.norm(step)
         apart = functions.released(step) - functions.released(0 * step)
         most = max(most, float(np.abs(apart).sum()))
-    return most / (functions.sensitivity(Entries(functions.size), 1).value / n)
+    return most / (functions.sensitivity(VectorStrategy(functions.size), 1).value / n)
 
 
 def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
@@ -237,7 +238,7 @@ def test_noise_hides_the_rounding_of_what_is_kept(monkeypatch):
     released = [charged.released(state) for state in corners]
     apart = [a - b for a, b in itertools.product(released, repeat=2)]
     for norm in (1, 2):
-        moved = charged.sensitivity(Entries(charged.size), norm).value / 50
+        moved = charged.sensitivity(VectorStrategy(charged.size), norm).value / 50
         assert 0.5 * moved < max(np.linalg.norm(move.ravel(), norm) for move in apart) <= moved
 
 
@@ -245,7 +246,7 @@ def test_values_and_their_floats_are_within_what_the_contract_is_told():
     """All that may be kept, mapped exactly and in floats; a constant's row is the longest."""
     charged = functions(loss=Huber(0.3, 0.1))
     charged = replace(charged, radius=20 / 3)
-    errors = PerturbedAccumulator(charged, Entries(3)).errors
+    errors = PerturbedAccumulator(charged, VectorStrategy(3)).errors
     rng, largest, off = np.random.default_rng(9), 0.0, [0.0, 0.0]
     longest = np.array([[-1.0, -1.0, CONSTANT_FEATURE]])
     for direction in (longest, *rng.normal(size=(200, 1, 3))):

@@ -17,10 +17,10 @@ from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.learn.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 
 SEED = 230900125
-DOMAIN, ENTRIES = Domain((Axis("t", 0.0, 24.0),)), Entries(1)
+DOMAIN, ENTRIES = Domain((Axis("t", 0.0, 24.0),)), VectorStrategy(1)
 
 
 def sums(degree=4, points=40, low=-2.0, high=3.0):
@@ -28,7 +28,7 @@ def sums(degree=4, points=40, low=-2.0, high=3.0):
 
 
 def accumulated(vector, n):
-    return vector.accumulator(Entries(vector.size), n, 0.0)
+    return vector.accumulator(VectorStrategy(vector.size), n, 0.0)
 
 
 def state_of(accumulator, curves):

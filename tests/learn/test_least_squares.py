@@ -23,8 +23,10 @@ from dbern.measure.private_rows import most_rows
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.reconstruct.base import Entries
-from dbern.reconstruct.moments import Measured, Moments, least_squares
+from dbern.reconstruct.base import VectorStrategy
+from dbern.reconstruct.moments import Moments
+from dbern.reconstruct.noisy_least_squares import least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.reporting.html import synopsis_page
 from dbern.sklearn import Ridge as Estimator
 from dbern.synopsis.regression import Regression
@@ -99,7 +101,7 @@ def test_older_moments_weigh_the_count_and_sums_of_the_response_alone():
     assert entries[9] == pytest.approx(np.square(y).mean() - 0.5)
     assert entries[[10, 13]] == pytest.approx([0.5, 7 * y[1::2].sum() / 300])
     np.testing.assert_allclose(older.products(entries, 1.0), products, atol=1e-12)
-    found = [least_squares(Measured.of(one, one.of_products(products), 1e-9), 4, range(4))
+    found = [least_squares(NoisyMoments.of(one, one.of_products(products), 1e-9), 4, range(4))
              for one in (older, Moments.of(3, (2,)))]  # fmt: skip
     np.testing.assert_allclose(found[0].slopes, found[1].slopes, atol=1e-6)
 
@@ -110,7 +112,7 @@ def sums(axes: int) -> MomentSums:
 
 
 def accumulated(vector: MomentSums, n: int) -> Accumulator:
-    return vector.accumulator(Entries(vector.size), n, 0.0)
+    return vector.accumulator(VectorStrategy(vector.size), n, 0.0)
 
 
 def records(rows: int, axes: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -183,7 +185,7 @@ def measured(x, y, epsilon, seed, n=None):
     entries = exact(moments, np.column_stack([x, y])).sum(axis=0) / rows
     scale = moments.sensitivity(1).value / rows / epsilon
     noise = np.random.default_rng(seed).laplace(0, scale, moments.size)
-    return Measured.of(moments, entries + noise, math.sqrt(2) * scale)
+    return NoisyMoments.of(moments, entries + noise, math.sqrt(2) * scale)
 
 
 def test_without_noise_any_response_and_columns_are_least_squares():
@@ -293,7 +295,9 @@ def test_whatever_a_store_says_there_is_an_answer(deviation, size):
     released = signs * size if size else np.zeros(signs.size)
     for ridge in (None, 1e-9):
         for given in (released, np.abs(released), -np.abs(released)):
-            fit = least_squares(Measured.of(Moments.of(4), given, deviation), 3, range(3), ridge)
+            fit = least_squares(
+                NoisyMoments.of(Moments.of(4), given, deviation), 3, range(3), ridge
+            )
             assert np.isfinite([*fit.slopes, fit.intercept, *fit.spread.ravel()]).all()
 
 

@@ -21,8 +21,9 @@ from dbern.learn import gaps
 from dbern.learn.gaps import GapAccumulator, GapSum
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
-from dbern.reconstruct.base import Lattice, LatticeStrategy, Slab
+from dbern.reconstruct.base import LatticeStrategy
 from dbern.reconstruct.bins import axis_bins
+from dbern.reconstruct.layouts import Lattice, Slab
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]

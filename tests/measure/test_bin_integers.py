@@ -18,8 +18,8 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.loops import add_rows
 from dbern.measure.rows import Rows
 from dbern.planning.bin_grids import BIN_RESOLUTIONS
-from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.layouts import Lattice
 
 BITS = 40
 CELLS = (3, 1, 2)

@@ -14,16 +14,16 @@ from test_spec import sections
 
 import dbern
 from dbern.certify.bias import KernelMixture
-from dbern.cli.synopses import _described
+from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
-from dbern.releasing import publish
+from dbern.releasing import bandwidth_choice, publish
 from dbern.reporting import live
 from dbern.synopsis.function_classes import _Mixture, read_class, stored_class
 from dbern.synopsis.reader import Synopsis
-from dbern.targets.density import _finest_bandwidth
+from dbern.targets.smoother import _finest_bandwidth
 
 AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
 ONE = {"data__bounds": {"y": None}, "mechanism": {"k": "auto", "h": "auto", "noise": "auto"}}
@@ -77,7 +77,7 @@ def test_the_released_bins_choose_and_the_release_is_of_what_they_chose(project,
     )
     assert synopsis.verify() > 0
     assert f"bandwidth {b:.4g}" in answer.question
-    assert f"as narrow as bandwidth {every[0][0]:.3g} takes" in _described(facts)
+    assert f"as narrow as bandwidth {every[0][0]:.3g} takes" in _describe(facts)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_what_is_chosen_depends_on_what_is_released_alone(case):
     flat = np.full(shape, 1 / shape[0])
     narrow = (np.abs(cells - shape[0] // 2) < 2) / 4.0
     (wide, of_flat), (fine, of_narrow) = (
-        publish.chosen(spec, plan, released(one)) for one in (flat, narrow)
+        bandwidth_choice.choose_bandwidth(spec, plan, released(one)) for one in (flat, narrow)
     )
     assert of_narrow["bandwidth"] < of_flat["bandwidth"]
     assert wide.certificate.total < fine.certificate.total < plan.certificate.total
@@ -119,7 +119,7 @@ def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
     spec, plan = case
     (told,) = [note for note in plan.notes if note.startswith("bins and promises of this plan")]
     flat = np.full(plan.components[0].strategy.layout.shape, 1 << 8)
-    found, facts = publish.chosen(spec, plan, lambda *_: flat)
+    found, facts = bandwidth_choice.choose_bandwidth(spec, plan, lambda *_: flat)
     assert facts["bandwidth"] == facts["chosen_of"][-1]
     assert told.endswith("a release has those of what it chooses, which are no larger")
     assert 3 * found.certificate.total < plan.certificate.total
@@ -127,15 +127,15 @@ def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
 
 def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypatch):
     spec, plan = case
-    with_kernels = publish.with_kernels
+    with_kernels = bandwidth_choice.with_kernels
 
     def worse(*given):
         found = with_kernels(*given)
         return found.model_copy(update={"certificate": replace(found.certificate, noise=1e9)})
 
-    monkeypatch.setattr(publish, "with_kernels", worse)
+    monkeypatch.setattr(bandwidth_choice, "with_kernels", worse)
     shape = plan.components[0].strategy.layout.shape
-    found, facts = publish.chosen(spec, plan, lambda *_: np.full(shape, 1 << 20))
+    found, facts = bandwidth_choice.choose_bandwidth(spec, plan, lambda *_: np.full(shape, 1 << 20))
     assert found.components == plan.components
     assert facts["bandwidth"] == facts["chosen_of"][0]
 

@@ -19,7 +19,7 @@ from dbern.planning.finer_bins import FinerBins
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 
 ROWS = 5
 COARSE, FINE = {"bits": 9}, {"bits": 30}
@@ -50,7 +50,7 @@ def promise() -> list[Accumulator]:
     measurement, plan = planned("density", "binned-laplace")
     finer = FinerBins.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
     number = BiasStatistic(measurement, finer, domain=measurement.domain)
-    return [number.from_params(Entries(1), ROWS, bits) for bits in (COARSE, FINE)]
+    return [number.from_params(VectorStrategy(1), ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def state_of(part: Accumulator, columns: dict[str, np.ndarray]) -> np.ndarray:

@@ -17,7 +17,7 @@ from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_rad
 from dbern.bernstein.shapes import _isotonic, monotone, positive_mean, value_range
 from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
 from dbern.certify.balls import StatedBall
-from dbern.certify.limits import tensor_steps
+from dbern.certify.lower_bounds import GroupPrivacy, _tensor_steps
 from dbern.measure.rows import strides
 from dbern.reconstruct.gram import lattice_sup_norm
 from dbern.reconstruct.moments import product_names
@@ -159,7 +159,7 @@ def test_the_identity_on_a_lattice_has_a_norm_near_one():
 
 
 def test_the_steps_of_the_tensor_bound():
-    assert tensor_steps(sites=10, units=10_000, epsilon=1.0, beta=0.05) == 10
+    assert _tensor_steps(10, GroupPrivacy(epsilon=1.0, beta=0.05, n=10_000)) == 10
 
 
 def test_products_are_named_row_by_row():

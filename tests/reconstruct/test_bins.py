@@ -13,10 +13,11 @@ from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matr
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.bernstein.splines import _cell_of, bin_matrix, local_weights
 from dbern.certify.bias_envelopes import largest_errors
-from dbern.reconstruct import approximation
+from dbern.reconstruct import axis_maps
 from dbern.reconstruct import bins as module
-from dbern.reconstruct.approximation import fitted_values, lattice_miss, released_translates
+from dbern.reconstruct.axis_maps import released_translates
 from dbern.reconstruct.bins import AxisBins, axis_bins, bump_blocks, lattice_bumps
+from dbern.reconstruct.fitted_values import fitted_values, lattice_miss
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:
@@ -147,7 +148,7 @@ def test_bins_in_blocks_are_the_same(bandwidth, monkeypatch):
     whole = made()
     assert len(bump_blocks(kernel)) == 1
     monkeypatch.setattr(module, "_NODES_TOGETHER", 7)
-    monkeypatch.setattr(approximation, "TRANSLATES_TOGETHER", 7)
+    monkeypatch.setattr(axis_maps, "TRANSLATES_TOGETHER", 7)
     blocks = bump_blocks(kernel)
     assert len(blocks) > 4
     every = np.sort(np.concatenate([block.index for block in blocks]))

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.reconstruct.approximation import _evaluation_matrix, translate_error
-from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.certify.translate_errors import translate_error
+from dbern.reconstruct.axis_maps import evaluation_matrix
+from dbern.reconstruct.base import LatticeStrategy
+from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]
@@ -87,7 +89,7 @@ def test_the_truncation_error_is_never_exceeded(bandwidth, k, rank):
     bound = translate_error(kernel, k, 4, spectrum)
     y, t = np.linspace(0, 1, 501), np.linspace(0, 1, 173)
     lattice = kernel(np.arange(k + 1)[:, None] / k - t)
-    released = bernstein_basis(y, k) @ _evaluation_matrix(k, 4, spectrum) @ lattice
+    released = bernstein_basis(y, k) @ evaluation_matrix(k, 4, spectrum) @ lattice
     worst = np.abs(kernel(y[:, None] - t) - released).max()
     assert worst <= bound <= 1.15 * worst
 

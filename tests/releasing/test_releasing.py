@@ -172,7 +172,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     project, client, helpers, monkeypatch
 ):
     spec = {"mechanism": {"k": [200, 8], "h": 1}}
-    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 200)
+    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 200)
     other = project.twin("other")
     dbern.release(project.spec(**spec), client=client)
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
@@ -194,7 +194,7 @@ def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkey
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
-    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 100)
     cut = dbern.release(other.spec(**spec), client=client).synopsis
     assert cut.verify() > whole.verify()
     points = np.random.default_rng(3).uniform([0, -1], [10, 1], (50, 2))

@@ -473,6 +473,6 @@ def test_a_choice_by_records_is_caught(told, monkeypatch):
         slabs = [self.staging.get(self.name, slab.index) for slab in layout.slabs()]
         return np.concatenate(slabs).reshape(layout.shape)
 
-    monkeypatch.setattr(publish._Noisy, "whole", property(whole))
+    monkeypatch.setattr(publish._Noisy, "all_released", property(whole))
     first, second = told(CHOOSING["bandwidth"])
     assert "zarr.json" in differences(first, second)

@@ -45,7 +45,7 @@ def remote(project, bucket, output="out.zarr", **changes):
 
 @pytest.fixture
 def slabs(monkeypatch):
-    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 100)
 
 
 @pytest.fixture

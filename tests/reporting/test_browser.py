@@ -17,8 +17,8 @@ from samples import make
 import dbern
 from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
+from dbern.reporting.colours import INK, channels
 from dbern.reporting.html import synopsis_page
-from dbern.reporting.pictures import INK, channels
 from dbern.synopsis.questions.density import read_kernels
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.step import intervals

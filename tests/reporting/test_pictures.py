@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from dbern.certify.error_summary import ErrorSummary
-from dbern.cli.synopses import _described
+from dbern.cli.show import _describe
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
-from dbern.reporting.pictures import Panel, Picture, draw
+from dbern.reporting.pictures import Panel, Picture
 from dbern.reporting.registry import _unprotected
+from dbern.reporting.svg import draw
 from dbern.reporting.terminal import _curve, _upright
 from dbern.reporting.wording import parameters_of
 
@@ -108,11 +109,11 @@ def test_a_certificate_that_a_constant_keeps_is_shown_as_that():
         "certificate": {"approximation": 0.0, "rounding": 0.0, "noise": 9.0, "beta": 0.05},
     }  # fmt: skip
     told = ErrorSummary(None, None, 9.0, 0.05, "", None, (-1.0, 1.0), True)
-    assert "certificate  empty: a constant is never off by more than 1" in _described(
+    assert "certificate  empty: a constant is never off by more than 1" in _describe(
         facts, told.constant
     )
     told = ErrorSummary(None, None, 0.5, 0.05, "", None, (-1.0, 1.0), True)
-    assert "sup error <= 9 with" in _described(facts, told.constant)
+    assert "sup error <= 9 with" in _describe(facts, told.constant)
 
 
 @pytest.mark.filterwarnings("error")

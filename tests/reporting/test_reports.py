@@ -26,16 +26,12 @@ from strategies import sections
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.reporting.html import _recipes, _template, synopsis_page
+from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
+from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
-from dbern.reporting.pictures import (
-    CLASSES,
-    INK,
-    SCHEMES,
-    channels,
-    class_colour,
-    picture_of,
-)
+from dbern.reporting.page_templates import template
+from dbern.reporting.pictures import picture_of
+from dbern.reporting.recipes import recipes
 from dbern.reporting.registry import _slug, blanks, deployment_of
 from dbern.reporting.terminal import drawing
 from dbern.reporting.wording import _up, guarantee_of
@@ -222,7 +218,7 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
     from dbern.cli import main as command_line
 
     synopsis = made(kind)
-    texts = _recipes(synopsis)
+    texts = recipes(synopsis)
     folder = Path(synopsis.url).parent
     monkeypatch.chdir(folder)
     python, plain = {}, {}
@@ -286,7 +282,7 @@ def test_text_can_be_read_on_what_is_behind_it(scheme):
     for text, behind in itertools.product(("ink", "muted", "accent"), ("paper", "card")):
         assert contrast(ink[text], ink[behind]) >= 4.5, (text, behind)
     for index, sure in itertools.product(range(len(CLASSES)), (True, False)):
-        assert contrast(ink["ink"], class_colour(index, scheme, sure=sure)) >= 4.5
+        assert contrast(ink["ink"], class_colour(index, scheme, certain=sure)) >= 4.5
     assert contrast(ink["accent"], ink["wash"]) >= 3  # a curve on its band
 
 
@@ -478,7 +474,7 @@ def test_reports_that_make_no_sense_are_refused(released, run):
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib", "bokeh.document"])
 def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    _template.cache_clear()  # as in a new process
+    template.cache_clear()  # as in a new process
     ran = run("report", "out.zarr")
     assert ran.code == 4
     assert "pip install 'dbern[report]'" in ran.err

@@ -18,7 +18,8 @@ from dbern.errors import SpecError
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import LAPLACE
-from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.base import LatticeStrategy
+from dbern.reconstruct.layouts import Lattice
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
 from dbern.synopsis.arrays import ReleasedArray
@@ -127,7 +128,7 @@ def release(tmp_path_factory, client):
         spec = project.spec(mechanism={"k": [30, 8], "h": 3, "noise": noise}, **sections)
         with pytest.MonkeyPatch.context() as patch:
             fix_reservations(patch.setattr)  # whichever test wants it first
-            patch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 45)
+            patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 45)
             return dbern.release(spec, client=client).url
 
     return made
@@ -178,7 +179,7 @@ def test_a_large_lattice_chooses_and_shapes_as_a_small_one(release, noise, monke
 def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
     import dbern.xarray
 
-    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 45)
+    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 45)
     dataset = xarray.open_zarr(plain, group="components/density", consolidated=False)
     expected = dataset.dbern(POINTS, h=4)
     monkeypatch.setattr(dbern.xarray, "MOST_LOADED", 0)

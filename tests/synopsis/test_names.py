@@ -11,7 +11,7 @@ from banding import centers, synopsis_of
 from matplotlib.figure import Figure
 
 import dbern
-from dbern.cli.synopses import _described
+from dbern.cli.show import _describe
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.errors import IntegrityError, SpecError
@@ -199,7 +199,7 @@ def test_a_classifier_says_of_which_class_its_values_are():
 
 @pytest.mark.slow
 def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
-    page, shown = synopsis_page(delays), _described(delays.metadata)
+    page, shown = synopsis_page(delays), _describe(delays.metadata)
     assert "<h1>Delay by distance</h1>" in page
     for words in (
         "Flights of 2001", "Regression of delay over distance (nadaraya-watson)",
@@ -214,7 +214,7 @@ def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
     page = synopsis_page(carriers)
     assert "for 2 groups of carrier" in page
     assert "Groups by carrier" in page
-    assert "kernel-density by carrier: " in _described(carriers.metadata)
+    assert "kernel-density by carrier: " in _describe(carriers.metadata)
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def url(tmp_path_factory, client):
     made.grant()
     spec = made.spec(mechanism={"k": [150, 2]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 15)
+        patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 15)
         return dbern.release(spec, client=client).url
 
 

@@ -27,7 +27,7 @@ import dbern
 from dbern.cli import main as command_line
 from dbern.data.plain_files import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.reporting import html, pictures
+from dbern.reporting import html, svg
 from dbern.synopsis.metadata import StoredCombination
 from dbern.synopsis.strict import parse_object
 
@@ -219,7 +219,7 @@ def _drawn_once():
     def draw(picture, name):
         key = pickle.dumps((picture, name))
         if key not in drawn:
-            drawn[key] = pictures.draw(picture, name)
+            drawn[key] = svg.draw(picture, name)
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:

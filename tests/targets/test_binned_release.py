@@ -114,12 +114,12 @@ def test_signed_bins_have_no_sides():
     for name, signed in (("density", False), ("groups", False), ("machine", True)):
         spec = CASES[name].spec(1, 2, "binned-laplace", k=8)
         measurement, strategy = spec.components[0], plan_files(spec, ()).strategy
-        assert measurement.sensitivity(strategy, 1).sides is not signed
+        assert measurement.sensitivity(strategy, 1).balanced is not signed
         if name != "density":
             continue
         for data, sides in ((ADDED, False), (UNITS, True)):
             (protected,) = CASES[name].spec(1, 2, "binned-laplace", rows=data, k=8).components
-            assert protected.sensitivity(strategy, 1).sides is sides
+            assert protected.sensitivity(strategy, 1).balanced is sides
     spec = CASES["machine"].spec(1, 2, "binned-laplace", k=8)
     law, places = plan_files(spec, ()).noise.law, {"x": 0.5}
     first, second = (

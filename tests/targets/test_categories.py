@@ -18,8 +18,10 @@ import dbern
 from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.learn.least_squares import MomentSums
-from dbern.reconstruct.base import Entries
-from dbern.reconstruct.moments import Measured, Moments, least_squares
+from dbern.reconstruct.base import VectorStrategy
+from dbern.reconstruct.moments import Moments
+from dbern.reconstruct.noisy_least_squares import least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.targets.class_sums import ClassSums
 
 SEED = 411
@@ -37,7 +39,7 @@ def columns_of(moments: Moments, z: np.ndarray, codes: np.ndarray) -> np.ndarray
 
 def exact(moments: Moments, z: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """The entries of records, by their definition."""
-    v, (first, second) = columns_of(moments, z, codes), moments.places
+    v, (first, second) = columns_of(moments, z, codes), moments.column_pairs
     squares = (first == second) & (first > 0)
     kinds = np.append(0, np.repeat([1, 2, 3], [sum(moments.blocks), moments.numbers - 1, 1]))
     scales = np.array([
@@ -114,7 +116,7 @@ def records(rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def test_integers_are_the_moments_and_a_value_that_is_not_listed_is_a_missing_record():
     rng = np.random.default_rng(SEED)
     vector, columns = MomentSums.of(domain(), Response("minutes", 0.0, 60.0)), records(300, rng)
-    accumulator = vector.accumulator(Entries(vector.size), 300, 0.0)
+    accumulator = vector.accumulator(VectorStrategy(vector.size), 300, 0.0)
     whole, parts = np.zeros((2, *accumulator.shape), dtype=np.int64)
     accumulator.add(whole, columns)
     for i in rng.permutation(300):
@@ -144,7 +146,7 @@ def test_cells_of_naive_bayes_are_counts(moments):
     rng = np.random.default_rng(SEED)
     label = Column("label", "data.label.classes", ("no", "yes"))
     sums, columns = ClassSums(domain(), label, moments=moments), records(200, rng)
-    accumulator = sums.accumulator(Entries(sums.size), 200, 0.0)
+    accumulator = sums.accumulator(VectorStrategy(sums.size), 200, 0.0)
     state = np.zeros(accumulator.shape, dtype=np.int64)
     accumulator.add(state, columns)
     found = np.ldexp(state.astype(float), -accumulator.bits)
@@ -205,7 +207,7 @@ def test_without_noise_coefficients_are_those_of_least_squares():
     z[:, 2] = 0.3 * z[:, 0] + np.array([0.1, -0.2, 0.3])[codes[:, 0]] - 0.1 * codes[:, 1]
     z[:, 2] += 0.1 * rng.uniform(-1, 1, 500)
     v = columns_of(moments, z, codes)
-    found = Measured.of(moments, moments.of_products(v.T @ v), 1e-9)
+    found = NoisyMoments.of(moments, moments.of_products(v.T @ v), 1e-9)
     fit = least_squares(found, 7, range(7))
     peer = LinearRegression().fit(v[:, 1:-1], z[:, 2])
     values = fit.intercept + v[:, 1:-1] @ fit.slopes
@@ -215,7 +217,7 @@ def test_without_noise_coefficients_are_those_of_least_squares():
 
 
 def test_noise_of_many_cells_costs_little_where_lists_are_independent():
-    """Without what `Measured.columns_covariance` leaves out it is 1.09 times as much."""
+    """Without what `NoisyMoments.columns_covariance` leaves out it is 1.09 times as much."""
     rng, moments = np.random.default_rng(SEED), Moments.of(3, (3, 5, 8, 12))
     codes = np.column_stack([rng.integers(0, size, 20_000) for size in moments.blocks])
     effects = [rng.normal(0, 0.1, size) for size in moments.blocks]
@@ -226,7 +228,7 @@ def test_noise_of_many_cells_costs_little_where_lists_are_independent():
     entries, scale = moments.of_products(v.T @ v / 20_000), moments.sensitivity(1).value / 20_000
 
     def error(noise: np.ndarray, deviation: float) -> float:
-        measured, last = Measured.of(moments, entries + noise, deviation), moments.columns - 1
+        measured, last = NoisyMoments.of(moments, entries + noise, deviation), moments.columns - 1
         fit = least_squares(measured, last, range(last))
         return float(np.std(z[:, 2] - v[:, 1:-1] @ fit.slopes))
 
@@ -445,7 +447,7 @@ def test_products_are_moments_of_further_numbers():
     }
     columns = {"x": rng.uniform(0, 10, 100), "y": rng.uniform(-1, 1, 100)}
     columns |= {"minutes": rng.uniform(0, 60, 100), "kind": rng.integers(0, 2, 100) * 1.0}
-    accumulator = vector.accumulator(Entries(vector.size), 100, 0.0)
+    accumulator = vector.accumulator(VectorStrategy(vector.size), 100, 0.0)
     state = np.zeros(accumulator.shape, dtype=np.int64)
     accumulator.add(state, columns)
     z = np.column_stack([quadratic(columns), columns["minutes"] / 30 - 1])

@@ -28,7 +28,8 @@ from dbern.combination.kernel_scores import (
 )
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
-from dbern.reconstruct.base import Entries, Lattice, LatticeStrategy, Slab
+from dbern.reconstruct.base import LatticeStrategy, VectorStrategy
+from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct
@@ -156,7 +157,7 @@ def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axe
     """All corners and middles, and the missing record; another class attains the bound."""
     records = CASES["bayes-gaussian"].spec(axes, 2, "laplace").records
     sums = ClassSums(records.domain, records.classes, moments=True)
-    accumulator = sums.accumulator(Entries(sums.size), 2, 0.0)
+    accumulator = sums.accumulator(VectorStrategy(sums.size), 2, 0.0)
     rows = []
     places = itertools.product((0.0, 0.3, 0.5, 1.0, math.nan), repeat=axes)
     for place, label in itertools.product(places, (0.0, 1.0)):
@@ -166,7 +167,7 @@ def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axe
         rows.append(state / 2**accumulator.bits)
     table = np.array(rows)
     apart = max((np.abs(table - row) ** norm).sum(axis=1).max() ** (1 / norm) for row in rows)
-    bound = sums.sensitivity(Entries(sums.size), norm).value
+    bound = sums.sensitivity(VectorStrategy(sums.size), norm).value
     assert bound * (1 - 1e-9) <= apart <= bound
     assert max(np.abs(table - row).max() for row in rows) == sums.function_sensitivity
 
@@ -176,7 +177,7 @@ def test_rounding_adds_a_unit_for_each_sum_and_square(norm):
     """Of many rows, whose units are coarse; within a class, where the counts cancel."""
     records = CASES["bayes-gaussian"].spec(3, 2, "laplace").records
     sums = ClassSums(records.domain, records.classes, moments=True)
-    accumulator = sums.accumulator(Entries(sums.size), 2**40, 0.0)
+    accumulator = sums.accumulator(VectorStrategy(sums.size), 2**40, 0.0)
     places, added = np.random.default_rng(5).uniform(size=(200, 3)), []
     for place in places:
         state = np.zeros(accumulator.shape, dtype=np.int64)

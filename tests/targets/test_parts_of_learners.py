@@ -32,9 +32,9 @@ from dbern.learn.functional_mean import CurveSums, _chosen_degree
 from dbern.learn.least_squares import MomentSums
 from dbern.learn.user_functions import Range, uniform_records
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 from dbern.targets.class_sums import ClassSums
-from dbern.targets.density import _finest_bandwidth
+from dbern.targets.smoother import _finest_bandwidth
 from dbern.targets.typical import typical_variances
 
 
@@ -142,14 +142,14 @@ def test_sums_name_their_entries_and_bound_their_moves():
     domain = Domain((Axis("x", 0.0, 1.0),))
     curves = CurveSums(domain, Response("y", 0.0, 9.0, points=50), 1)
     assert curves.entries == ("coefficient of degree 0", "coefficient of degree 1")
-    assert curves.sensitivity(Entries(2), 2).value < 9.01
+    assert curves.sensitivity(VectorStrategy(2), 2).value < 9.01
     moments = MomentSums.of(domain, Response("y", 0.0, 9.0))
     assert moments.entries[1:4] == ("sum of x", "sum of y", "square of x")
-    assert round(moments.sensitivity(Entries(6), 1).value, 3) == 8.5
+    assert round(moments.sensitivity(VectorStrategy(6), 1).value, 3) == 8.5
     label = Column("who", "data.label.classes", ("a", "b"))
     classes = ClassSums(domain, label, moments=True)
     assert classes.entries[:3] == ("count of a", "sum of x in a", "squares of x in a")
-    assert classes.sensitivity(Entries(6), 1).value == 5.0
+    assert classes.sensitivity(VectorStrategy(6), 1).value == 5.0
 
 
 def test_kernel_scores_are_products_of_likelihoods():

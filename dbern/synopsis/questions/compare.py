@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.errors import SpecError
+from dbern.synopsis.question_options import COMPARE
 from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.mass import Mass
-from dbern.synopsis.questions.options import QuestionOption
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion
 from dbern.synopsis.questions.region_answers import ask_regions
 from dbern.synopsis.questions.regions import Region
@@ -26,12 +26,7 @@ class Comparison(Mass):
     stand beside those of every group.
     """
 
-    option = QuestionOption(
-        "compare",
-        "REGION",
-        "Share of the rows less that of the release --with. With --target smoothed of the two "
-        "densities, whose intervals are narrower.",
-    )
+    option = COMPARE
     reference: Mass
 
     @property

@@ -16,9 +16,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from dbern.errors import SpecError
+from dbern.synopsis.question_options import CORRELATION, COV
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption
 from dbern.synopsis.questions.polynomial_span import (
     CONSTANT,
     CenteredAxes,
@@ -41,7 +41,7 @@ from dbern.synopsis.questions.released_bins import ReleasedBins
 class Covariance(OptionQuestion):
     """Covariance of two axes, in their units, or of one with itself."""
 
-    option = QuestionOption("cov", None, "The covariance of each two axes.")
+    option = COV
     statistic: ClassVar[str] = "covariance"
     axes: Sequence[int]
     condition: Boxes
@@ -98,7 +98,7 @@ class Deviation(Covariance):
 class Correlation(Covariance):
     """Correlation of two axes."""
 
-    option = QuestionOption("correlation", None, "The correlation of each two axes.")
+    option = CORRELATION
     statistic = "correlation"
 
     @classmethod

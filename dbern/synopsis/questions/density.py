@@ -15,6 +15,7 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
+from dbern.synopsis.question_options import DENSITY, MARGINAL
 from dbern.synopsis.questions.answers import Answer, SamplingLaw
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, min_bandwidth
@@ -22,7 +23,7 @@ from dbern.synopsis.questions.conditional import conditional_means
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption, read_numbers, read_point
+from dbern.synopsis.questions.options import read_numbers, read_point
 from dbern.synopsis.questions.product_intervals import product_intervals
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -42,7 +43,7 @@ class Density(OptionQuestion):
     The points are as they were written, in data units, and in the unit cube.
     """
 
-    option = QuestionOption("density", "POINT", 'The density at "x=3,y=5".')
+    option = DENSITY
     kernels: Sequence[tuple[Kernel, ...]]
     chosen_index: int
     points: Points
@@ -163,7 +164,7 @@ class Density(OptionQuestion):
 class Marginal(OptionQuestion):
     """Density of one axis at points (m,) of it, of the rows that a condition holds."""
 
-    option = QuestionOption("marginal", "AXIS=PLACES", "Density of one axis.")
+    option = MARGINAL
     index: int
     unit_points: FloatArray
     condition: Boxes

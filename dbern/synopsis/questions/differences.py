@@ -12,11 +12,12 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
+from dbern.synopsis.question_options import DIFFERENCE, QuestionOption
 from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption, read_box, read_point
+from dbern.synopsis.questions.options import read_box, read_point
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -45,13 +46,7 @@ from dbern.synopsis.questions.weight_batches import WeightBatches
 class Difference(MeanQuestion, OptionQuestion):
     """Difference of means between the first half of the weights and the second."""
 
-    option = QuestionOption(
-        "difference",
-        "A less B",
-        'Mean response in one box less that in another, as "x=0..3 less x=3..6", or near points, '
-        'as "x=2 less x=5"; by group the share, or mean response, of a group less that of another, '
-        'as "x=0..3 between north and south".',
-    )
+    option = DIFFERENCE
 
     @classmethod
     def read(cls, bins: ReleasedBins, first: Any, second: Any, target: Target) -> Difference:

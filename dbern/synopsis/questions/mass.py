@@ -13,12 +13,13 @@ import numpy as np
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
+from dbern.synopsis.question_options import CDF, COUNT, MASS
 from dbern.synopsis.questions.answers import Answer, Percent, Target
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import Denominator, interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption, read_numbers
+from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.product_intervals import product_intervals
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion, OptionQuestion
@@ -95,13 +96,7 @@ class _SharesOfRegions(OptionQuestion):
 class Mass(_SharesOfRegions):
     """Share of the counted rows in each of some regions."""
 
-    option = QuestionOption(
-        "mass",
-        "REGION",
-        'Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
-        "CSV with columns AXIS_low and AXIS_high, GeoJSON, or a line each of GeoJSON (.geojsonl), "
-        "read in parts. May be repeated, as those below.",
-    )
+    option = MASS
 
     @classmethod
     def read(
@@ -148,7 +143,7 @@ class Mass(_SharesOfRegions):
 class Count(_SharesOfRegions):
     """Number of the rows in each of some regions."""
 
-    option = QuestionOption("count", "REGION", "How many rows.")
+    option = COUNT
 
     @classmethod
     def read(
@@ -183,7 +178,7 @@ class Count(_SharesOfRegions):
 class Cdf(Mass):
     """Share of the counted rows up to each of some points of an axis."""
 
-    option = QuestionOption("cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".')
+    option = CDF
 
     @classmethod
     def up_to(

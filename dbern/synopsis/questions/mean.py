@@ -11,13 +11,13 @@ import numpy as np
 
 from dbern.certify.failure import QUOTIENT
 from dbern.data.domain import Axis
+from dbern.synopsis.question_options import MEAN
 from dbern.synopsis.questions.band import Band, likely_error
 from dbern.synopsis.questions.conditional import HIGH, LOW, NEAR, layer_weights
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.interval import undenied_quotients
 from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption
 from dbern.synopsis.questions.question import (
     CommonOptions,
     DeferredQuestion,
@@ -33,7 +33,7 @@ from dbern.synopsis.questions.undenied_points import GRID_POINTS, undenied_range
 class Mean(OptionQuestion):
     """Mean of an axis, in its units, of the rows that a condition on the others holds."""
 
-    option = QuestionOption("mean", None, "The mean of each axis.")
+    option = MEAN
     axis: Axis
     index: int
     condition: Boxes

@@ -1,24 +1,12 @@
-"""Options of `dbern ask`, and the reading of what is written after them."""
+"""Reading of what is written after the options of `dbern ask`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dbern.errors import SpecError
-
-
-@dataclass(frozen=True)
-class QuestionOption:
-    """Option of `dbern ask`: its name without dashes, and what is written after it.
-
-    A flag has no `metavar`.
-    """
-
-    name: str
-    metavar: str | None
-    help: str
+from dbern.synopsis.question_options import QuestionOption
 
 
 def read_end(text: str) -> float | str | None:

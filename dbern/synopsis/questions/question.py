@@ -3,7 +3,7 @@
 A kind is a class whose `_band` bounds the answer of one array of bins, by
 `dbern.synopsis.questions.interval` of the envelopes of its weights. All that they share is here: a
 band for each group at its fraction of beta, populations, labels, units and likely errors. A kind
-that is a line of `dbern.synopsis.questions.registry` is an option of ``dbern ask`` too;
+that `dbern.synopsis.question_options` names is an option of ``dbern ask`` too;
 `Distribution.ask` takes any.
 """
 
@@ -13,18 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias
+from importlib import import_module
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
 from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.synopsis.question_options import QuestionOption
 from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.labels import labelled
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption
 from dbern.synopsis.questions.population import are_few, population_band
 from dbern.synopsis.questions.regions import Boxes
 from dbern.synopsis.questions.released_bins import ReleasedBins
@@ -170,6 +171,12 @@ class OptionQuestion(Question):
         cls, text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
         """Read what is written after the option, "" after a flag."""
+
+
+def load_question(option: QuestionOption) -> type[OptionQuestion]:
+    """Import the question that an option names."""
+    module, _, name = option.question.partition(":")
+    return cast("type[OptionQuestion]", getattr(import_module(module), name))
 
 
 def deferred(read: Callable[[], Question]) -> DeferredQuestion:

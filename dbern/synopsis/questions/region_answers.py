@@ -8,8 +8,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dbern.errors import SpecError
+from dbern.synopsis.question_options import QuestionOption
 from dbern.synopsis.questions.answers import Answer
-from dbern.synopsis.questions.options import QuestionOption, read_box
+from dbern.synopsis.questions.options import read_box
 from dbern.synopsis.questions.question import DeferredQuestion, Question, deferred
 from dbern.synopsis.questions.region_files import RegionFile, first_refused, region_file
 from dbern.synopsis.questions.regions import Region

@@ -11,12 +11,13 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points
+from dbern.synopsis.question_options import AVERAGE, CURVE, CURVE_POINTS, QuestionOption
 from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption, read_numbers
+from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -37,7 +38,6 @@ from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.split_measure import SplitMeasure, mean_of_split, split_measures
 from dbern.synopsis.questions.weight_batches import InBoxes, KernelsAlong, KernelsAt, WeightBatches
 
-_CURVE_POINTS = 21  # of a curve whose points are not written: they divide an axis into twenty parts
 BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
 
 
@@ -76,12 +76,7 @@ class MeanQuestion(Question):
 class Curve(MeanQuestion, OptionQuestion):
     """Regression at points, of any bandwidth and kernel, or the shares of groups there."""
 
-    option = QuestionOption(
-        "curve",
-        "AXIS[=PLACES]",
-        'The mean response along an axis, or each group\'s share: at places, as "x=2,5", or at '
-        f"{_CURVE_POINTS} between the bounds, as x; of the rows in the box --given of other axes.",
-    )
+    option = CURVE
 
     @classmethod
     def read(cls, bins: ReleasedBins, points: Points, bandwidth: Any, kernel: str | None) -> Curve:
@@ -124,16 +119,14 @@ class Curve(MeanQuestion, OptionQuestion):
             name, points = read_numbers(text, cls.option)
         else:
             name, axis = text, bins.domain.axes[bins.axis_index(text)]
-            points = np.linspace(axis.low, axis.high, _CURVE_POINTS).tolist()
+            points = np.linspace(axis.low, axis.high, CURVE_POINTS).tolist()
         return [deferred(lambda: cls.along(bins, points, name, options.condition, options.target))]
 
 
 class Average(MeanQuestion, OptionQuestion):
     """Mean response of the rows in each of some regions, or the shares of groups there."""
 
-    option = QuestionOption(
-        "average", "REGION", "Mean response of the rows in a region, or groups' shares."
-    )
+    option = AVERAGE
 
     @classmethod
     def read(cls, bins: ReleasedBins, region: Region, target: Target) -> Average:

@@ -1,7 +1,9 @@
-"""What a new question takes: a class in a file of its own, and a line of the registry."""
+"""What a new question takes: a class in a file of its own, and its option."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,21 +12,25 @@ import numpy as np
 import pytest
 from questioned import asked, databases
 
-from dbern.synopsis.questions import registry
+from dbern.synopsis import question_options
+from dbern.synopsis.question_options import QuestionOption
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.interval import Denominator, interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import QuestionOption
 from dbern.synopsis.questions.question import (
     CommonOptions,
     DeferredQuestion,
     OptionQuestion,
     deferred,
+    load_question,
 )
 from dbern.synopsis.questions.regions import Weights
 from dbern.synopsis.questions.released_bins import ReleasedBins
 
 CUTS = np.linspace(0.0, 1.0, 6)
+ENTROPY = QuestionOption(
+    "entropy", "AXIS", "Entropy of an axis, by five equal parts.", f"{__name__}:Entropy"
+)
 
 
 def minus_p_log_p(shares):
@@ -35,7 +41,7 @@ def minus_p_log_p(shares):
 class Entropy(OptionQuestion):
     """Entropy of an axis, in nats, by the shares of five equal parts."""
 
-    option = QuestionOption("entropy", "AXIS", "Entropy of an axis, by five equal parts.")
+    option = ENTROPY
     index: int
 
     @classmethod
@@ -72,12 +78,28 @@ def test_a_question_in_one_file_is_answered_for_every_database(kind):
         assert answer.question == "entropy of y"
 
 
+def test_an_option_is_its_question_s():
+    for option in question_options.OPTIONS:
+        assert load_question(option).option is option
+    assert len(question_options.OPTIONS) == 13
+
+
+def test_help_of_questions_imports_none_of_them():
+    code = (
+        "import sys; from dbern.cli.main import run; run(['ask', '--help']); "
+        "sys.exit(bool({'numpy', 'pyarrow', 'dbern.synopsis.questions'} & {*sys.modules}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "--quantile AXIS=LEVELS" in ran.stdout
+
+
 @pytest.mark.slow
 def test_a_registered_question_is_an_option(project, run, monkeypatch):
     project.spec(mechanism={"k": None, "h": None, "noise": "binned-laplace"})
     assert run("release", "release.toml").code == 0
     assert "No such option" in run("ask", "out.zarr", "--entropy", "x").err
-    monkeypatch.setattr(registry, "QUESTIONS", (*registry.QUESTIONS, Entropy))
+    monkeypatch.setattr(question_options, "OPTIONS", (*question_options.OPTIONS, ENTROPY))
     ran = run("ask", "out.zarr", "--entropy", "x", "--mean")
     assert ran.code == 0, ran.err
     answers = [line for line in ran.out.splitlines() if line.startswith("entropy of x: ")]

@@ -1,4 +1,4 @@
-"""Say what is wrong with a spec's schema, in the words of its file."""
+"""A section of a spec: a strict model, and what is wrong with its keys in the words of the file."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-_NEAR = 0.75
+_MIN_SIMILARITY = 0.75
 """Below it "bandwidth" would be taken for "width", another key."""
 
-_WHAT = {
+_MESSAGES = {
     "missing": "is missing",
     "string_pattern_mismatch": "is empty",
     "greater_than": "must be above {gt:g}",
@@ -22,6 +22,12 @@ _WHAT = {
     "string_too_long": "has more than {max_length} letters",
     "one_line": "must be one line that can be printed",
 }
+
+
+class Section(BaseModel):
+    """A strict and frozen section of a spec; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
@@ -39,13 +45,13 @@ def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str
     """The part of a location that names keys of the file, without pydantic's union branches."""
     fields: Any = model
     names = []
-    for part in loc:
-        if not isinstance(part, str):
+    for key in loc:
+        if not isinstance(key, str):
             break
-        names.append(part)
-        field = fields.model_fields.get(part) if fields is not None else None
+        names.append(key)
+        field = fields.model_fields.get(key) if fields is not None else None
         fields = _section(field.annotation) if field is not None else None
-        if fields is None and part not in ("bounds", "points", "units"):
+        if fields is None and key not in ("bounds", "points", "units"):
             break
     return tuple(names)
 
@@ -61,18 +67,18 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
     fields: Any = model
     hint = ""
-    for part in names:
+    for key in names:
         siblings = fields.model_fields if fields is not None else {}
-        field = siblings.get(part)
+        field = siblings.get(key)
         if field is None and problem["type"] == "extra_forbidden":
             homes = [
                 name
-                for name, section_field in model.model_fields.items()
-                if (section := _section(section_field.annotation)) and part in section.model_fields
+                for name, home in model.model_fields.items()
+                if (section := _section(home.annotation)) and key in section.model_fields
             ]
             if homes:
                 return f"is a key of [{homes[0]}]. Write it there"
-            near = difflib.get_close_matches(part, siblings, n=1, cutoff=_NEAR)
+            near = difflib.get_close_matches(key, siblings, n=1, cutoff=_MIN_SIMILARITY)
             return (
                 f"unknown key. Write {near[0]}"
                 if near
@@ -82,5 +88,7 @@ def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> st
             break
         hint = field.description or hint
         fields = _section(field.annotation)
-    what = _WHAT.get(problem["type"], "has a wrong value or type").format(**problem.get("ctx", {}))
+    what = _MESSAGES.get(problem["type"], "has a wrong value or type").format(
+        **problem.get("ctx", {})
+    )
     return f"{what}. Write {hint}"

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from strategies import density_plan
 
 from dbern.bernstein.kernels import KERNELS, Gaussian, kernel_of
-from dbern.certify import limits
-from dbern.certify.limits import lower_bound, packings, sites, strongest_bound, tensor_steps
+from dbern.certify import lower_bounds
+from dbern.certify.lower_bounds import (
+    GroupPrivacy,
+    _packings,
+    _sites,
+    _tensor_steps,
+    lower_bound,
+    strongest_bound,
+)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("bandwidths", [(0.07,), (0.3, 0.11)])
 def test_places_fit_and_are_as_far_apart_as_they_say(name, bandwidths):
     kernels = [kernel_of(name, one) for one in bandwidths]
-    found = list(packings(kernels))
+    found = list(_packings(kernels))
     assert found
-    for gap, (places, apart) in zip(limits._GAPS, found, strict=False):
+    for gap, (places, apart) in zip(lower_bounds._GAPS, found, strict=False):
         counts = [math.floor(1 / (gap * one.deviation)) + 1 for one in kernels]
         if math.prod(counts) != places or places > 400:
             continue
@@ -30,7 +38,7 @@ def test_places_fit_and_are_as_far_apart_as_they_say(name, bandwidths):
         for kernel, place in zip(kernels, points.T, strict=True):
             near *= kernel(place[:, None] - place) / kernel.peak
         assert (near - np.eye(places)).max() <= 1 - apart + 1e-12
-    for count, gamma in sites(kernels):
+    for count, gamma in _sites(kernels):
         assert gamma >= 1
         assert count <= 128 ** len(kernels)
 
@@ -41,7 +49,7 @@ def test_the_inverse_of_a_gram_matrix_is_bounded():
         at = np.arange(count) * gap
         inverse = np.linalg.inv(kernel(at[:, None] - at) / kernel.peak)
         exact = np.abs(inverse).sum(axis=1).max()
-        assert exact <= limits._inverse_norm(kernel, gap, count) <= 1.001 * exact
+        assert exact <= lower_bounds._inverse_norm(kernel, gap, count) <= 1.001 * exact
 
 
 @pytest.mark.slow
@@ -51,7 +59,7 @@ def test_sites_that_are_left_out_would_tell_no_more(name):
         kernels = [kernel_of(name, one) for one in bandwidths]
         every, few = (
             [math.isqrt(9 * count) / gamma for count, gamma in found]
-            for found in (sites(kernels), sites(kernels, lambda count: math.isqrt(9 * count)))
+            for found in (_sites(kernels), _sites(kernels, lambda count: math.isqrt(9 * count)))
         )
         assert max(few) == max(every)
 
@@ -86,9 +94,9 @@ def _largest_window(weights, window):
 def test_windows_are_no_wider_than_the_proof_has_them():
     """W is the least that the inequality allows: with one less it fails, for the eta chosen."""
     for count, units, epsilon, beta in ((3, 5000, 1.0, 0.05), (25, 10**6, 0.1, 0.01)):
-        steps = tensor_steps(count, units, epsilon, beta)
+        steps = _tensor_steps(count, GroupPrivacy(epsilon, beta, units))
         allowed = []
-        for eta in epsilon * limits._RATES:
+        for eta in epsilon * lower_bounds._RATES:
             q, a = math.exp(-eta), math.exp(-epsilon - eta)
             out = 2 * count * q ** (units // (2 * count) + 1) / (1 + q)
             if out >= 1:
@@ -100,13 +108,13 @@ def test_windows_are_no_wider_than_the_proof_has_them():
             hit = [share**count >= (1 - beta) * (1 - out) for share in shares]
             allowed.append(hit.index(True) + 1)
         assert steps + 1 == max(allowed)
-        assert tensor_steps(count, units, 2 * epsilon, beta) < steps
+        assert _tensor_steps(count, GroupPrivacy(2 * epsilon, beta, units)) < steps
 
 
 def test_figures_that_were_worked_out_by_hand():
     found = {
         (axes, b, n, epsilon): strongest_bound(
-            1.0, epsilon, 0.05, n, kernels=(Gaussian(b),) * axes
+            1.0, GroupPrivacy(epsilon, 0.05, n), (Gaussian(b),) * axes
         ).value
         for axes, b, n, epsilon in (
             (1, 0.1, 5000, 1.0),
@@ -126,7 +134,8 @@ def test_a_constant_never_certifies_less(epsilon, n):
         kernels = tuple(Gaussian(one) for one in bandwidths)
         for rows in (1, 2, 7):
             moved = rows / n  # of a largest value of one
-            bound = strongest_bound(moved, float(epsilon), 0.05, n, 0.0, rows, kernels)
+            privacy = GroupPrivacy(float(epsilon), 0.05, n, unit_rows=rows)
+            bound = strongest_bound(moved, privacy, kernels)
             assert bound.value <= 0.5
     plan = density_plan((0.1,), (20,), h=8, n=n, epsilon=epsilon)
     assert plan.certificate.lower_bound <= plan.certificate.total
@@ -135,19 +144,20 @@ def test_a_constant_never_certifies_less(epsilon, n):
 def test_a_mechanism_that_knows_where_to_look_obeys_the_packing():
     """The exponential mechanism over the M databases is private, and errs as often as it must."""
     epsilon, kernel = 0.5, Gaussian(0.05)
-    for places, apart in list(packings([kernel]))[::24]:
+    for places, apart in list(_packings([kernel]))[::24]:
         for m in range(1, 20):
             inside = math.exp(m * epsilon)  # its odds of the true place, all others alike
             beta = 1 - inside / (inside + places - 1)
-            least = lower_bound(apart, epsilon, beta, 1000, 0.0, 1, places - 1)
+            least = lower_bound(apart, GroupPrivacy(epsilon, beta, 1000), places - 1)
             assert least <= m * apart / 2
 
 
 def test_delta_and_signs_leave_what_is_proved():
     kernels = (Gaussian(0.05),)
-    with_delta = strongest_bound(1.0, 1.0, 0.05, 5000, 1e-6, kernels=kernels)
+    privacy = GroupPrivacy(1.0, 0.05, 5000)
+    with_delta = strongest_bound(1.0, replace(privacy, delta=1e-6), kernels)
     assert with_delta.kind == "packing"
-    assert with_delta.value <= strongest_bound(1.0, 1.0, 0.05, 5000, kernels=kernels).value
-    alone = strongest_bound(1.0, 1.0, 0.05, 5000)
-    assert (alone.kind, alone.value) == ("two databases", lower_bound(1.0, 1.0, 0.05, 5000))
-    assert strongest_bound(1.0, 100.0, 0.05, 5000).kind == ""
+    assert with_delta.value <= strongest_bound(1.0, privacy, kernels).value
+    alone = strongest_bound(1.0, privacy)
+    assert (alone.kind, alone.value) == ("two databases", lower_bound(1.0, privacy))
+    assert strongest_bound(1.0, GroupPrivacy(100.0, 0.05, 5000)).kind == ""

@@ -1,0 +1,118 @@
+"""``dbern report``, ``change`` and ``export``: what others read of a release or a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbern.cli.output import SYNOPSIS, common, write_file
+
+
+@click.command("report")
+@click.argument("synopsis_path", metavar="[SYNOPSIS]", required=False, type=click.Path())
+@click.option("--ledger", "url", metavar="URL", help="Report on budgets over time instead.")
+@click.option("--dataset", metavar="NAME", help="With --ledger: only this one.")
+@click.option(
+    "--out",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write; one that exists is replaced.  [default: SYNOPSIS's name, or budgets.html]",
+)
+@common
+def write_report(
+    synopsis_path: str | None, url: str | None, dataset: str | None, out: Path | None
+) -> tuple[Any, str]:
+    """Write one HTML file about a synopsis or about budgets.
+
+    The file holds everything it shows. It opens offline.
+    """
+    if (synopsis_path is None) == (url is None):
+        raise click.UsageError("write either a SYNOPSIS or --ledger URL")
+    if dataset is not None and url is None:
+        raise click.UsageError("--dataset: write --ledger URL with it")
+    if url is not None:
+        from dbern.ledger import BudgetLedger
+        from dbern.reporting.budgets import ledger_page
+
+        with BudgetLedger.open(url, read_only=True) as opened:
+            accounts, log = opened.status(dataset), opened.log(dataset)
+            page = ledger_page(accounts, log, pending=opened.is_pending())
+        target = out or Path("budgets.html")
+    else:
+        from dbern.reporting.html import synopsis_page
+        from dbern.synopsis.reader import open_synopsis
+        from dbern.system import one_thread
+
+        with one_thread():  # as plans do; so the last bit of a page is the same on every machine
+            page = synopsis_page(open_synopsis(str(synopsis_path)))
+        target = out or Path(f"{Path(str(synopsis_path)).resolve().stem}.html")
+    write_file(target, page, "--out")
+    return {"report": str(target)}, f"wrote {target}"
+
+
+@click.command("change")
+@click.argument("new_path", metavar="NEW", type=click.Path())
+@click.argument("old_path", metavar="OLD", type=click.Path())
+@click.option(
+    "--out",
+    default="change.png",
+    show_default=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Picture to write, .png, .svg or .pdf; one that exists is replaced.",
+)
+@click.option(
+    "--beta",
+    default="0.05",
+    show_default=True,
+    help="One minus the confidence that all is true that is in colour.",
+)
+@common
+def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any, str]:
+    """Draw where two releases surely differ.
+
+    A map of two axes, or a curve of one: NEW less OLD, in colour where the bands of both prove that
+    there is more or less, all at once, and pale elsewhere. Both are densities, or regressions, of
+    the same axes, bounds and bandwidth.
+    """
+    from dbern.reporting.changes import ProvenShares, change_picture
+    from dbern.reporting.pictures import value_name
+    from dbern.synopsis.changes import change_between
+    from dbern.synopsis.reader import open_synopsis
+
+    kind = out.suffix[1:]
+    if kind not in ("png", "svg", "pdf"):
+        raise click.UsageError(f"--out: {out.name} is no picture. Write one such as change.png")
+    new = open_synopsis(new_path)
+    change = change_between(new, open_synopsis(old_path), beta)
+    write_file(out, change_picture(change, kind, value_name(new)), "--out")
+    shares = ProvenShares.of(change)
+    content = {"picture": str(out), "beta": beta, "more": shares.more, "less": shares.less}
+    return content, f"wrote {out}: {', '.join(shares.labels.values())}"
+
+
+@click.command()
+@SYNOPSIS
+@click.option(
+    "--out",
+    metavar="FILE.yaml",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write; one that exists is replaced.  [default: stdout]",
+)
+@common
+def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]:
+    """Describe a release in the form of the DP deployments registry.
+
+    Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
+    """
+    from dbern.reporting.registry import as_yaml, blanks, deployment_of
+    from dbern.synopsis.reader import open_synopsis
+
+    content = deployment_of(open_synopsis(synopsis_path).metadata)
+    if out is not None:
+        write_file(out, as_yaml(content), "--out")
+    if not quiet:
+        click.echo(f"fill in: {', '.join(blanks(content))}", err=True)
+    return content, as_yaml(content).rstrip() if out is None else f"wrote {out}"

@@ -1,0 +1,156 @@
+"""Least squares from released moments: coefficients, and what their errors may be.
+
+Everything here is post-processing of released numbers, as `dbern.reconstruct.noisy_moments`
+reads them.
+
+*Coefficients.* Let A be the covariance matrix of the columns so far, its negative eigenvalues set
+to 0, and b their covariances with the response, as released. For coefficients w, with k the mean
+residual, the noise of the normal equations ``b - A w`` has about the covariance ``Sigma``: on its
+diagonal the noise of b, that of A times ``w^2``, and that of the means times ``k^2``; and besides
+``t m m'``, m the columns' means, t the noise of the mean residual. Unlike the records' own noise it
+is not small where an eigenvalue of A is. So what is solved is no ridge's ``(A + lambda)^-1 b`` but
+the mean of w given b under ``w ~ N(0, omega I)``, ``A (A A + Sigma/omega)^-1 b``, averaged over a
+grid of omega by its likelihood, ``b ~ N(0, omega A A + Sigma)``, up to where w would explain four
+times what the response varies. Where noise rules, the coefficients go to zero, and what is left is
+the released mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.reconstruct.noisy_moments import NoisyMoments
+from dbern.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Least squares of one number on others, as numbers in [-1, 1].
+
+    `spread` (d + 1, d + 1) is the approximate covariance of the errors that noise makes in slopes
+    and intercept; `explained` and `varied` estimate the response's explained variance and its
+    variance, and `doubt` is about, and at most, the deviation of the noise of their difference.
+    """
+
+    slopes: FloatArray
+    intercept: float
+    spread: FloatArray
+    explained: float
+    varied: float
+    doubt: float
+
+
+_STEPS = 4
+_SCALES = np.logspace(-3, 0, 31)
+_MAX_EXPLAINED = 4.0
+"""Times what the response varies that coefficients of independent columns may explain."""
+
+
+def least_squares(
+    moments: NoisyMoments, response: int, columns: Sequence[int], ridge: float | None = None
+) -> Fit:
+    """Solve for the coefficients of the columns by *Coefficients* of `noisy_least_squares`.
+
+    With `ridge` those of ``(A + ridge I)^-1 b``, for any positive number; else A and b decide.
+    """
+    chosen = list(columns)
+    basis = moments.contrasts(chosen)
+    covariance, free = moments.covariance, basis.shape[1]
+    shrunk, shrunk_noise = moments.columns_covariance(chosen)
+    values, vectors = np.linalg.eigh(basis.T @ shrunk @ basis)
+    a = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    b, varied = basis.T @ covariance[chosen, response], float(covariance[response, response])
+    means, mean = moments.means[chosen], float(moments.means[response])
+    solution, spread = np.zeros(free), np.zeros((free, free))
+    for _ in range(_STEPS if free else 0):
+        of_equations = _equations_noise(moments, response, chosen, basis @ solution, shrunk_noise)
+        noise = basis.T @ of_equations @ basis
+        if ridge is None:
+            max_scale = _MAX_EXPLAINED * max(varied, moments.deviation)
+            max_scale /= max(float(np.trace(a)), moments.deviation)
+            solution, spread = _averaged(a, b, noise, max_scale * _SCALES)
+        else:
+            inverse = np.linalg.inv(a + ridge * np.eye(free))
+            solution, spread = inverse @ b, inverse @ noise @ inverse
+    slopes = basis @ solution
+    return Fit(
+        slopes,
+        mean - float(means @ slopes),
+        _with_intercept(moments, response, chosen, slopes, basis @ spread @ basis.T),
+        float(2 * solution @ b - solution @ a @ solution),
+        varied,
+        _doubt(moments, response, chosen, slopes),
+    )
+
+
+def _equations_noise(
+    moments: NoisyMoments,
+    response: int,
+    columns: list[int],
+    slopes: FloatArray,
+    columns_noise: FloatArray,
+) -> FloatArray:
+    """Approximate covariance of the noise of ``b - A w``."""
+    means, noise = moments.means[columns], moments.noise
+    rest = float(moments.means[response] - means @ slopes)
+    of_means, of_response = noise[0, 1:][columns], noise[1:, 1 + response][columns]
+    diagonal = of_response + columns_noise @ slopes**2 + of_means * rest**2
+    middle = _middle_noise(moments, response, columns, slopes)
+    return np.asarray(np.diag(diagonal) + middle * np.outer(means, means))
+
+
+def _middle_noise(
+    moments: NoisyMoments, response: int, columns: list[int], slopes: FloatArray
+) -> float:
+    """Variance of the noise of the mean residual."""
+    of_count, of_means = moments.noise[0, 0], moments.noise[0, 1:]
+    rest = float(moments.means[response] - moments.means[columns] @ slopes)
+    return float(of_means[response] + of_means[columns] @ slopes**2 + rest**2 * of_count)
+
+
+def _doubt(moments: NoisyMoments, response: int, columns: list[int], slopes: FloatArray) -> float:
+    """Deviation of the noise of the unexplained variance; products but squares occur twice."""
+    indices, squares = [*columns, response], np.append(slopes**2, 1.0)
+    noise = moments.noise[1:, 1:][np.ix_(indices, indices)]
+    products = float(2 * squares @ noise @ squares - squares**2 @ noise.diagonal())
+    rest = float(moments.means[response] - moments.means[columns] @ slopes)
+    middle = _middle_noise(moments, response, columns, slopes)
+    return math.sqrt(products + 4 * rest**2 * middle)
+
+
+def _averaged(
+    a: FloatArray, b: FloatArray, noise: FloatArray, scales: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The mean of w given b, over all scales of its prior by their likelihood; and a covariance.
+
+    The covariance is that of the largest scale: a small one is an estimate, and would be too
+    certain.
+    """
+    root = np.linalg.cholesky(noise)
+    left, sizes, right = np.linalg.svd(np.linalg.solve(root, a))
+    rotated = left.T @ np.linalg.solve(root, b)
+    variance = np.outer(scales, sizes**2) + 1.0
+    likelihood = -0.5 * (np.log(variance) + rotated**2 / variance).sum(axis=1)
+    posterior = np.exp(likelihood - likelihood.max())
+    posterior /= posterior.sum()
+    means = scales[:, None] * sizes * rotated / variance
+    largest = scales[-1] / variance[-1]
+    return np.asarray(right.T @ (posterior @ means)), np.asarray((right.T * largest) @ right)
+
+
+def _with_intercept(
+    moments: NoisyMoments,
+    response: int,
+    columns: list[int],
+    slopes: FloatArray,
+    spread: FloatArray,
+) -> FloatArray:
+    """The covariance of slopes and intercept: ``mean - means'w``, its own noise beside theirs."""
+    jacobian = np.vstack([np.eye(len(columns)), -moments.means[columns]])
+    covariance = jacobian @ spread @ jacobian.T
+    covariance[-1, -1] += _middle_noise(moments, response, columns, slopes)
+    return np.asarray(covariance)

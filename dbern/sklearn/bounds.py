@@ -1,0 +1,55 @@
+"""Public bounds of the columns of X, as a user writes them and as a spec does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dbern.errors import SpecError
+
+Pair: TypeAlias = Sequence[float]
+Values: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]
+Bounds: TypeAlias = Pair | Sequence[Pair | Values] | Mapping[str, Pair | Values]
+"""A pair for all columns, one for each in their order, or one for each by its name; in place of a
+pair the list of a category's values, or ``{"values": [..]}``."""
+
+
+def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return each column's bounds as a spec writes them: a pair, or the values that it may have."""
+    fix = (
+        f"Write bounds=[(low, high), ..] with a pair for each of the {len(names)} columns of X, a "
+        "list of values for a category, or one pair for all, from what they mean: X.min() would "
+        "be a look at the data"
+    )
+    if bounds is None:
+        raise SpecError(f"bounds: are missing. {fix}")
+    try:
+        if hasattr(bounds, "keys"):
+            columns = [bounds[name] for name in names]
+        else:
+            columns = [bounds] * len(names) if _is_pair(bounds) else list(bounds)
+        return dict(zip(names, map(_bounds_of_column, columns), strict=True))
+    except (KeyError, TypeError, ValueError):
+        raise SpecError(f"bounds: are not those of X. {fix}") from None
+
+
+def _is_pair(bounds: Any) -> bool:
+    numbers = (int, float, np.integer, np.floating)
+    return np.shape(bounds) == (2,) and all(
+        isinstance(end, numbers) and not isinstance(end, bool) for end in bounds
+    )
+
+
+def _bounds_of_column(bounds: Any) -> list[float] | dict[str, list[Any]]:
+    if _is_pair(bounds):
+        return [float(end) for end in bounds]
+    values = bounds["values"] if hasattr(bounds, "keys") else bounds
+    if isinstance(values, str) or np.ndim(values) != 1:
+        raise TypeError
+    listed = np.asarray(values).tolist() if hasattr(values, "dtype") else list(values)
+    kinds = {type(value) for value in listed}
+    if len(kinds) != 1 or not kinds <= {str, int, bool}:
+        raise TypeError
+    return {"values": listed}

@@ -1,0 +1,197 @@
+"""Classifiers as estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from scipy.special import log_expit, softmax
+from sklearn.base import ClassifierMixin
+
+from dbern import targets
+from dbern.data.domain import Column
+from dbern.errors import SpecError
+from dbern.sklearn.columns import listed_column, one_column, to_floats
+from dbern.sklearn.estimator import PerAxis, ReleasingEstimator
+from dbern.synopsis.arrays import ReleasedVector
+from dbern.synopsis.regression import in_data_units
+from dbern.targets import Learner
+from dbern.types import FloatArray
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Classifier(ClassifierMixin, ReleasingEstimator):
+    classes: Sequence[Any] | None = None
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the classifier of the labels y by the columns of X.
+
+        A row whose label is not one of the classes contributes nothing: to refuse it would tell of
+        the data.
+        """
+        if self.classes is None:
+            raise SpecError(
+                'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
+                "they are public, and never looked up in y"
+            )
+        table = self._columns(X)
+        vector = one_column(y, len(next(iter(table.values()))))
+        classes = np.unique(self.classes)
+        listed = classes.tolist()
+        labels = to_floats(vector, Column("y", "classes", tuple(listed)), "y")
+        self._release(table, "label", {"classes": listed}, listed_column(labels, listed))
+        self.classes_ = classes
+        return self
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Return the class of each point (m,); of one outside the bounds that of the nearest."""
+        scores = self._decisions(X)
+        codes = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
+        return self.classes_[codes]
+
+    def _decisions(self, X: Any) -> FloatArray:  # noqa: N803
+        points = self._nearest(X)
+        return np.asarray(self.synopsis_.decision_function(points))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _ProbabilisticClassifier(_Classifier):
+    def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the probability of each class at each point (m, classes)."""
+        points = self._nearest(X)
+        return np.asarray(self.synopsis_.predict_proba(points))
+
+    def predict_log_proba(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(_ProbabilisticClassifier):
+    """Linear logistic regression; of more than two classes, one of each against the rest.
+
+    Parameters
+    ----------
+    C : float
+        The paper's: scikit-learn's C is C/n, of columns that their bounds map to [0, 1].
+    constant : float
+        Of the constant feature that stands for an intercept; 0 for none.
+
+    Attributes
+    ----------
+    coef_ : array (1, l) or (classes, l)
+        Log odds for a unit of each column; a category has one for each listed value.
+    intercept_ : array (1,) or (classes,)
+
+    Examples
+    --------
+    >>> LogisticRegression(bounds=(0, 1), classes=["no", "yes"], epsilon=0.5, C=100).C
+    100
+    """
+
+    learner: ClassVar[type[Learner]] = targets.LogisticRegression
+
+    C: float | str | None = None
+    constant: float | None = None
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the weights of the model of the labels y by the columns of X.
+
+        A row whose label is not one of the classes contributes nothing.
+        """
+        super().fit(X, y)
+        domain, arrays = self.synopsis_.domain, self.synopsis_.arrays
+        (vector,) = (array for array in arrays if isinstance(array, ReleasedVector))
+        rows = len(self.classes_) if len(self.classes_) > 2 else 1
+        constant = vector.component.features.constant
+        weights = vector.numbers.reshape(rows, -1)
+        functions = [in_data_units(row, domain, constant) for row in weights]
+        self.coef_ = np.array([[*coefficients.values()] for coefficients, _ in functions])
+        self.intercept_ = np.array([intercept for _, intercept in functions])
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return log odds of the second of two classes (m,), or of each class (m, classes)."""
+        return self._decisions(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return the probability of each class (m, classes); of more than two, made to sum to 1."""
+        scores = self._decisions(X)
+        odds = scores if scores.ndim == 2 else np.column_stack([-scores, scores])
+        return np.asarray(softmax(log_expit(odds), axis=1))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SVC(_Classifier):
+    """Support vector machine with a Gaussian kernel, on up to six columns.
+
+    Parameters
+    ----------
+    length_scale : float or sequence of float
+        s of the kernel ``exp(-|x - y|^2 / (2 s^2))``, of all columns or of each, in their units:
+        scikit-learn's gamma is ``1 / (2 s^2)``.
+    C : "auto" or float
+        The paper's: scikit-learn's C is C/n. "auto", the default, follows from rows and epsilon.
+
+    Examples
+    --------
+    >>> SVC(bounds=(0, 1), classes=[0, 1], epsilon=1, length_scale=0.2).length_scale
+    0.2
+    """
+
+    learner: ClassVar[type[Learner]] = targets.SupportVectorMachine
+    per_axis: ClassVar[str] = "length_scale"
+
+    length_scale: PerAxis | None = None
+    C: float | str | None = None
+
+    def decision_function(self, X: Any) -> FloatArray:  # noqa: N803
+        """Return what decides (m,), above 0 for the second of two classes, or (m, classes)."""
+        return self._decisions(X)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GaussianNB(_ProbabilisticClassifier):
+    """Naive Bayes with Gaussian likelihoods.
+
+    Parameters
+    ----------
+    std_floor : float or sequence of float
+        The least standard deviation of a likelihood, of all columns or of each, in their units.
+
+    Examples
+    --------
+    >>> GaussianNB(bounds=(0, 1), classes=[0, 1], epsilon=1, std_floor=0.05).std_floor
+    0.05
+    """
+
+    learner: ClassVar[type[Learner]] = targets.GaussianNaiveBayes
+    per_axis: ClassVar[str] = "std_floor"
+
+    std_floor: PerAxis | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelNB(_ProbabilisticClassifier):
+    """Naive Bayes with kernel density likelihoods.
+
+    Parameters
+    ----------
+    bandwidth : "auto", float or sequence of float
+        Of all columns or of each, in their units. "auto", the default, follows from the number of
+        rows and epsilon.
+
+    Examples
+    --------
+    >>> KernelNB(bounds=(0, 1), classes=[0, 1], epsilon=1, bandwidth=0.1).bandwidth
+    0.1
+    """
+
+    learner: ClassVar[type[Learner]] = targets.NaiveBayes
+    per_axis: ClassVar[str] = "bandwidth"
+
+    bandwidth: PerAxis | Literal["auto"] | None = "auto"
+    kernel: str | None = None

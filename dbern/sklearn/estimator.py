@@ -1,0 +1,241 @@
+"""Base of the estimators: parameters, columns, and the release that is a fit."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dbern.data.domain import Column
+from dbern.errors import SpecError
+from dbern.ledger import BudgetLedger, resolve_url
+from dbern.ledger.values import LIVE
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import Budget
+from dbern.releasing.run import abandon, release
+from dbern.sklearn.bounds import Bounds, public_bounds
+from dbern.sklearn.columns import InputError, listed_column, split_columns, to_floats
+from dbern.synopsis.memory import to_memory
+from dbern.targets import Learner
+from dbern.types import FloatArray
+
+PerAxis: TypeAlias = float | Sequence[float]
+"""A number for all columns, or one for each."""
+
+_PARAMETERS = {  # of an estimator, by a pattern of the spec's key
+    r" and write \[data\.filter\]": "",
+    r"\bdata\.label\.classes\b": "classes",
+    r"\[mechanism\]": "mechanism",
+    r" under (?:target|budget)\b": "",
+    r"\bdata\.response\.bounds\b(.*)\bWrite bounds = \[(.*?)\]": r"y_bounds\1Write y_bounds=(\2)",
+    r"\bmechanism\.(\w+)": r'mechanism["\1"]',
+    r"\b(?:data|target|budget)\.(?=\w)": "",
+    r'(bounds\["(.*?)"\].*)Write \2 = \[low, high\]': r'\1Write bounds={"\2": (low, high), ..}',
+    r", or write its column and values in \[.*": "",
+    r'\b(\w+) = (?=[\d"\[])': r"\1=",
+}
+_PROPOSED_FRACTION = 0.05
+"""Of a column's bounds: what a message proposes as a bandwidth."""
+_FREE_DATASET = "unaccounted"  # the dataset of a ledger that is gone after the fit
+_fits = itertools.count(1)
+_PREFIX = "dbern-"  # of temporary folders, which are for their owner alone
+
+
+@contextmanager
+def _abandon_on_failure(ledger: str, dataset: str, name: str) -> Iterator[None]:
+    """Abandon the release of a fit that fails: nobody knows its name to go on with it."""
+    with BudgetLedger.open(ledger) as opened:
+        try:
+            yield
+        except BaseException:
+            reservation = opened.find(dataset, name)
+            if reservation is not None and reservation.state in LIVE:
+                abandon(opened, dataset, name)
+            raise
+
+
+@cache
+def _warn_of_no_ledger() -> None:
+    warnings.warn(
+        "ledger=None: nothing keeps account of what this fit and others cost together. Write "
+        'ledger="sqlite:///ledger.db", dataset="rides", with a budget from: dbern ledger grant',
+        stacklevel=2,
+    )
+
+
+def _warn_of_a_second_fit() -> None:
+    if next(_fits) == 2:
+        warnings.warn(
+            "A second fit of this process is a second release and a second charge. GridSearchCV, "
+            "cross_val_score and their like pay for every fit, of each candidate and each fold. "
+            "Add them up: dbern ledger status",
+            stacklevel=2,
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)  # scikit-learn's parameters are fields as they are
+class ReleasingEstimator(BaseEstimator):
+    """An estimator whose fit is a release; `dbern.sklearn` describes its parameters."""
+
+    learner: ClassVar[type[Learner]]
+    per_axis: ClassVar[str] = ""
+
+    bounds: Bounds | None = None
+    epsilon: str | float | None = None
+    delta: str | float = 0
+    outside: str = "clamp"
+    ledger: str | None = None
+    dataset: str | None = None
+    output: str | Path | None = None
+    mechanism: Mapping[str, Any] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # two fits draw other noise
+        return tags
+
+    def _columns(self, X: Any) -> dict[str, Any]:  # noqa: N803 -- scikit-learn's name
+        """Columns of X to be fitted, by name; of their values nothing is asked."""
+        table, columns = split_columns(X)
+        validate_data(self, table, skip_check_array=True)  # of names and how many there are
+        names = getattr(self, "feature_names_in_", map("x{}".format, range(len(columns))))
+        return dict(zip(names, columns, strict=True))
+
+    def _points(self, X: Any) -> FloatArray:  # noqa: N803
+        """Points (m, l) to ask at, of a list positions in it; none may be missing."""
+        check_is_fitted(self)
+        table, columns = split_columns(X)
+        validate_data(self, table, skip_check_array=True, reset=False)
+        axes = zip(columns, self.synopsis_.domain.axes, strict=True)
+        points = np.column_stack(
+            [to_floats(values, axis.column, f"X: {axis.name}") for values, axis in axes]
+        )
+        if not np.isfinite(points).all():
+            raise InputError(
+                "X: a point has a value that is missing (NaN), infinite, no number, or not listed. "
+                "Leave such points out"
+            )
+        return points
+
+    def _nearest(self, X: Any) -> Any:  # noqa: N803
+        """Nearest points within the bounds, in the form that a synopsis takes."""
+        points, domain = np.clip(self._points(X), *self._box), self.synopsis_.domain
+        if not domain.categorical:
+            return points
+        return {
+            axis.name: listed_column(values, axis.categories) if axis.categories else values
+            for axis, values in zip(domain.axes, points.T, strict=True)
+        }
+
+    @property
+    def _box(self) -> FloatArray:
+        return np.array([(axis.low, axis.high) for axis in self.synopsis_.domain.axes]).T
+
+    def _release(
+        self,
+        table: Mapping[str, Any],
+        role: str = "",
+        role_keys: Mapping[str, Any] | None = None,
+        y: Any = (),
+    ) -> Self:
+        """Release the function of a table's rows, and of a column that has a role."""
+        names = list(table)
+        bounds = public_bounds(self.bounds, names)
+        columns: dict[str, Any] = {}
+        for name, values in table.items():
+            axis_bounds = bounds[name]
+            listed = axis_bounds["values"] if isinstance(axis_bounds, dict) else ()
+            column = Column(name, f'bounds["{name}"]', tuple(listed))
+            floats = to_floats(values, column, f"X: {name}")
+            columns[name] = listed_column(floats, listed) if listed else floats
+        data = {"bounds": bounds, "outside": self.outside}
+        if role_keys is not None:
+            target = "y"
+            while target in names:
+                target += "_"
+            columns[target], data[role] = y, {"column": target, **role_keys}
+        name = f"{type(self).__name__}-{secrets.token_hex(8)}"
+        with self._blame_parameters(bounds), self._account() as (ledger, dataset, output):
+            spec = ReleaseSpec(
+                release={"name": name, "output": f"{output}/{name}.zarr"},
+                data=data,
+                target=self._target(sum("values" not in pair for pair in bounds.values())),
+                mechanism=dict(self.mechanism or {}),
+                budget={**self._charge, "ledger": ledger, "dataset": dataset},
+            )
+            with _abandon_on_failure(ledger, dataset, name):
+                self.synopsis_ = to_memory(release(spec, data=pa.table(columns)).synopsis)
+        self.release_name_ = name
+        _warn_of_a_second_fit()
+        return self
+
+    @contextmanager
+    def _blame_parameters(self, bounds: Mapping[str, Any]) -> Iterator[None]:
+        """Blame the estimator's parameters, for these columns, for a spec that cannot be."""
+        try:
+            yield
+        except SpecError as error:
+            text = re.sub(
+                r"\bdata\.bounds\.([^:\s]+?)(?:\.values)?(?=:)", r'bounds["\1"]', str(error)
+            ).replace(f'"{self.learner.kind}"', type(self).__name__)
+            for key, parameter in _PARAMETERS.items():
+                text = re.sub(key, parameter, text)
+            if self.per_axis and text.startswith(f"{self.per_axis}:"):
+                intervals = [pair for pair in bounds.values() if "values" not in pair]
+                widths = [_PROPOSED_FRACTION * np.ptp(pair) for pair in intervals]
+                proposed = [float(f"{width:.2g}") for width in widths]
+                problem = text.partition(". Write")[0]
+                text = (
+                    f"{problem}. Write {self.per_axis}={proposed}, in the units of each column of X"
+                )
+            raise SpecError(text) from None
+
+    @property
+    def _charge(self) -> dict[str, str]:
+        if self.epsilon is None:
+            raise SpecError("epsilon: is missing. Write epsilon=1, what each fit costs")
+        return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+
+    def _target(self, axes: int) -> dict[str, Any]:
+        keys = [key for key in self.learner.model_fields if getattr(self, key, None) is not None]
+        target = {key: np.asarray(getattr(self, key)).tolist() for key in keys}
+        if np.ndim(target.get(self.per_axis, ())) == 0 and target[self.per_axis] != "auto":
+            target[self.per_axis] = [target[self.per_axis]] * axes
+        return {"kind": self.learner.kind, **target}
+
+    @contextmanager
+    def _account(self) -> Iterator[tuple[str, str, str]]:
+        with TemporaryDirectory(prefix=_PREFIX) as folder:
+            output = folder if self.output is None else str(self.output).rstrip("/")
+            if self.ledger is None:
+                _warn_of_no_ledger()
+                free_ledger = _granted(f"sqlite:///{folder}/ledger.db", **self._charge)
+                yield free_ledger, _FREE_DATASET, output
+            elif self.dataset is None:
+                raise SpecError(
+                    'dataset: is missing. Write dataset="rides", the name of the account that pays '
+                    "in the ledger"
+                )
+            else:
+                yield resolve_url(self.ledger, Path.cwd()), self.dataset, output
+
+
+def _granted(ledger: str, epsilon: str, delta: str) -> str:
+    charge = Budget.parse(epsilon, delta)
+    BudgetLedger.create(ledger)
+    with BudgetLedger.open(ledger) as opened:
+        opened.grant(_FREE_DATASET, charge)
+    return ledger

@@ -1,0 +1,96 @@
+"""Options of `dbern ask`: one for each of its questions, in the order of options and answers.
+
+They import nothing but this file, so that ``dbern ask --help`` is quick; a question names its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CURVE_POINTS = 21
+"""Points of a curve where none are written: they divide an axis into twenty parts."""
+
+
+@dataclass(frozen=True)
+class QuestionOption:
+    """Option of `dbern ask`: its name without dashes, and what is written after it.
+
+    A flag has no `metavar`. `question` is the class of the question, as ``module:Class``.
+    """
+
+    name: str
+    metavar: str | None
+    help: str
+    question: str
+
+
+MASS = QuestionOption(
+    "mass",
+    "REGION",
+    'Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
+    "CSV with columns AXIS_low and AXIS_high, GeoJSON, or a line each of GeoJSON (.geojsonl), "
+    "read in parts. May be repeated, as those below.",
+    "dbern.synopsis.questions.mass:Mass",
+)
+COUNT = QuestionOption("count", "REGION", "How many rows.", "dbern.synopsis.questions.mass:Count")
+QUANTILE = QuestionOption(
+    "quantile",
+    "AXIS=LEVELS",
+    'Quantiles of an axis, such as "x=.1,.5,.9".',
+    "dbern.synopsis.questions.quantile:Quantile",
+)
+CDF = QuestionOption(
+    "cdf", "AXIS=PLACES", 'Shares up to places, as "x=2,5".', "dbern.synopsis.questions.mass:Cdf"
+)
+MARGINAL = QuestionOption(
+    "marginal", "AXIS=PLACES", "Density of one axis.", "dbern.synopsis.questions.density:Marginal"
+)
+DENSITY = QuestionOption(
+    "density", "POINT", 'The density at "x=3,y=5".', "dbern.synopsis.questions.density:Density"
+)
+MEAN = QuestionOption("mean", None, "The mean of each axis.", "dbern.synopsis.questions.mean:Mean")
+COV = QuestionOption(
+    "cov",
+    None,
+    "The covariance of each two axes.",
+    "dbern.synopsis.questions.covariances:Covariance",
+)
+CORRELATION = QuestionOption(
+    "correlation",
+    None,
+    "The correlation of each two axes.",
+    "dbern.synopsis.questions.covariances:Correlation",
+)
+AVERAGE = QuestionOption(
+    "average",
+    "REGION",
+    "Mean response of the rows in a region, or groups' shares.",
+    "dbern.synopsis.questions.responses:Average",
+)
+CURVE = QuestionOption(
+    "curve",
+    "AXIS[=PLACES]",
+    'The mean response along an axis, or each group\'s share: at places, as "x=2,5", or at '
+    f"{CURVE_POINTS} between the bounds, as x; of the rows in the box --given of other axes.",
+    "dbern.synopsis.questions.responses:Curve",
+)
+DIFFERENCE = QuestionOption(
+    "difference",
+    "A less B",
+    'Mean response in one box less that in another, as "x=0..3 less x=3..6", or near points, '
+    'as "x=2 less x=5"; by group the share, or mean response, of a group less that of another, '
+    'as "x=0..3 between north and south".',
+    "dbern.synopsis.questions.differences:Difference",
+)
+COMPARE = QuestionOption(
+    "compare",
+    "REGION",
+    "Share of the rows less that of the release --with. With --target smoothed of the two "
+    "densities, whose intervals are narrower.",
+    "dbern.synopsis.questions.compare:Comparison",
+)
+
+OPTIONS = (
+    *(MASS, COUNT, QUANTILE, CDF, MARGINAL, DENSITY, MEAN, COV, CORRELATION),
+    *(AVERAGE, CURVE, DIFFERENCE, COMPARE),
+)

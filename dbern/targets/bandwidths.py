@@ -1,0 +1,123 @@
+"""Bandwidths of kernel sums: one an axis, or a full covariance of a Gaussian, in data units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from dbern.bernstein.kernels import Kernel, kernel_of
+from dbern.bernstein.oblique import Oblique, decorrelate
+from dbern.data.domain import Domain
+from dbern.errors import SpecError
+from dbern.targets.base import Learner
+from dbern.targets.public_bandwidths import BEFORE_ROWS
+
+_NARROWEST, _WIDEST = 1e-4, 1e4
+_ROUNDING = 1e-9  # of a width: what is written as the least is taken, however it is rounded
+_FLAT_WIDTHS = 10
+
+
+def axis_kernels(
+    domain: Domain, bandwidth: Sequence[float], key: str, name: str = "gaussian"
+) -> tuple[Kernel, ...]:
+    """Axis kernels in unit-cube units; `key` names the bandwidth in ``[target]``.
+
+    Raises
+    ------
+    SpecError
+        For bandwidths that do not fit the axes.
+    """
+    if len(bandwidth) != domain.dimensions:
+        raise SpecError(
+            f"target.{key}: has {len(bandwidth)} entries for {domain.dimensions} "
+            f"axes. Write one for each of {', '.join(domain.names)}"
+        )
+    widths = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
+    for width, axis in zip(widths, domain.axes, strict=True):
+        if not _NARROWEST * (1 - _ROUNDING) <= width <= _WIDEST * (1 + _ROUNDING):
+            raise SpecError(
+                f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of its "
+                f"axis. Write one of {_NARROWEST * axis.width:g} to {_WIDEST * axis.width:g} for "
+                f"{axis.name}{axis.counted}"
+            )
+    return tuple(kernel_of(name, width) for width in widths)
+
+
+def lengths_of(kernels: Sequence[Kernel], domain: Domain) -> list[float]:
+    """Bandwidths of the kernels in data units."""
+    return [
+        kernel.bandwidth * axis.width for kernel, axis in zip(kernels, domain.axes, strict=True)
+    ]
+
+
+def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
+    """Warning where a bandwidth is so wide that another unit was meant, most likely."""
+    bandwidth = learner.get_params().get("bandwidth")
+    if not isinstance(bandwidth, tuple):
+        return ()
+    return tuple(
+        f"target.bandwidth: {b:g} is {b / axis.width:.0f} times the width of {axis.name}: next to "
+        f"nothing is left of where records are; is it in that axis's unit{axis.counted}?"
+        for b, axis in zip(bandwidth, domain.numeric, strict=False)
+        if b > _FLAT_WIDTHS * axis.width
+    )
+
+
+def equal_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, ...]:
+    """Bandwidths, in data units, of kernels whose deviation is one fraction of every axis."""
+    bandwidth = deviation / kernel_of(name, 1.0).deviation
+    return tuple(bandwidth * axis.width for axis in domain.axes)
+
+
+def equal_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:
+    """Kernels whose deviation is the same fraction of every axis."""
+    return axis_kernels(domain, equal_lengths(name, domain, deviation), "bandwidth", name)
+
+
+def stated_kernels(
+    domain: Domain, bandwidth: Sequence[float] | Literal["auto"], name: str
+) -> tuple[Kernel, ...]:
+    """Kernels of a bandwidth, or those that a spec is read with before it is chosen."""
+    if bandwidth == "auto":
+        return equal_kernels(name, domain, BEFORE_ROWS)
+    return axis_kernels(domain, bandwidth, "bandwidth", name)
+
+
+def oblique_kernels(
+    domain: Domain, covariance: Sequence[Sequence[float]]
+) -> tuple[Oblique, tuple[Kernel, ...]]:
+    """Oblique coordinates of a covariance in data units, and the axis kernels over their box.
+
+    Raises SpecError for a covariance of another size, not symmetric, not positive definite, too
+    narrow or too wide.
+    """
+    axes = domain.dimensions
+    if len(covariance) != axes or any(len(row) != axes for row in covariance):
+        raise SpecError(
+            f"target.covariance: must have {axes} rows of {axes} numbers, in the order "
+            f"{', '.join(domain.names)}. Write covariance = [[0.25, 0.1], [0.1, 0.25]]"
+        )
+    if any(covariance[i][j] != covariance[j][i] for i in range(axes) for j in range(i)):
+        raise SpecError(
+            "target.covariance: is not symmetric. Write the same number at [i][j] and [j][i]"
+        )
+    widths = [Fraction(axis.width) for axis in domain.axes]
+    unit = [
+        [Fraction(entry) / (w * v) for entry, v in zip(row, widths, strict=True)]
+        for row, w in zip(covariance, widths, strict=True)
+    ]
+    try:
+        oblique, deviations = decorrelate(unit)
+    except ValueError:
+        raise SpecError(
+            "target.covariance: is not positive definite. Write one whose correlations are "
+            "possible, such as covariance = [[0.25, 0.1], [0.1, 0.25]]"
+        ) from None
+    if not all(_NARROWEST <= deviation <= _WIDEST for deviation in deviations):
+        raise SpecError(
+            "target.covariance: standard deviations, also of an axis given the others, must be "
+            f"from {_NARROWEST:g} to {_WIDEST:g} times the width of the axis. Write a covariance "
+            "nearer to the bounds' scale, or weaker correlations."
+        )
+    return oblique, tuple(kernel_of("gaussian", deviation) for deviation in deviations)

@@ -75,7 +75,7 @@ class EnvironmentRefusedError(DbernError):
     exit_code = 4
 
 
-class ExhaustedError(EnvironmentRefusedError):
+class ShortageError(EnvironmentRefusedError):
     """A process may use too little of what it runs on.
 
     `what` is "memory", "files" or "threads", `place` the file that was being read, if any.
@@ -93,18 +93,18 @@ class ExhaustedError(EnvironmentRefusedError):
         self.what = what
 
 
-def exhausted(error: BaseException, location: str = "") -> ExhaustedError | None:
+def shortage_of(error: BaseException, location: str = "") -> ShortageError | None:
     """The shortage that an exception reports, if it reports one."""
     for cause in _causes(error):
         match cause:
             case MemoryError() | OSError(errno=errno.ENOMEM):
-                return ExhaustedError("memory", location)
+                return ShortageError("memory", location)
             case ImportError() if any(text in str(cause) for text in _OUT_OF_MEMORY_TEXTS):
-                return ExhaustedError("memory", location)
+                return ShortageError("memory", location)
             case OSError(errno=errno.EMFILE | errno.ENFILE):
-                return ExhaustedError("files", location)
+                return ShortageError("files", location)
             case RuntimeError() if str(cause) == "can't start new thread":
-                return ExhaustedError("threads", location)
+                return ShortageError("threads", location)
     return None
 
 
@@ -139,7 +139,7 @@ def without_text(error: Exception) -> DbernError:
     There remain its kind among Python's, for the name of another may be made of a record too, what
     the system calls its number, and the lines of code that it passed.
     """
-    if too_little := exhausted(error):
+    if too_little := shortage_of(error):
         return too_little
     number = error.errno if isinstance(error, OSError) else None
     reason = f", {os.strerror(number)}" if number is not None else ""

@@ -8,7 +8,7 @@ import pytest
 from numba import types
 
 from dbern.compiling import compiled
-from dbern.errors import exhausted, printable, without_text
+from dbern.errors import printable, shortage_of, without_text
 from dbern.system import (
     LRUCache,
     counted,
@@ -116,9 +116,9 @@ def test_what_a_terminal_obeys_is_written_out():
 
 
 def test_too_few_files_are_named():
-    message = str(exhausted(OSError(24, ""), "a"))
+    message = str(shortage_of(OSError(24, ""), "a"))
     assert message.startswith("a: too many files are open. Raise the limit (ulimit -n 1024)")
-    assert exhausted(OSError(2, "")) is None
+    assert shortage_of(OSError(2, "")) is None
 
 
 def test_the_text_of_a_foreign_error_is_withheld():

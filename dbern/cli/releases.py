@@ -139,7 +139,6 @@ def release(
     you would run as a program.
     """
     from dbern.planning.spec import ReleaseSpec
-    from dbern.releasing.run import release as publish
 
     silent, here = quiet or as_json or log_format == "json", scheduler is None
     with imports_noted(silent=silent), shown_progress(quiet, log_format, here=here) as progress:

@@ -12,9 +12,9 @@ from dbern.data.footers import FileFacts
 from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,
-    ExhaustedError,
     IntegrityError,
     ReleaseError,
+    ShortageError,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ FAILURES: dict[str, Callable[[str], DbernError]] = {
     "internal": lambda location: ReleaseError(
         f"A task failed ({location}). Run the same command again, and report it if it fails again."
     ),
-    **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
+    **{what: partial(ShortageError, what) for what in ("memory", "files", "threads")},
 }
 
 

@@ -16,19 +16,18 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dbern.cluster import worker
 from dbern.cluster.connection import workers_of
 from dbern.cluster.failures import FAILURES, NOT_KNOWN, PUBLIC_LOCATIONS, kind_of, known_location
 from dbern.cluster.plain import CLUSTERS, TaskResult, opened, unpacked
+from dbern.cluster.tasks import SlabJob
 from dbern.cluster.threads import Threads
-from dbern.cluster.worker import SlabJob
 from dbern.cluster.workers import DaskWorkers
 from dbern.data.footers import FileFacts, file_facts, footer_tag, read_together
 from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dbern.data.columns import check_kind, ids_as
 from dbern.data.domain import Column
 from dbern.data.objects import identity, open_file
-from dbern.errors import ExhaustedError, SpecError, exhausted
+from dbern.errors import ShortageError, SpecError, shortage_of
 from dbern.system import is_url, memory_limit
 
 READERS = 8
@@ -79,7 +79,7 @@ def read_together(read: Callable[[_File], _Result], files: Sequence[_File]) -> I
 def file_facts(path: str) -> FileFacts:
     """Read a file's footer now.
 
-    Raises UnreadableFileError without a readable footer, ExhaustedError without memory or open
+    Raises UnreadableFileError without a readable footer, ShortageError without memory or open
     files.
     """
     with (
@@ -96,9 +96,9 @@ def reader_failures(path: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowCapacityError:
-        raise ExhaustedError("memory", path) from None
+        raise ShortageError("memory", path) from None
     except (OSError, MemoryError, pa.ArrowException) as error:
-        raise exhausted(error, path) or UnreadableFileError from None
+        raise shortage_of(error, path) or UnreadableFileError from None
 
 
 UNLOCKED: dict[str, bytes] = {}
@@ -149,11 +149,11 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
                 # A footer that is larger than memory: the system would end it all.
                 size, length = _footer_length(source)
                 if _LARGE_FOOTER_BYTES < length < size and _FOOTER_COPIES * length > memory_limit():
-                    raise ExhaustedError("memory", path)
+                    raise ShortageError("memory", path)
             with pq.ParquetFile(source, **decryption(path)) as file:
                 return _read_facts(path, source, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
-        raise exhausted(error, path) or SpecError(
+        raise shortage_of(error, path) or SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
             "Mend or remove that file."
         ) from None

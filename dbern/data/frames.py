@@ -22,7 +22,7 @@ import pyarrow as pa
 from dbern.data.domain import Column
 from dbern.data.footers import FileFacts, check_column, leaves
 from dbern.data.parquet import BATCH_ROWS, records_of
-from dbern.errors import DbernError, SpecError, exhausted
+from dbern.errors import DbernError, SpecError, shortage_of
 from dbern.types import FloatArray
 
 GROUP_ROWS = 1 << 19
@@ -249,7 +249,7 @@ def _unquoted(what: str) -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001 -- of any library (a panic of polars is none of
         # Python's exceptions), or of a caller's generator
-        raise exhausted(error, _KEY) or SpecError(
+        raise shortage_of(error, _KEY) or SpecError(
             f"data: {what}. Find out why with pyarrow.table(data), and mend it."
         ) from None
 

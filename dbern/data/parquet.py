@@ -155,7 +155,7 @@ def read_batches(
     file has not has the value in its folder's name. Rows whose value of `only` is not one of its
     categories are null in every column. Checksums of pages are compared where the file has them.
     Raises UnreadableFileError for a file that cannot be opened or decoded, or a page with another
-    checksum, ExhaustedError where not even one row at a time fits into memory, or too few files may
+    checksum, ShortageError where not even one row at a time fits into memory, or too few files may
     be open.
     """
     wanted = (*columns, only) if only else tuple(columns)

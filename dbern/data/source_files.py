@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dbern.data.objects import matching
-from dbern.errors import EnvironmentRefusedError, SpecError, exhausted
+from dbern.errors import EnvironmentRefusedError, SpecError, shortage_of
 from dbern.system import is_url
 
 _MAX_ENTRIES = 2_000_000
@@ -116,7 +116,7 @@ def _skipped(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if refusal := exhausted(error, f"data.source: {folder}"):
+        if refusal := shortage_of(error, f"data.source: {folder}"):
             raise refusal from None
         if error.errno not in _SKIPPED_ERRNOS:
             raise EnvironmentRefusedError(

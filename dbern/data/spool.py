@@ -22,7 +22,7 @@ _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewe
 def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
     """Write the floats of a frame as an encrypted Parquet file, and return how many rows there are.
 
-    Raises SpecError or ExhaustedError for a table that cannot be read, which may be due to a
+    Raises SpecError or ShortageError for a table that cannot be read, which may be due to a
     record, EnvironmentRefusedError for a pyarrow that cannot encrypt.
     """
     with optional_import(

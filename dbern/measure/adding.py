@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from dbern.measure.numpy_loops import add_slowly
+from dbern.measure.record_integers import add_slowly
 from dbern.measure.rows import Rows, Terms
 from dbern.types import Int64Array
 

@@ -2,7 +2,7 @@
 
 Stages of plain loops over a block of records, so that all but the last addition is done for
 several records at once; B-splines are added eight at a time. The order of operations on one record
-is that of `add_slowly` in `dbern.measure.numpy_loops`, and no operation is fused: the integers
+is that of `add_slowly` in `dbern.measure.record_integers`, and no operation is fused: the integers
 are the same, bit for bit.
 """
 
@@ -21,7 +21,7 @@ from numba.core.cgutils import for_range
 from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
-from dbern.measure.numpy_loops import add_slowly
+from dbern.measure.record_integers import add_slowly
 from dbern.measure.rows import Rows, Terms, require_inside
 from dbern.types import Int64Array
 

@@ -12,7 +12,7 @@ from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.frames import table_batches
 from dbern.data.parquet import BATCH_ROWS, read_batches
 from dbern.measure.accumulator import StoppedError
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.types import FloatArray
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dbern.certify.bin_errors import NUMBERS_TOGETHER
 from dbern.data.footers import READERS, FileFacts
 from dbern.data.parquet import BATCH_ROWS, reading_bytes
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.reconstruct.axis_maps import TRANSLATES_TOGETHER
 from dbern.reconstruct.base import AnyStrategy
 from dbern.reconstruct.bins import AxisBins

@@ -13,8 +13,8 @@ from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of
 from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
+from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement, random_privacy
-from dbern.measure.passes import Counters
 from dbern.planning.best_design import best_design, share_bins_with_denominator
 from dbern.planning.cost import cost
 from dbern.planning.error_forecast import forecast_errors

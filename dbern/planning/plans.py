@@ -13,8 +13,8 @@ from dbern.bernstein.basis import INTERPOLATED
 from dbern.certify.bias import KernelMixture, remedies_of
 from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
+from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement
-from dbern.measure.passes import Counters
 from dbern.planning.bias_statistic import restored
 from dbern.planning.cost import Cost
 from dbern.planning.protection import protection_lines

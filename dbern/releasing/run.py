@@ -26,7 +26,7 @@ from dbern.cluster.connection import (
     workers_of,
 )
 from dbern.cluster.graph import centers, make_tasks, refuse_shared_steps, tree_reduce
-from dbern.cluster.worker import SlabJob
+from dbern.cluster.tasks import SlabJob
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.frames import Frame
 from dbern.data.spool import write_spool
@@ -40,7 +40,7 @@ from dbern.errors import (
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.values import PENDING
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
 from dbern.planning.plans import ReleasePlan

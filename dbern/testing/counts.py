@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import FAMILIES

@@ -24,12 +24,12 @@ import pytest
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
-from dbern.cluster.worker import count
+from dbern.cluster.tasks import count
 from dbern.data.footers import footer_tag
 from dbern.data.parquet import read_batches, write_records
-from dbern.measure.numpy_loops import add_slowly
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion
+from dbern.measure.record_integers import add_slowly
 from dbern.planning.planner import plan
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec

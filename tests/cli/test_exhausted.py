@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dbern.errors import exhausted
+from dbern.errors import shortage_of
 
 
 def raised_from(error, cause):
@@ -51,7 +51,7 @@ def test_exhausted_resources_are_named(project, run, monkeypatch, what, error):
     "error", [OSError(errno.EACCES, "no"), RuntimeError("other"), ImportError("no module")]
 )
 def test_other_failures_are_not_taken_for_that(error):
-    assert exhausted(error) is None
+    assert shortage_of(error) is None
 
 
 def test_libraries_are_not_loaded_where_they_would_try_for_ever():

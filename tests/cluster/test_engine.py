@@ -29,8 +29,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dbern
 from dbern.cluster.graph import _arriving, centers, make_tasks, tree_reduce
 from dbern.cluster.plain import TaskResult
+from dbern.cluster.tasks import SlabJob, center, count, merge
 from dbern.cluster.threads import Threads
-from dbern.cluster.worker import SlabJob, center, count, merge
 from dbern.cluster.workers import DaskWorkers, _say_environment, check_workers
 from dbern.data.domain import Column
 from dbern.data.footers import (
@@ -42,7 +42,7 @@ from dbern.data.footers import (
 )
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.measure.accumulator import StoppedError
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion, Reading
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
@@ -290,9 +290,7 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatc
         return future
 
     monkeypatch.setattr(client, "submit", counted)
-    monkeypatch.setattr(
-        "dbern.cluster.worker.count", lambda *_: TaskResult(np.ones(4, np.int64), 1)
-    )
+    monkeypatch.setattr("dbern.cluster.tasks.count", lambda *_: TaskResult(np.ones(4, np.int64), 1))
     begin = time.process_time()
     total = tree_reduce(client, case.counters, [()] * 2000, SALT, silent).result()
     spent = time.process_time() - begin

@@ -11,7 +11,7 @@ import pytest
 
 from dbern.data import source_files
 from dbern.data.source_files import discover
-from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError
+from dbern.errors import EnvironmentRefusedError, ShortageError, SpecError
 
 
 def made(folder: Path, *names: str) -> None:
@@ -51,7 +51,7 @@ def test_links_between_two_folders_end_a_search(tmp_path):
 @pytest.mark.parametrize("pattern", ["", "**", "*/*.parquet"])
 @pytest.mark.parametrize(
     ("code", "refused"),
-    [(errno.EIO, EnvironmentRefusedError), (errno.EMFILE, ExhaustedError), (errno.EACCES, None)],
+    [(errno.EIO, EnvironmentRefusedError), (errno.EMFILE, ShortageError), (errno.EACCES, None)],
 )
 def test_a_folder_that_fails_is_not_left_out(tmp_path, monkeypatch, pattern, code, refused):
     """Its files would be missing from a release that is charged for all; one may hide itself."""

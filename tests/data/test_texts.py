@@ -16,12 +16,12 @@ import pytest
 
 import dbern
 from dbern.cluster.failures import FAILURES
-from dbern.cluster.worker import count
+from dbern.cluster.tasks import count
 from dbern.data.domain import Column
 from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.parquet import read_batches, reading_bytes
-from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError
-from dbern.measure.passes import Counters
+from dbern.errors import EnvironmentRefusedError, ReleaseError, ShortageError
+from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion
 
 X = Column("x", "data.bounds.x")
@@ -93,7 +93,7 @@ def test_one_text_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
     portion = Portion(str(path), footer_tag(str(path), SALT), (0,), 20)
     counters = Counters((Told(),), None)
     for error in ERRORS[1:]:
-        with short(monkeypatch, 1, error), pytest.raises(ExhaustedError) as failure:
+        with short(monkeypatch, 1, error), pytest.raises(ShortageError) as failure:
             read(path, X, GROUP)
         assert failure.value.__suppress_context__
         with short(monkeypatch, 1, error):
@@ -228,7 +228,7 @@ def test_what_a_record_that_memory_cannot_hold_does_is_said_of_texts_and_lists(p
     ]
     assert of_texts
     assert [paragraph for paragraph in of_texts if not re.search(r"\blists?\b", paragraph)] == []
-    assert "texts or lists" in str(ExhaustedError("memory"))
+    assert "texts or lists" in str(ShortageError("memory"))
 
 
 _READ = """

@@ -1,7 +1,7 @@
 """Integers that are the same on every processor, kept in ``integers.json``.
 
 Of the cases in `STATES`, the exact sums over all records. A record's integers come from single
-IEEE operations, none fused (`dbern/measure/numpy_loops.py`), and sums of integers are exact:
+IEEE operations, none fused (`dbern/measure/record_integers.py`), and sums of integers are exact:
 
 - B-spline bins: a subtraction, a division and products of shares, no kernel at all.
 - Chebyshev moments of Gaussian sums: products of offsets in equal cells. The kernel's exponential

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.splines import _cell_of
 from dbern.data.domain import Axis, Domain
-from dbern.measure import numpy_loops
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.loops import add_rows
 from dbern.measure.rows import Rows

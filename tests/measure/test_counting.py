@@ -19,7 +19,7 @@ from dbern.measure import adding as dispatching
 from dbern.measure import loops as compiled
 from dbern.measure.loops import add_rows
 from dbern.measure.moments import Cells, MomentSketch
-from dbern.measure.numpy_loops import add_slowly
+from dbern.measure.record_integers import add_slowly
 from dbern.measure.rows import EQUAL, Rows, Terms, strides
 
 BITS = (40, 17)

@@ -17,9 +17,9 @@ from dbern.data.columns import as_floats
 from dbern.data.domain import Axis, Column, Domain
 from dbern.data.footers import read_footers
 from dbern.data.parquet import read_batches
-from dbern.measure import passes as counting_passes
+from dbern.measure import counters as counting_passes
 from dbern.measure import unit_bounding
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.measure.unit_bounding import Bounding
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import PrivacyUnit, Protection

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection, graph, worker
+from dbern.cluster import connection, graph
 from dbern.data import storage
 from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
@@ -363,7 +363,9 @@ def denied(**_options):
 def leave_a_torso(project, client, monkeypatch, crash=OSError, message="OSError"):
     """Fail a release where its synopsis is published."""
     with monkeypatch.context() as patch:
-        patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(crash))
+        patch.setattr(
+            "dbern.synopsis.writer.create_manifest", lambda *_: (_ for _ in ()).throw(crash)
+        )
         with pytest.raises(DbernError, match=message) as failure:
             dbern.release(project.spec(), client=client)
     assert project.output.exists()
@@ -715,7 +717,7 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.worker.to_grid",
+@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.tasks.to_grid",
                                    "dbern.measure.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
@@ -737,7 +739,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
         monkeypatch.setattr(worker, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
-        monkeypatch.setattr(f"dbern.measure.passes.{place}", raising)
+        monkeypatch.setattr(f"dbern.measure.counters.{place}", raising)
     with pytest.raises(ReleaseError):
         dbern.release(project.spec(), client=client)
     salt = repr(project.reservation().salt)

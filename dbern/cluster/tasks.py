@@ -19,12 +19,11 @@ from dbern.cluster.plain import TaskResult, packed
 from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
     EnvironmentRefusedError,
-    ExhaustedError,
+    ShortageError,
     SpecError,
-    exhausted,
 )
 from dbern.measure.accumulator import StoppedError
-from dbern.measure.passes import Counters
+from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion, Reading, TableReading
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.reconstruct.layouts import Slab
@@ -62,7 +61,7 @@ def _counted(
     try:
         with one_thread():
             state = counters.count(reading, salt, index)
-    except ExhaustedError as error:
+    except ShortageError as error:
         return TaskResult(None, failure=error.what, location=reading.location)
     except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
         return TaskResult(None, failure="unreadable", location=reading.location)
@@ -117,6 +116,6 @@ def sent(total: TaskResult, counters: Counters, job: SlabJob, noise: Noise, salt
 
 def _failed(error: BaseException, location: str = "") -> TaskResult:
     """Code of a failure: too little of something, or one that nobody foresaw."""
-    if shortage := exhausted(error):
+    if shortage := shortage_of(error):
         return TaskResult(None, failure=shortage.what, location=location)
     return TaskResult(None, failure="internal", location=kind_of(error))

@@ -143,7 +143,7 @@ def release(
     silent, here = quiet or as_json or log_format == "json", scheduler is None
     with imports_noted(silent=silent), shown_progress(quiet, log_format, here=here) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
-        out = publish(
+        out = run_release(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
         )
     fields = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from dbern.cluster import tasks
 from dbern.cluster.connection import workers_of
 from dbern.cluster.failures import FAILURES, NOT_KNOWN, PUBLIC_LOCATIONS, kind_of, known_location
 from dbern.cluster.plain import CLUSTERS, TaskResult, opened, unpacked
@@ -118,7 +119,7 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
             if whose.setdefault(step, number) != number:
                 raise SpecError(
                     "data: partitions of this Dask frame share steps, as after a shuffle, a sort "
-                    "or a worker.merge, which may give other rows each time that they run. Give "
+                    "or a merge, which may give other rows each time that they run. Give "
                     "data.persist(), or write Parquet files and name them in data.source."
                 )
             waiting |= {x for x in get_dependencies(graph, step) if whose.get(x) != number}
@@ -141,10 +142,10 @@ def tree_reduce(
     workers = workers_of(client)
     window = _TASKS_AHEAD * max(1, workers.threads())
     work: list[Callable[[], Future]] = [
-        partial(workers.submit, worker.count, counters, task, salt, index)
+        partial(workers.submit, tasks.count, counters, task, salt, index)
         for task, index in passes(counters, tasks)
     ] + [
-        partial(workers.compute, partial(worker.count_table, counters, salt), partition)
+        partial(workers.compute, partial(tasks.count_table, counters, salt), partition)
         for partition in partitions
     ]
     waiting = iter(work)
@@ -169,9 +170,9 @@ def tree_reduce(
             for start in islice(waiting, 1):
                 submit(0, start)
         if len(peers) == _FAN_IN:
-            submit(depth + 1, partial(workers.submit, worker.merge, finished.pop(depth)))
+            submit(depth + 1, partial(workers.submit, tasks.merge, finished.pop(depth)))
     rest = [future for peers in finished.values() for future in peers]
-    return workers.submit(worker.merge, rest)
+    return workers.submit(tasks.merge, rest)
 
 
 def centers(
@@ -197,7 +198,7 @@ def centers(
     active = workers.arriving()
 
     def submit(job: SlabJob, noise: Noise) -> None:
-        future = workers.submit(worker.sent, total, counters, job, noise, salt)
+        future = workers.submit(tasks.sent, total, counters, job, noise, salt)
         job_of[future.key] = job
         active.add(future)
 

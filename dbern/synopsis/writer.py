@@ -153,11 +153,11 @@ class SynopsisWriter:
             )
         just_before()
         manifest = Manifest(release_id=self._release_id, created=created, objects=self._entries)
-        create_manifest(self._location, manifest)
+        _create_manifest(self._location, manifest)
         return digest(manifest.text().encode()).sha256
 
 
-def create_manifest(location: Location, manifest: Manifest) -> None:
+def _create_manifest(location: Location, manifest: Manifest) -> None:
     """Create the manifest, whole or not at all, unless it is there already."""
     with storage_errors(location):
         try:

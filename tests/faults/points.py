@@ -25,7 +25,7 @@ STAGES = (
     *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
     "dbern.synopsis.writer:_create_component",
     "dbern.releasing.publish:privatize",
-    *("dbern.synopsis.writer:create_manifest", "pathlib:Path.rename", "os:link"),
+    *("dbern.synopsis.writer:_create_manifest", "pathlib:Path.rename", "os:link"),
     *(f"{SECRETS}.destroy", "dbern.ledger.key_files:KeyFiles.destroy"),
     "dbern.ledger.release_secrets:destroy_staging",
 )

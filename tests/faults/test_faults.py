@@ -144,7 +144,7 @@ def test_two_clients_at_once_one_of_which_may_be_killed(ground, request, strike)
 
 
 BUGS = {  # each with a point that must find it
-    "commits_before_the_manifest": ("dbern.synopsis.writer:create_manifest", 1, "before", "kill"),
+    "commits_before_the_manifest": ("dbern.synopsis.writer:_create_manifest", 1, "before", "kill"),
     "charges_after_the_noise": (f"{points.WRITER}.write", 2, "after", "kill"),
     "draws_other_noise_each_time": (f"{points.WRITER}.write", 2, "after", "kill"),
     "keeps_the_key": (f"{points.WRITER}.write", 2, "after", "kill"),

@@ -30,8 +30,8 @@ STATES = [
     (f"{WRITER}.begin", 1, "before", "spent"),
     (f"{WRITER}.write", 3, "after", "spent"),
     (f"{WRITER}.finish", 1, "before", "spent"),
-    ("dbern.synopsis.writer:create_manifest", 1, "before", "spent"),
-    ("dbern.synopsis.writer:create_manifest", 1, "after", "spent"),
+    ("dbern.synopsis.writer:_create_manifest", 1, "before", "spent"),
+    ("dbern.synopsis.writer:_create_manifest", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
     ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
     ("dbern.ledger.release_secrets:destroy_staging", 1, "before", "committed"),
@@ -47,7 +47,7 @@ def test_the_ledger_knows_how_far_a_killed_client_came(local, place, call, when,
         found = ledger.find("trips", "density")
     assert (found.state if found else None) == state
     published = (project.output / "manifest.json").exists()
-    assert published == ((place, when) == ("dbern.synopsis.writer:create_manifest", "after")
+    assert published == ((place, when) == ("dbern.synopsis.writer:_create_manifest", "after")
                          or "commit" in place or state == "committed")  # fmt: skip
     local.endure(project)
 

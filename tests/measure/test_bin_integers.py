@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.splines import _cell_of
 from dbern.data.domain import Axis, Domain
+from dbern.measure import record_integers
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.loops import add_rows
 from dbern.measure.rows import Rows
@@ -94,11 +95,11 @@ def test_a_weight_that_is_off_by_a_unit_is_caught(degree, monkeypatch):
         first, *others = weights(offset, order)
         return [first + 2.0**-BITS, *others]
 
-    weights = numpy_loops.local_weights
+    weights = record_integers.local_weights
     part, point = accumulator(degree, 1), [0.4]
-    assert off_by(part, point, 1.0, numpy_loops.add_slowly) <= Fraction(51, 100)
-    monkeypatch.setattr(numpy_loops, "local_weights", wrong)
-    assert off_by(part, point, 1.0, numpy_loops.add_slowly) > Fraction(51, 100)
+    assert off_by(part, point, 1.0, record_integers.add_slowly) <= Fraction(51, 100)
+    monkeypatch.setattr(record_integers, "local_weights", wrong)
+    assert off_by(part, point, 1.0, record_integers.add_slowly) > Fraction(51, 100)
 
 
 @pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection, graph
+from dbern.cluster import connection, graph, tasks
 from dbern.data import storage
 from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
@@ -364,7 +364,7 @@ def leave_a_torso(project, client, monkeypatch, crash=OSError, message="OSError"
     """Fail a release where its synopsis is published."""
     with monkeypatch.context() as patch:
         patch.setattr(
-            "dbern.synopsis.writer.create_manifest", lambda *_: (_ for _ in ()).throw(crash)
+            "dbern.synopsis.writer._create_manifest", lambda *_: (_ for _ in ()).throw(crash)
         )
         with pytest.raises(DbernError, match=message) as failure:
             dbern.release(project.spec(), client=client)
@@ -736,7 +736,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 ):
     caplog.set_level("DEBUG")
     if place == "merge":
-        monkeypatch.setattr(worker, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(tasks, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
         monkeypatch.setattr(f"dbern.measure.counters.{place}", raising)

@@ -265,8 +265,8 @@ KILLS = [
     ("dbern.data.objects:Objects.create", 1, "after"),
     ("dbern.data.objects:Objects.write", 1, "before"),
     ("dbern.data.objects:Objects.write", 8, "after"),
-    ("dbern.synopsis.writer:create_manifest", 1, "before"),
-    ("dbern.synopsis.writer:create_manifest", 1, "after"),
+    ("dbern.synopsis.writer:_create_manifest", 1, "before"),
+    ("dbern.synopsis.writer:_create_manifest", 1, "after"),
 ]
 
 

@@ -19,7 +19,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.cluster.graph import make_tasks
 from dbern.cluster.plain import TaskResult
-from dbern.cluster.tasks import SlabJob, center, count, merge
+from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.source_files import discover

@@ -13,7 +13,7 @@ import dbern
 from dbern.bernstein.basis import iterated_basis
 from dbern.certify.mean_squares import typical_noise
 from dbern.cluster.graph import make_tasks, passes
-from dbern.cluster.tasks import SlabJob, center, count, merge
+from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.source_files import discover

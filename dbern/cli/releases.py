@@ -139,11 +139,12 @@ def release(
     you would run as a program.
     """
     from dbern.planning.spec import ReleaseSpec
+    from dbern.releasing import run
 
     silent, here = quiet or as_json or log_format == "json", scheduler is None
     with imports_noted(silent=silent), shown_progress(quiet, log_format, here=here) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
-        out = run_release(
+        out = run.release(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
         )
     fields = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}

@@ -16,12 +16,12 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dbern.cluster import tasks
+from dbern.cluster import worker_tasks
 from dbern.cluster.connection import workers_of
 from dbern.cluster.failures import FAILURES, NOT_KNOWN, PUBLIC_LOCATIONS, kind_of, known_location
 from dbern.cluster.plain import CLUSTERS, TaskResult, opened, unpacked
-from dbern.cluster.tasks import SlabJob
 from dbern.cluster.threads import Threads
+from dbern.cluster.worker_tasks import SlabJob
 from dbern.cluster.workers import DaskWorkers
 from dbern.data.footers import FileFacts, file_facts, footer_tag, read_together
 from dbern.errors import (
@@ -142,10 +142,10 @@ def tree_reduce(
     workers = workers_of(client)
     window = _TASKS_AHEAD * max(1, workers.threads())
     work: list[Callable[[], Future]] = [
-        partial(workers.submit, tasks.count, counters, task, salt, index)
+        partial(workers.submit, worker_tasks.count, counters, task, salt, index)
         for task, index in passes(counters, tasks)
     ] + [
-        partial(workers.compute, partial(tasks.count_table, counters, salt), partition)
+        partial(workers.compute, partial(worker_tasks.count_table, counters, salt), partition)
         for partition in partitions
     ]
     waiting = iter(work)
@@ -170,9 +170,9 @@ def tree_reduce(
             for start in islice(waiting, 1):
                 submit(0, start)
         if len(peers) == _FAN_IN:
-            submit(depth + 1, partial(workers.submit, tasks.merge, finished.pop(depth)))
+            submit(depth + 1, partial(workers.submit, worker_tasks.merge, finished.pop(depth)))
     rest = [future for peers in finished.values() for future in peers]
-    return workers.submit(tasks.merge, rest)
+    return workers.submit(worker_tasks.merge, rest)
 
 
 def centers(
@@ -198,7 +198,7 @@ def centers(
     active = workers.arriving()
 
     def submit(job: SlabJob, noise: Noise) -> None:
-        future = workers.submit(tasks.sent, total, counters, job, noise, salt)
+        future = workers.submit(worker_tasks.sent, total, counters, job, noise, salt)
         job_of[future.key] = job
         active.add(future)
 

@@ -26,7 +26,7 @@ from dbern.cluster.connection import (
     workers_of,
 )
 from dbern.cluster.graph import centers, make_tasks, refuse_shared_steps, tree_reduce
-from dbern.cluster.tasks import SlabJob
+from dbern.cluster.worker_tasks import SlabJob
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.frames import Frame
 from dbern.data.spool import write_spool

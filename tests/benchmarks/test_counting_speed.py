@@ -24,7 +24,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
-from dbern.cluster.tasks import count
+from dbern.cluster.worker_tasks import count
 from dbern.data.footers import footer_tag
 from dbern.data.parquet import read_batches, write_records
 from dbern.measure.counters import Counters

@@ -29,8 +29,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dbern
 from dbern.cluster.graph import _arriving, centers, make_tasks, tree_reduce
 from dbern.cluster.plain import TaskResult
-from dbern.cluster.tasks import SlabJob, center, count, merge
 from dbern.cluster.threads import Threads
+from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.cluster.workers import DaskWorkers, _say_environment, check_workers
 from dbern.data.domain import Column
 from dbern.data.footers import (
@@ -290,7 +290,9 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatc
         return future
 
     monkeypatch.setattr(client, "submit", counted)
-    monkeypatch.setattr("dbern.cluster.tasks.count", lambda *_: TaskResult(np.ones(4, np.int64), 1))
+    monkeypatch.setattr(
+        "dbern.cluster.worker_tasks.count", lambda *_: TaskResult(np.ones(4, np.int64), 1)
+    )
     begin = time.process_time()
     total = tree_reduce(client, case.counters, [()] * 2000, SALT, silent).result()
     spent = time.process_time() - begin

@@ -27,7 +27,7 @@ from distributed.core import error_message
 from distributed.protocol import to_serialize
 from distributed.protocol.serialize import Pickled
 import distributed.worker
-import dbern.cluster.plain, dbern.cluster.tasks
+import dbern.cluster.plain, dbern.cluster.worker_tasks
 
 FOLDER = pathlib.Path(os.environ["MARKS"])
 CODE = "import os, pathlib; pathlib.Path({!r}, str(os.getpid())).touch()".format(str(FOLDER))
@@ -51,7 +51,7 @@ class Forwarded:  # to the scheduler, which unpickles it, an object that it pass
     def __reduce__(self):
         return Pickled, ({"pickled-obj": pickle.dumps(Mark())}, [])
 
-def count(*arguments, actual=dbern.cluster.tasks.count):
+def count(*arguments, actual=dbern.cluster.worker_tasks.count):
     if route() == "error":
         raise ValueError
     if route() == "place":
@@ -66,7 +66,7 @@ def versions(packages=None, actual=distributed.worker.get_versions):
     told = actual(packages)
     return {**told, "packages": {**told["packages"], "msgpack": "Jane, 3.14"}}
 
-dbern.cluster.tasks.count, distributed.worker.error_message = count, failed
+dbern.cluster.worker_tasks.count, distributed.worker.error_message = count, failed
 distributed.worker.get_versions = versions  # which a scheduler tells its clients of
 
 def dask_setup(worker):

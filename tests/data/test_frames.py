@@ -17,7 +17,7 @@ from projects import KEY, SALT, Project
 
 import dbern
 from dbern.cluster.graph import make_tasks, refuse_shared_steps
-from dbern.cluster.tasks import count
+from dbern.cluster.worker_tasks import count
 from dbern.data import footers, frames, spool
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers

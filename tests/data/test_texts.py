@@ -16,7 +16,7 @@ import pytest
 
 import dbern
 from dbern.cluster.failures import FAILURES
-from dbern.cluster.tasks import count
+from dbern.cluster.worker_tasks import count
 from dbern.data.domain import Column
 from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.parquet import read_batches, reading_bytes

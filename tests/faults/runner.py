@@ -224,7 +224,7 @@ def worker(
     if leak:
         LEAKS[leak]()
     replace("dbern.reconstruct.layouts:SLAB_COEFFICIENTS", SLAB)
-    engine: Any = importlib.import_module("dbern.cluster.tasks")
+    engine: Any = importlib.import_module("dbern.cluster.worker_tasks")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
     importlib.import_module("distributed.cli.dask_worker").main(arguments)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster import connection, graph, tasks
+from dbern.cluster import connection, graph, worker_tasks
 from dbern.data import storage
 from dbern.data.footers import UnreadableFileError
 from dbern.errors import (
@@ -717,7 +717,7 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.tasks.to_grid",
+@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.worker_tasks.to_grid",
                                    "dbern.measure.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
@@ -736,7 +736,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 ):
     caplog.set_level("DEBUG")
     if place == "merge":
-        monkeypatch.setattr(tasks, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(worker_tasks, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(graph, "task_rows", lambda _rows: 10)
     else:
         monkeypatch.setattr(f"dbern.measure.counters.{place}", raising)

@@ -21,6 +21,7 @@ from dbern.errors import (
     EnvironmentRefusedError,
     ShortageError,
     SpecError,
+    shortage_of,
 )
 from dbern.measure.accumulator import StoppedError
 from dbern.measure.counters import Counters

@@ -16,6 +16,7 @@ from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement, random_privacy
 from dbern.planning.best_design import best_design, share_bins_with_denominator
+from dbern.planning.bias_statistic import NAME
 from dbern.planning.cost import cost
 from dbern.planning.error_forecast import forecast_errors
 from dbern.planning.measurement_plan import Design, plan_measurement
@@ -140,7 +141,8 @@ def _refuse_choices(bound: BoundSpec) -> None:
         )
         for measurement in measurements
     ]
-    require_one_charge(kind, fractions)  # for n rows it may be another measurement
+    statistic = [(NAME, 1, spec.tune)] if spec.tune else []
+    require_one_charge(kind, fractions + statistic)  # for n rows it may be another measurement
     if bound.questions and not counts_rows(spec, measurements):
         raise SpecError(
             f'mechanism.questions: "{kind}" counts no rows here. Leave it out, or '

@@ -32,14 +32,9 @@ _REFINEMENTS = ((2, 1), (2, 2), (4, 2))  # of the bins, and of the lattice
 def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
     """Plan the number that bounds what the bins of a planned function miss of the data at hand.
 
-    Raises SpecError where finer bins would be too many, or the function has the number's name.
+    Raises SpecError where finer bins would be too many.
     """
     measurement, planned, tune = function.measurement, function.planned, bound.spec.tune
-    if planned.name == NAME:
-        raise SpecError(
-            f"mechanism.tune: it releases {NAME}, and the learner has a measurement of that name. "
-            "Rename it, or leave tune out"
-        )
     strategy, certificate = cast("BinnedStrategy", function.design.strategy), planned.certificate
     finer, bias = _finer_bins(measurement, strategy, planned.h, certificate.noise, planned.arrays)
     statistic = BiasStatistic(

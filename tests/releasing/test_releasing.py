@@ -717,8 +717,10 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.worker_tasks.to_grid",
-                                   "dbern.measure.reading.read_batches"])  # fmt: skip
+@pytest.mark.parametrize("place", [
+    "dbern.data.parquet.as_floats", "dbern.cluster.worker_tasks.to_grid",
+    "dbern.measure.reading.read_batches",
+])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
     monkeypatch.setattr(place, raising)

@@ -104,7 +104,7 @@ def test_what_the_bins_beside_a_number_become_for_their_rows_is_looked_at_too(pr
     assert plan_files(spec, footers).components[-1].promise
     whole = lambda component, n, charge: replace(component, output_fraction=Fraction(1))  # noqa: E731
     monkeypatch.setattr(KernelSum, "bind", whole)
-    with pytest.raises(SpecError, match="more than 1|add up to"):
+    with pytest.raises(SpecError, match=r"more than 1|add up to"):
         plan_files(spec, footers)
 
 

@@ -1,6 +1,8 @@
 """``dbern report``: one HTML file about a synopsis, that asks for nothing from anywhere.
 
-Its bytes depend on the synopsis and the name of its folder alone, under given versions.
+Its bytes depend on the synopsis and the name of its folder alone, under given versions. A page has
+two pictures: one that stands (`dbern.reporting.svg`, of `pictures`; colours in `colours`), and one
+that answers (`live`, `live_figures` and ``live.js``). Maps in notebooks are of `synopsis.maps`.
 """
 
 from __future__ import annotations

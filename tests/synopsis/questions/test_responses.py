@@ -437,7 +437,7 @@ def test_releases_answer_in_units_of_the_response():
     rng = np.random.default_rng(1)
     x = rng.uniform(size=20_000)
     roles = '{"response": {"column": "r", "bounds": [-1.0, 3.0]}}'
-    case = planned(1, 20_000, roles=roles, kind="nadaraya-watson", noise="auto")
+    case = planned(1, 30_000, roles=roles, kind="nadaraya-watson", noise="auto")
     d, r = released(case, {"x": x, "r": 1 + np.sin(9 * x)}), 1 + np.sin(9 * x)
     weights = Gaussian(0.1)(PLACE - x)
     answer = d.curve([[PLACE]])
@@ -488,12 +488,12 @@ def test_releases_by_group_answer_each_group_s_responses():
 
 @pytest.mark.slow
 def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
-    """Noise of the rows' counts is smaller, so their bins would be finer: 15 where 13 are best."""
+    """Noise of the rows' counts is smaller, so their bins would be finer: 18 where 15 are best."""
     roles = '{"response": {"column": "r", "bounds": [-1.0, 3.0]}}'
 
     def cells():
         planned.cache_clear()
-        _, plan = planned(1, 20_000, roles=roles, kind="nadaraya-watson", noise="auto")
+        _, plan = planned(1, 30_000, roles=roles, kind="nadaraya-watson", noise="auto")
         return [(one.maps[0].cells, one.maps[0].degree) for one in plan.components]
 
     numerator, denominator = cells()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, cast
 
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
@@ -52,8 +52,8 @@ _NAMES = tuple(dict.fromkeys(name for family in FAMILIES for name in noise_names
 
 def _law_of(law: Any) -> Noise:
     """Return a law by its fields; others are left out."""
-    if isinstance(law, Noise):
-        return law
+    if isinstance(law, tuple(_LAWS.values())):
+        return cast("Noise", law)
     require(isinstance(law, dict), "is no object")
     kind = law.get("kind")
     require(isinstance(kind, str) and kind in _LAWS, f"kind is none of {', '.join(_LAWS)}")

@@ -79,9 +79,9 @@ def test_a_question_in_one_file_is_answered_for_every_database(kind):
 
 
 def test_an_option_is_its_question_s():
+    assert question_options.OPTIONS
     for option in question_options.OPTIONS:
         assert load_question(option).option is option
-    assert len(question_options.OPTIONS) == 13
 
 
 def test_help_of_questions_imports_none_of_them():

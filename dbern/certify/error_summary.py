@@ -74,7 +74,7 @@ class ErrorSummary:
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         confidence = f"with probability {1 - self.beta:g}"
-        expected, these = "not predicted for this learner", "what is promised for any database"
+        expected, these = "not predicted value by value", "what is promised for any database"
         if self.pointwise:
             these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
         if self.expected is not None:

@@ -120,6 +120,8 @@ def init(
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
     """
     from dbern.data.inspection import inspect_source
+    from dbern.ledger.accounts import grant_command
+    from dbern.ledger.values import Terms
     from dbern.planning.planner import counts_rows
 
     if show is not None:
@@ -143,12 +145,11 @@ def init(
             "exists and is writable"
         ) from None
     content = tomllib.loads(text)["budget"]
-    account = f"--ledger {content['ledger']} --dataset {content['dataset']}"
+    terms = Terms(spec.protection.neighbors, spec.protection.unit)
     following = [
         f"dbern plan {spec_path}",
         f"dbern ledger init --ledger {content['ledger']}",
-        f'dbern ledger grant {account} --epsilon "{content["epsilon"]}"'
-        + (f' --delta "{content["delta"]}"' if content["delta"] != "0" else ""),
+        grant_command(content["ledger"], content["dataset"], spec.charge, terms),
         f"dbern release {spec_path}",
     ]
     lines = [f"wrote {spec_path}; read it, then:", *(f"  {line}" for line in following)]

@@ -69,7 +69,7 @@ def dataset_terms(
     if terms is not None:
         return terms
     what = f"dataset {dataset!r}: has no budget in this ledger"
-    command = _grant_command(url, dataset, charge, wanted)
+    command = grant_command(url, dataset, charge, wanted)
     names = statements.dataset_names(connection)
     if not names:
         raise BudgetError(f"{what}. Grant one: {command}")
@@ -151,7 +151,7 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
         f"remaining {status.remaining} of {granted} granted"
     )
     when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
-    mend = _grant_command(url, status.dataset, _missing(status, charge, cost))
+    mend = grant_command(url, status.dataset, _missing(status, charge, cost))
     fractions = re.compile(r"-?\d+/\d+")
     amounts = fractions.sub(lambda m: f"{m[0]} (about {float(Fraction(m[0])):.6g})", amounts)
     raise BudgetError(
@@ -209,9 +209,10 @@ def _refuse_terms(dataset: str, fixed: Terms, requested: Terms) -> NoReturn:
     )
 
 
-def _grant_command(
+def grant_command(
     url: str, dataset: str, budget: Budget | None = None, terms: Terms | None = None
 ) -> str:
+    """Return the command that grants a dataset a budget, on these terms or the usual ones."""
     epsilon = "1.0" if budget is None else decimal_text(budget.epsilon)
     words = ["dbern", "ledger", "grant", "--ledger", url, "--dataset", dataset]
     words += ["--epsilon", epsilon]

@@ -48,7 +48,7 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
     if not (delta or "random_dp" in metadata) and metadata["neighbors"] == "replace-one":
         certainty = _up(100 / (1 + math.exp(-epsilon)))
         words.append(
-            f"Somebody who knows every other {noun}, and holds two contents of one {noun} for "
+            f"Somebody who knows every other {noun}, and thinks two contents of one {noun} "
             f"equally likely, can be at most {certainty} % sure of either after seeing the release."
         )
     words.append(

@@ -31,7 +31,9 @@ def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
         else:
             columns = [bounds] * len(names) if _is_pair(bounds) else list(bounds)
         return dict(zip(names, map(_bounds_of_column, columns), strict=True))
-    except (KeyError, TypeError, ValueError):
+    except KeyError as error:
+        raise SpecError(f"bounds: have none for {error.args[0]!r}, a column of X. {fix}") from None
+    except (TypeError, ValueError):
         raise SpecError(f"bounds: are not those of X. {fix}") from None
 
 

@@ -213,6 +213,7 @@ def test_init_asks_again_for_what_is_wrong_and_keeps_the_rest(answer):
     assert (spec.data.filter.column, spec.data.filter.values) == ("status", ["done", 2])
     assert (spec.protection.unit.column, spec.protection.unit.max_contributions) == ("user", 8)
     assert (spec.protection.added, spec.normalizer) == (True, 200000)
+    assert "--epsilon 0.5 --neighbors add-or-remove-one --unit user:8\n" in rest  # for good
 
 
 def test_a_wrong_option_is_asked_for_on_a_terminal(answer):

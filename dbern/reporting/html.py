@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dbern.certify.error_summary import upper_bound_text
 from dbern.combination.base import Meaning
 from dbern.combination.responses import Ranged, Ratio
 from dbern.data.domain import Axis, rounded_text
@@ -165,7 +166,7 @@ def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
 def _caption(synopsis: Synopsis, picture: Picture) -> str:
     certificate = synopsis.metadata["certificate"]
     confidence = f"{100 * (1 - certificate['beta']):g} %"
-    width = format_number(synopsis.promises().headline)
+    width = upper_bound_text(synopsis.promises().headline)
     wider = "; it is wider than what is drawn" if picture.beyond else ""
     caption = {
         "regions": f"Paler where the band leaves the class in doubt, at {confidence} confidence. "

@@ -25,6 +25,7 @@ from samples import EVIL, KINDS, make
 from strategies import sections
 
 import dbern
+from dbern.certify.error_summary import lower_bound_text, upper_bound_text
 from dbern.planning.planner import plan_files
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.reporting.html import synopsis_page
@@ -428,6 +429,27 @@ def test_a_record_says_which_rows_count(made):
     assert variant["data_domain"].endswith(" Of rows whose year is one of [2023, 2024].")
     assert "the bounds, the filter;" in variant["unprotected_quantities"]
     assert "Of rows" not in str(deployment_of(facts))
+
+
+def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
+    """Four digits of a bound say no less than the bound, and of what none is below no more."""
+    assert upper_bound_text(6.88507e-7) == "6.886×10⁻⁷"
+    assert lower_bound_text(6.88567e-7) == "6.885×10⁻⁷"
+    assert upper_bound_text(12341.0) == "12\u202f350"
+    assert [upper_bound_text(number) for number in (0.0, math.inf)] == ["0", "inf"]
+    synopsis = made("map")
+    certificate = synopsis.metadata["certificate"]
+    monkeypatch.setitem(certificate, "total", 6.88507e-7)
+    monkeypatch.setitem(certificate, "lower_bound", 1.23456e-7)
+    page = read(synopsis_page(synopsis)).words
+    assert "off by more than 6.886×10⁻⁷" in page
+    assert "can certify less than 1.234×10⁻⁷" in page
+    headline = upper_bound_text(synopsis.promises().headline)
+    assert f"Error at most {headline} everywhere" in page
+    assert f"within ±{headline} everywhere" in page
+    record = str(deployment_of(synopsis.metadata))
+    assert record.count("6.886e-7") == 2
+    assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
 
 
 # --- the commands ----------------------------------------------------------------------------

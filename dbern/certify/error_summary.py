@@ -66,6 +66,11 @@ class ErrorSummary:
         return self._constant if self.empty else ""
 
     @property
+    def headline_constant(self) -> str:
+        """The constant that promises as much as the headline; empty where that promises more."""
+        return self._constant if self._is_empty(self.headline) else ""
+
+    @property
     def _constant(self) -> str:
         if self.unit.startswith(" of ") and not self.pointwise:  # of a response
             # A linear function may leave the bounds, and a constant be off by more.

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from samples import EVIL, KINDS, make
 from strategies import sections
 
 import dbern
-from dbern.certify.error_summary import lower_bound_text, upper_bound_text
+from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
 from dbern.planning.planner import plan_files
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.reporting.html import synopsis_page
@@ -450,6 +451,21 @@ def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
     record = str(deployment_of(synopsis.metadata))
     assert record.count("6.886e-7") == 2
     assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
+
+
+@pytest.mark.parametrize("kind", ["map", "boundary", "regions"])
+def test_an_empty_promise_is_no_fact_on_a_page(made, kind, monkeypatch):
+    """Where a constant promises as much, the page says so as `show` does, and no such error."""
+    synopsis = made(kind)
+    for empty in (False, True):
+        promises = ErrorSummary(None, None, 9.0, 0.05, "", 1.0, (-10.0, 10.0), released=True)
+        promises = replace(promises, extent=(-1.0, 1.0)) if empty else promises
+        monkeypatch.setattr(dbern.Synopsis, "promises", lambda *_, kept=promises: kept)
+        page = read(synopsis_page(synopsis)).words
+        for stated in ("Error at most 9", "no value anywhere in the domain", "±9"):
+            assert (stated in page) != empty
+        said = page.count("empty: a constant is never off by more than 1")
+        assert said == (4 if empty else 0)  # beside the picture, below it, promised and proved
 
 
 # --- the commands ----------------------------------------------------------------------------

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dbern.percentages import percent
+from dbern.system import format_number
 
 _EVEN = (
     "told by the release; for evenly spread records ",
@@ -65,11 +66,16 @@ class ErrorSummary:
         return self._constant if self.empty else ""
 
     @property
+    def headline_constant(self) -> str:
+        """The constant that promises as much as the headline; empty where that promises more."""
+        return self._constant if self._is_empty(self.headline) else ""
+
+    @property
     def _constant(self) -> str:
         if self.unit.startswith(" of ") and not self.pointwise:  # of a response
             # A linear function may leave the bounds, and a constant be off by more.
-            return f"half of the response's range is {_upward(self._half_range)}"
-        return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+            return f"half of the response's range is {upward(self._half_range)}"
+        return f"a constant is never off by more than {upward(self._half_range)}{self.unit}"
 
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
@@ -102,7 +108,7 @@ class ErrorSummary:
         return f"{'release with' if self.released else 'write'} {either}"
 
     def _stated(self, amount: float) -> str:
-        return f"{_upward(amount)}{self.unit}{self._share(amount)}"
+        return f"{upward(amount)}{self.unit}{self._share(amount)}"
 
     def _share(self, amount: float) -> str:
         if not self.largest:
@@ -111,8 +117,25 @@ class ErrorSummary:
         return f", {percent(amount / self.largest, 2)} of the {reference}"
 
 
-def _upward(amount: float, digits: int = 4) -> str:
-    return printed_sum([amount], digits)[1]
+def upper_bound_text(amount: float) -> str:
+    """Write a proved bound for people, rounded up: what is promised is no less than it is."""
+    return format_number(float(upward(amount)))
+
+
+def lower_bound_text(amount: float) -> str:
+    """Write a bound that nothing is below, rounded down."""
+    return format_number(float(_outward(amount, ROUND_FLOOR)))
+
+
+def upward(amount: float) -> str:
+    """Write a bound rounded up to four digits, as `show` does."""
+    return _outward(amount, ROUND_CEILING)
+
+
+def _outward(amount: float, rounding: str, digits: int = 4) -> str:
+    if not 0 < amount < math.inf:
+        return f"{amount:g}"
+    return _plain(Decimal(amount).quantize(_decimal_place(amount, digits), rounding))
 
 
 def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
@@ -123,9 +146,13 @@ def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], s
     total = sum(amounts)
     if not 0 < total < math.inf:
         return [f"{amount:g}" for amount in amounts], f"{total:g}"
-    decimal_place = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
+    decimal_place = _decimal_place(total, digits)
     rounded = [Decimal(amount).quantize(decimal_place, ROUND_CEILING) for amount in amounts]
     return [_plain(number) for number in rounded], _plain(sum(rounded, Decimal(0)))
+
+
+def _decimal_place(number: float, digits: int) -> Decimal:
+    return Decimal(1).scaleb(math.floor(math.log10(number)) - digits + 1)
 
 
 def _plain(number: Decimal) -> str:

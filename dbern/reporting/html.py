@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dbern.certify.error_summary import ErrorSummary, upper_bound_text
 from dbern.combination.base import Meaning
 from dbern.combination.responses import Ranged, Ratio
 from dbern.data.domain import Axis, rounded_text
@@ -62,7 +63,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         picture={
             "forms": draw(picture, "release"),
             "alt": _description(picture),
-            "caption": _caption(synopsis, picture),
+            "caption": _caption(promises, synopsis, picture),
             "legend": {
                 "map": {"low": picture.low, "high": picture.high},
                 "regions": {"classes": picture.classes},
@@ -76,6 +77,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
         signatures=[signed_by(signer) for signer in synopsis.signers or (None,)],
         certificate=_certificate(metadata["certificate"], picture),
         headline=promises.headline,
+        headline_constant=promises.headline_constant,
+        constant=promises.constant,
         promises=[text for _, text in promises.lines()],
         components=metadata["components"],
         regression=_regression(synopsis),
@@ -162,15 +165,18 @@ def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
     return {"summary": str(fit).partition("\n")[0], "rows": rows, "intervals": fit.intervals}
 
 
-def _caption(synopsis: Synopsis, picture: Picture) -> str:
+def _caption(promises: ErrorSummary, synopsis: Synopsis, picture: Picture) -> str:
     certificate = synopsis.metadata["certificate"]
     confidence = f"{100 * (1 - certificate['beta']):g} %"
-    width = format_number(synopsis.promises().headline)
+    width, constant = upper_bound_text(promises.headline), promises.headline_constant
+    empty = f"What is promised everywhere at once is empty: {constant}."
     wider = "; it is wider than what is drawn" if picture.beyond else ""
     caption = {
         "regions": f"Paler where the band leaves the class in doubt, at {confidence} confidence. "
-        f"It is nowhere wider than ±{width}.",
-        "map": f"The non-private function is within ±{width} everywhere at once, with {confidence} "
+        f"{empty if constant else f'It is nowhere wider than ±{width}.'}",
+        "map": empty
+        if constant
+        else f"The non-private function is within ±{width} everywhere at once, with {confidence} "
         "probability.",
         "curve": "The shaded band covers the non-private function everywhere at once, with "
         f"{confidence} probability{wider}.",

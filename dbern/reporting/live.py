@@ -7,9 +7,10 @@ the basis is a tail of that of the next degree.
 
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
-told by differences of two places, and intervals by the tail of the noise's law: the same formulas
-as for many boxes in Python (`dbern.synopsis.questions.interval`, and `.split_measure` for
-regressions and the shares of groups). Values are what Python answers, up to roundings; intervals
+told by differences of two places, which are multiples where rows are rounded, and intervals by the
+tail of the noise's law: the same formulas as for many boxes in Python
+(`dbern.synopsis.questions.interval`, and `.split_measure` for regressions and the shares of
+groups). Values are what Python answers, up to roundings; intervals
 are as wide, or a little wider. All on the page is released or public.
 """
 
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.combination.responses import Quotient, Quotients
-from dbern.data.domain import Axis
+from dbern.data.domain import Axis, rounded_text
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
 from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
@@ -39,7 +40,7 @@ from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.envelopes.step import OFFSETS, steps
+from dbern.synopsis.questions.envelopes.step import OFFSETS, steps, steps_of_multiples
 from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
@@ -120,6 +121,8 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "bandwidths": [stop["name"] for stop in counting["stops"]] if counting else [],
         "start": counting["start"] if counting else 0,
         "counts": counting is not None,
+        "rounded": rounded_text(axes),
+        "anywhere": [printable(axis.name) for axis in axes if axis.multiples is None],
         "response": response,
         "shows": shows,
     }
@@ -204,7 +207,7 @@ def _counting(
     content: dict[str, Any] = {
         "ends": [axis_edges.tolist() for axis_edges in edges],
         "steps": [
-            _sides(_on_released(steps(*axis), distribution), arrays)
+            [_sides(_on_released(step, distribution), arrays) for step in _steps_at_ends(*axis)]
             for axis in zip(splines, edges, strict=True)
         ],
         "stops": stops,
@@ -245,9 +248,25 @@ def _on_released(weights: Envelope, distribution: Distribution) -> Envelope:
     return Envelope(*map(distribution.measures[0].on_released, sides))
 
 
+def _steps_at_ends(splines: AxisSplines, edges: FloatArray) -> tuple[Envelope, Envelope]:
+    """Envelopes of what lies below a box's low end, and below its high one, as in `intervals`.
+
+    Rows at multiples that are ends count as inside.
+    """
+    if splines.multiples is None:
+        below = steps(splines, edges)
+        return below, below
+    lasts = splines.multiples.below(edges), splines.multiples.up_to(edges)
+    before, up_to = (steps_of_multiples(splines, last) for last in lasts)
+    return before, up_to
+
+
 def _box_edges(splines: AxisSplines) -> FloatArray:
-    finest = splines.cells * OFFSETS
-    max_edges = min(_MAX_EDGES, _MAX_NUMBERS // (6 * splines.count))  # of steps and of masses
+    """Ends on offer, as positions in the unit interval: multiples, where rows are rounded."""
+    multiples = splines.multiples
+    finest = splines.cells * OFFSETS if multiples is None else multiples.count
+    numbers = (6 if multiples is None else 9) * splines.count  # of steps and of masses
+    max_edges = max(1, min(_MAX_EDGES, _MAX_NUMBERS // numbers))
     return np.rint(np.linspace(0, finest, min(finest, max_edges) + 1)) / finest
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from dbern.certify.error_summary import lower_bound_text, upper_bound_text
 from dbern.errors import optional_import, printable
 from dbern.percentages import percent
 from dbern.reporting.colours import CLASSES, INK, MAP, SCHEMES, class_colour, to_hex
@@ -38,6 +39,8 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters["number"] = format_number
+    environment.filters["upper_bound"] = upper_bound_text
+    environment.filters["lower_bound"] = lower_bound_text
     environment.filters["percent"] = lambda fraction: percent(float(Fraction(fraction)))
     return environment.get_template(name)
 

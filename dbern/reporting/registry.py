@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from dbern.certify.error_summary import upward
 from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
@@ -118,7 +119,7 @@ def _description(metadata: Mapping[str, Any]) -> str:
         f"A function ({metadata['target']['kind']}) over {_axes(metadata)}, released once as "
         "coefficients and queried without limit. With probability "
         f"{1 - certificate['beta']:g} every value is within "
-        f"{certificate['total']:.4g} of the non-private function."
+        f"{upward(certificate['total'])} of the non-private function."
     )
 
 
@@ -176,7 +177,7 @@ def _implementation(metadata: Mapping[str, Any]) -> dict[str, str]:
         "before the noise is drawn.",
         "post_processing": "Evaluation of the released polynomial, at any order.",
         "justification": "",
-        "utility": f"Certified beforehand: error at most {certificate['total']:.4g} with "
+        "utility": f"Certified beforehand: error at most {upward(certificate['total'])} with "
         f"probability {1 - certificate['beta']:g}.",
         "additional_information": f"Release {metadata['release_id']}.",
     }

@@ -21,6 +21,7 @@ _BAND = "░"
 _SHADES = " ·░▒▓█"
 _REGIONS = " ░▓╱╳·"
 _GUTTER = 12
+_NARROW_SPACE = "\u202f"
 _LATITUDE = re.compile(r"(^|[^a-z])lat(itude)?s?([^a-z]|$)", re.IGNORECASE)
 _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
@@ -41,7 +42,7 @@ def drawing(synopsis: Synopsis) -> str:
         beyond = ", wider than what is drawn of it" if picture.beyond else ""
         lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band{beyond}")
     elif picture.kind == "map":
-        smallest, largest = format_number(picture.low, 3), format_number(picture.high, 3)
+        smallest, largest = _number(picture.low), _number(picture.high)
         lines.append(f"{' ' * _GUTTER}{smallest} {_SHADES} {largest}")
     else:
         lines += [
@@ -87,7 +88,7 @@ def _curve(picture: Picture, panel: Panel) -> Iterator[str]:
         inside = (row_numbers >= top) & (row_numbers <= bottom)
         covered = np.asarray(inside.reshape(rows, _MAP_COLUMNS, 2).any(axis=2))
     for row in range(rows):
-        labels = {0: format_number(high, 3), rows - 1: format_number(low, 3)}
+        labels = {0: _number(high), rows - 1: _number(low)}
         label = labels.get(row, "")
         text = "".join(
             chr(_BRAILLE + drawn) if drawn else _BAND if band else " "
@@ -119,10 +120,16 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
 
 
 def _clean(text: str, max_letters: int) -> str:
+    """Write no letter that a terminal may not show, and plain spaces between thousands."""
+    text = text.replace(_NARROW_SPACE, " ")
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:max_letters]
 
 
+def _number(value: float) -> str:
+    return _clean(format_number(value, 3), _MAP_COLUMNS)
+
+
 def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:
-    low, high = axis.text(axis.low), axis.text(axis.high)
+    low, high = (_clean(axis.text(end), _MAP_COLUMNS) for end in (axis.low, axis.high))
     room = max(columns - len(low) - len(high), 1)
     return f"{' ' * _GUTTER}{low}{_clean(axis.label, room):^{room}}{high}"

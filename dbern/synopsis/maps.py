@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbern.certify.error_summary import upper_bound_text
 from dbern.data.domain import Domain, rounded_text
 from dbern.errors import SpecError, printable
 from dbern.synopsis.labels import of_columns
-from dbern.system import format_number, html_table
+from dbern.system import html_table
 
 if TYPE_CHECKING:
     import xarray
@@ -39,8 +40,8 @@ def described(metadata: Mapping[str, Any], domain: Domain, url: str) -> str:
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {metadata['neighbors']}, unit {metadata['unit']}",
-            "error": f"at most {format_number(certificate['total'])} everywhere, with probability "
-            f"{1 - certificate['beta']:g}",
+            "error": f"at most {upper_bound_text(certificate['total'])} everywhere, with "
+            f"probability {1 - certificate['beta']:g}",
             "at": url,
         }
     )

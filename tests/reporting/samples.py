@@ -60,6 +60,14 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "1", mechanism={"k": None, "h": None, "noise": "binned-laplace"},
         data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]},
     ),
+    "rounded": _density(
+        "1", mechanism={"k": None, "h": None, "noise": None, "questions": ["mass", "quantile"]},
+        data__resolution={"x": 0.5},
+    ),
+    "rounded map": _density(
+        "2", mechanism={"k": None, "h": None, "noise": "binned-laplace"},
+        data__resolution={"x": 0.5},
+    ),
     "gaussian": _density("1", budget={"delta": "1e-6"}, mechanism={"noise": "discrete-gaussian"}),
     "regression": ("1", {
         "target": {"kind": "nadaraya-watson", "bandwidth": [1.0]},

@@ -28,7 +28,7 @@ from dbern.synopsis.questions.product_intervals import _product_families
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
 KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]
-KINDS += ["group curves"]
+KINDS += ["group curves", "rounded", "rounded map"]
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +157,35 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
     )
     counts = np.array(json.loads(records["counts"])) / asked.rows
     np.testing.assert_allclose(counts, np.ravel(band[:3]), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
+@pytest.mark.parametrize("kind", ["rounded", "rounded map"])
+def test_rows_that_are_rounded_are_those_that_python_answers(debugger, pages, kind):
+    """Ends of a box are multiples, of which both count: also of a box that is one value."""
+    asked = dbern.open(pages / kind / "out.zarr").distribution()
+    likely = "document.getElementById('live-likely').hidden"
+    dragged, *typed, hidden = ask(
+        debugger, pages / f"{kind}.html", chosen("low-0", 2.1, "input"),
+        chosen("high-0", 5.4, "input"), chosen("low-0", 5.6, "input"), likely,
+    )  # fmt: skip
+    for (told, records), ends in zip(
+        [dragged, *typed], [(2, 7), (2, 5.5), (5.5, 5.5)], strict=True
+    ):
+        box = json.loads(told["box"])
+        assert tuple(box[0]) == ends
+        region = dict(zip(asked.domain.names, box, strict=True))
+        found = asked.mass(region, target="records")
+        value, low, high = json.loads(records["shares"])
+        assert abs(value - found.value) < 1e-9
+        assert low <= found.low + 1e-9
+        assert found.high <= high + 1e-9
+    assert hidden == (not found.note)
+    words = (pages / f"{kind}.html").read_text(encoding="utf-8")
+    assert f"Of rows rounded to 0.5{' in x' * (kind != 'rounded')}: " in words
+    assert ("[data.resolution] y = .." in words) == (kind != "rounded")
+    if kind == "rounded":  # a bin for each value: nothing is left open but the noise
+        assert hidden
 
 
 def test_a_slice_is_of_the_released_function(debugger, pages):

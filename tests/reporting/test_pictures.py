@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dbern.data.times import TimeUnit
 from dbern.reporting.pictures import Panel, Picture
 from dbern.reporting.registry import _unprotected
 from dbern.reporting.svg import draw
-from dbern.reporting.terminal import _curve, _upright
+from dbern.reporting.terminal import _curve, _upright, drawing
 from dbern.reporting.wording import parameters_of
 
 pytestmark = pytest.mark.slow  # matplotlib
@@ -100,6 +101,22 @@ def test_latitudes_are_drawn_upward_in_a_terminal(name, turned):
     assert found.panels[0].values.shape == ((3, 2) if turned else (2, 3))
     again = _upright(found)
     assert again.axes == found.axes
+
+
+@pytest.mark.parametrize("axes", [("a",), ("a", "b")])
+def test_thousands_are_plain_spaces_apart_in_a_terminal(axes, monkeypatch):
+    curve = len(axes) == 1
+    values = np.linspace(0.0, 14_000.0, 120 if curve else 60)
+    panel = Panel("", values if curve else np.outer(values, np.linspace(0.5, 1.0, 60)))
+    drawn_axes = tuple(Axis(name, 3000.0, 26_000.0) for name in axes)
+    picture = Picture("curve" if curve else "map", drawn_axes, (panel,))
+    monkeypatch.setattr("dbern.reporting.terminal.picture_of", lambda *_: picture)
+    synopsis = SimpleNamespace(domain=SimpleNamespace(numeric=axes))
+    drawn = drawing(synopsis)
+    assert drawn.count("3 000") == drawn.count("26 000") == len(axes)
+    assert "14 000" in drawn
+    assert "?" not in drawn
+    assert all(letter.isprintable() for letter in drawn.replace("\n", ""))
 
 
 def test_a_certificate_that_a_constant_keeps_is_shown_as_that():

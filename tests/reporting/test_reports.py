@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from samples import EVIL, KINDS, make
 from strategies import sections
 
 import dbern
+from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
 from dbern.planning.planner import plan_files
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.reporting.html import synopsis_page
@@ -428,6 +430,42 @@ def test_a_record_says_which_rows_count(made):
     assert variant["data_domain"].endswith(" Of rows whose year is one of [2023, 2024].")
     assert "the bounds, the filter;" in variant["unprotected_quantities"]
     assert "Of rows" not in str(deployment_of(facts))
+
+
+def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
+    """Four digits of a bound say no less than the bound, and of what none is below no more."""
+    assert upper_bound_text(6.88507e-7) == "6.886×10⁻⁷"
+    assert lower_bound_text(6.88567e-7) == "6.885×10⁻⁷"
+    assert upper_bound_text(12341.0) == "12\u202f350"
+    assert [upper_bound_text(number) for number in (0.0, math.inf)] == ["0", "inf"]
+    synopsis = made("map")
+    certificate = synopsis.metadata["certificate"]
+    monkeypatch.setitem(certificate, "total", 6.88507e-7)
+    monkeypatch.setitem(certificate, "lower_bound", 1.23456e-7)
+    page = read(synopsis_page(synopsis)).words
+    assert "off by more than 6.886×10⁻⁷" in page
+    assert "can certify less than 1.234×10⁻⁷" in page
+    headline = upper_bound_text(synopsis.promises().headline)
+    assert f"Error at most {headline} everywhere" in page
+    assert f"within ±{headline} everywhere" in page
+    record = str(deployment_of(synopsis.metadata))
+    assert record.count("6.886e-7") == 2
+    assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
+
+
+@pytest.mark.parametrize("kind", ["map", "boundary", "regions"])
+def test_an_empty_promise_is_no_fact_on_a_page(made, kind, monkeypatch):
+    """Where a constant promises as much, the page says so as `show` does, and no such error."""
+    synopsis = made(kind)
+    for empty in (False, True):
+        promises = ErrorSummary(None, None, 9.0, 0.05, "", 1.0, (-10.0, 10.0), released=True)
+        promises = replace(promises, extent=(-1.0, 1.0)) if empty else promises
+        monkeypatch.setattr(dbern.Synopsis, "promises", lambda *_, kept=promises: kept)
+        page = read(synopsis_page(synopsis)).words
+        for stated in ("Error at most 9", "no value anywhere in the domain", "±9"):
+            assert (stated in page) != empty
+        said = page.count("empty: a constant is never off by more than 1")
+        assert said == (4 if empty else 0)  # beside the picture, below it, promised and proved
 
 
 # --- the commands ----------------------------------------------------------------------------

@@ -146,10 +146,10 @@ document.addEventListener("DOMContentLoaded", async () => {
     };
     return { value: values, low: first, high: last, likely };
   };
-  // The box, by tables of what lies below each end.
-  const inside = (tables) => known(state.box.map((pair, i) => {
+  // The box, by tables of what lies below each high end, and below each low one.
+  const inside = (tables, before = tables) => known(state.box.map((pair, i) => {
     const [low, high] = pair.map((end) => counting.ends[i].findIndex((one) => Math.abs(one - share(i, end)) < 1e-9));
-    const less = (a, b) => [row(i, tables[i][a], high).map((one, j) => one - row(i, tables[i][b], low)[j])];
+    const less = (a, b) => [row(i, tables[i][a], high).map((one, j) => one - row(i, before[i][b], low)[j])];
     return { low: less("low", "high"), near: less("near", "near"), high: less("high", "low") };
   }));
   // All places, of a slice.
@@ -313,7 +313,7 @@ document.addEventListener("DOMContentLoaded", async () => {
       return [value, `from ${low} to ${high}`];
     };
     const percents = (found) => said(found.map((one) => 100 * one), percent);
-    const smooth = counting && inside(counting.stops[state.stop].masses), sharp = counting && inside(counting.steps);
+    const smooth = counting && inside(counting.stops[state.stop].masses), sharp = counting && inside(...[1, 0].map((end) => counting.steps.map((one) => one[end])));
     const response = (weights) => numbers(scaled(told(weights, "part", "tails"), parts.low, parts.high - parts.low));
     const main = parts?.response ? response(smooth) : counting ? numbers(told(smooth, "share", "tails")) : summed();
     const [value, between] = parts?.response ? said(main, "") : percents(main);

@@ -27,7 +27,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.learn.functional_mean import CurveSums, _chosen_degree, _most_degree
-from dbern.reconstruct.base import Entries
+from dbern.reconstruct.base import VectorStrategy
 from dbern.types import FloatArray
 from rivals.cells import ASIDE, OURS, RIVAL, Cell
 
@@ -84,7 +84,7 @@ def bernstein(x: FloatArray, epsilon: float, rng: np.random.Generator, k: int) -
 def sensitivity(degree: int) -> float:
     response = Response("y", -1.0, 1.0, points=POINTS)
     sums = CurveSums(Domain((Axis("t", 0.0, 1.0),)), response, degree)
-    return sums.sensitivity(Entries(degree + 1), 1).value
+    return sums.sensitivity(VectorStrategy(degree + 1), 1).value
 
 
 def ours(x: FloatArray, epsilon: float, rng: np.random.Generator, degree: int) -> float:

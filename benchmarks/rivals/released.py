@@ -20,7 +20,9 @@ from dbern.data.source_files import discover
 from dbern.planning.rows import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
-from dbern.reconstruct.moments import Measured, Moments, least_squares
+from dbern.reconstruct.moments import Moments
+from dbern.reconstruct.noisy_least_squares import least_squares
+from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.targets.predicted_functions import deviation_of
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Product
@@ -123,7 +125,10 @@ def ridge(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     if values.size == unit.shape[1]:
         return np.asarray(unit @ values / learn.radius)
     moments = Moments.of(len(learn.axes) + 1, spec.domain.blocks)
-    measured, columns = Measured.of(moments, values, deviation_of(plan.noise.law)), moments.columns
+    measured, columns = (
+        NoisyMoments.of(moments, values, deviation_of(plan.noise.law)),
+        moments.columns,
+    )
     fit = least_squares(measured, columns - 1, range(columns - 1))
     return fit.intercept + test.features @ fit.slopes
 

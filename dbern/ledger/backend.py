@@ -35,6 +35,9 @@ class ReleaseKeys(Protocol):
 class LedgerBackend(Protocol):
     """One database with its keys, its staging and its locks.
 
+    `dbern.ledger.opening.backend_of` makes it of a file's `Path` or a server's URL, with the
+    keywords `read_only` and `busy_timeout`, in seconds.
+
     Every failure of the database leaves these methods as a `DbernError` that says what to do.
     """
 

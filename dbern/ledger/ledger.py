@@ -200,7 +200,7 @@ class BudgetLedger:
                 accounts.require_cover(self.url, status, request)
 
     def reserve(self, request: Request) -> Reservation:
-        """Charge a new release, or find the one that holds the name: its stored plan goes on.
+        """Reserve a charge, which `spend` makes final, or find the one that holds the name.
 
         Raises
         ------

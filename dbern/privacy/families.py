@@ -102,7 +102,10 @@ class NoiseFamily(ABC):
         return None
 
     def calibrate(self, contract: Contract, charge: Budget) -> Noise:
-        """Return the law that makes the contract's integers private for its fraction."""
+        """Return the law that makes the contract's integers private for its fraction.
+
+        A family with a law of its own overrides this: ``law_of(contract, charge, calibrated)``.
+        """
         return law_of(contract, charge)
 
     @property

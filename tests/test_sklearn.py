@@ -130,7 +130,8 @@ def fitted(**given: object) -> estimators.GaussianNB:
     [
         ({"bounds": None}, r"bounds: are missing. Write bounds=\[\(low, high\), ..\]"),
         ({"bounds": [(0, 24), (0, 60)]}, "bounds: are not those of X. Write bounds="),
-        ({"bounds": {"minutes": (0, 60)}}, "bounds: have none for '.*', a column of X"),
+        ({"bounds": {"minutes": (0, 60)}}, "bounds: have none for 'x0', a column of X"),
+        ({"bounds": {"x0": {"low": 0}}}, "bounds: are not those of X"),
         ({"bounds": (24, 0)}, r'^bounds\["x0"\]: the lower bound.* Write bounds=\{"x0": \(low'),
         ({"mechanism": {"k": -3}}, r'^mechanism\["k"\]: '),
         ({"epsilon": None}, "epsilon: is missing. Write epsilon=1"),

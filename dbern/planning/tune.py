@@ -6,7 +6,6 @@ The mathematics is `dbern.planning.bias_statistic`'s.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
@@ -36,7 +35,7 @@ def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
     """
     measurement, planned, tune = function.measurement, function.planned, bound.spec.tune
     strategy, certificate = cast("BinnedStrategy", function.design.strategy), planned.certificate
-    finer, bias = _finer_bins(measurement, strategy, planned.h, certificate.noise, planned.arrays)
+    finer, bias = _finer_bins(measurement, strategy, planned.h, certificate.noise)
     statistic = BiasStatistic(
         measurement, finer, name=NAME, domain=measurement.domain, output_fraction=tune
     )
@@ -45,6 +44,7 @@ def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
     extra_noise = number.planned.noise.law, bias["factor"] / planned.unit
     noise_part = noise_bound(strategy, planned.h, planned.noise.law, beta_i, extra_noise)
     promise = {
+        "of": list(planned.arrays),
         **bias,
         "least": bias["rest"] + planned.unit * noise_part,
         "share": decimal_text(tune),
@@ -53,13 +53,9 @@ def plan_bias_statistic(function: PlannedPart, bound: BoundSpec) -> PlannedPart:
 
 
 def _finer_bins(
-    measurement: Measurement,
-    bins: BinnedStrategy,
-    h: tuple[int, ...],
-    noise: float,
-    arrays: Sequence[str],
+    measurement: Measurement, bins: BinnedStrategy, h: tuple[int, ...], noise: float
 ) -> tuple[FinerBins, dict[str, Any]]:
-    """Return finer bins, and the factors from what they tell to an error of `arrays` in data units.
+    """Return finer bins, and the factors from what they tell to an error in data units.
 
     `noise` is the certificate's part for the noise, in data units: they need not miss much less.
     Raises SpecError where there are too many of them.
@@ -81,7 +77,6 @@ def _finer_bins(
         )
     error, finer, refinement = min(tried, key=lambda attempt: attempt[0])
     return finer, {
-        "of": list(arrays),
         "how": list(refinement),
         "factor": OUTWARD * finer.factor * finer.bound * unit,
         "rest": OUTWARD * (finer.loose + error) * unit,

@@ -25,15 +25,15 @@ def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
     )
     if bounds is None:
         raise SpecError(f"bounds: are missing. {fix}")
+    if hasattr(bounds, "keys") and (missing := [name for name in names if name not in bounds]):
+        raise SpecError(f"bounds: have none for {missing[0]!r}, a column of X. {fix}")
     try:
         if hasattr(bounds, "keys"):
             columns = [bounds[name] for name in names]
         else:
             columns = [bounds] * len(names) if _is_pair(bounds) else list(bounds)
         return dict(zip(names, map(_bounds_of_column, columns), strict=True))
-    except KeyError as error:
-        raise SpecError(f"bounds: have none for {error.args[0]!r}, a column of X. {fix}") from None
-    except (TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise SpecError(f"bounds: are not those of X. {fix}") from None
 
 

@@ -11,7 +11,7 @@ from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
-from dbern.targets.public_bandwidths import BEFORE_ROWS
+from dbern.targets.public_bandwidths import PLACEHOLDER_DEVIATION
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
 _ROUNDING = 1e-9  # of a width: what is written as the least is taken, however it is rounded
@@ -64,15 +64,20 @@ def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
     )
 
 
-def equal_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, ...]:
+def _equal_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, ...]:
     """Bandwidths, in data units, of kernels whose deviation is one fraction of every axis."""
     bandwidth = deviation / kernel_of(name, 1.0).deviation
     return tuple(bandwidth * axis.width for axis in domain.axes)
 
 
+def readable_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, ...]:
+    """Bandwidths of such kernels, to three digits, as a synopsis states them."""
+    return tuple(float(f"{length:.3g}") for length in _equal_lengths(name, domain, deviation))
+
+
 def equal_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:
     """Kernels whose deviation is the same fraction of every axis."""
-    return axis_kernels(domain, equal_lengths(name, domain, deviation), "bandwidth", name)
+    return axis_kernels(domain, _equal_lengths(name, domain, deviation), "bandwidth", name)
 
 
 def stated_kernels(
@@ -80,7 +85,7 @@ def stated_kernels(
 ) -> tuple[Kernel, ...]:
     """Kernels of a bandwidth, or those that a spec is read with before it is chosen."""
     if bandwidth == "auto":
-        return equal_kernels(name, domain, BEFORE_ROWS)
+        return equal_kernels(name, domain, PLACEHOLDER_DEVIATION)
     return axis_kernels(domain, bandwidth, "bandwidth", name)
 
 

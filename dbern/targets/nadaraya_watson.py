@@ -21,10 +21,10 @@ from dbern.data.domain import RecordSchema
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import HasResponse, InGroups, RecordWeights, ResponseWeight
 from dbern.privacy.budget import Budget
-from dbern.targets.bandwidths import equal_lengths
+from dbern.targets.bandwidths import readable_lengths
 from dbern.targets.base import DesignedMeasurement, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
-from dbern.targets.public_bandwidths import readable_lengths, regression_share, told_bandwidth
+from dbern.targets.public_bandwidths import bandwidth_note, regression_deviation
 from dbern.targets.smoother import Smoother
 from dbern.targets.typical import TypicalResponses
 
@@ -81,14 +81,14 @@ class NadarayaWatson(Smoother):
         if self.bandwidth != "auto":
             return self
         domain, groups = schema.domain, len(schema.group.categories) if schema.group else 1
-        share = regression_share(n / groups, float(charge.epsilon), domain.dimensions)
-        lengths = readable_lengths(equal_lengths(self.kernel, domain, share))
+        deviation = regression_deviation(n / groups, float(charge.epsilon), domain.dimensions)
+        lengths = readable_lengths(self.kernel, domain, deviation)
         return NadarayaWatson(**self.get_params() | {"bandwidth": lengths})
 
     def notes(self, n: int) -> tuple[str, ...]:
         """The bandwidth, which may have been chosen."""
         del n
-        return told_bandwidth(self.bandwidth)
+        return bandwidth_note(self.bandwidth)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The quotient, in units of the response, or one for each group."""

@@ -27,12 +27,12 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory
 from dbern.privacy.budget import Budget
-from dbern.targets.bandwidths import equal_lengths, stated_kernels
+from dbern.targets.bandwidths import readable_lengths, stated_kernels
 from dbern.targets.base import DesignedMeasurement, KernelName, Learner, Lengths
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct
 from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
-from dbern.targets.public_bandwidths import class_share, readable_lengths, told_bandwidth
+from dbern.targets.public_bandwidths import bandwidth_note, class_deviation
 
 _COUNTS = Fraction(1, 10)
 """Of the budget: a count's noise is small beside that of a likelihood at the same epsilon."""
@@ -117,15 +117,14 @@ class NaiveBayes(Learner):
         """Return it with its bandwidth."""
         if self.bandwidth != "auto":
             return self
-        share = class_share(n, float(charge.epsilon))
-        numbers = Domain(schema.domain.numeric)
-        lengths = readable_lengths(equal_lengths(self.kernel, numbers, share))
+        deviation = class_deviation(n, float(charge.epsilon))
+        lengths = readable_lengths(self.kernel, Domain(schema.domain.numeric), deviation)
         return NaiveBayes(**self.get_params() | {"bandwidth": lengths})
 
     def notes(self, n: int) -> tuple[str, ...]:
         """The bandwidth, which may have been chosen."""
         del n
-        return told_bandwidth(self.bandwidth)
+        return bandwidth_note(self.bandwidth)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""

@@ -17,39 +17,34 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-_MOST_WORTH = 3.0
-_BLURRED, _BY_AXIS = 0.03, 3.0
-_WIDEST = 0.4
-_FINEST = {1: 0.015, 2: 0.015, 3: 0.03, 4: 0.06, 5: 0.1, 6: 0.15, 7: 0.25, 8: 0.3}
+_MAX_EPSILON_PER_ROW = 3.0
+_REGRESSION_FACTOR, _FACTOR_PER_AXIS = 0.03, 3.0
+_MAX_DEVIATION = 0.4
+_MIN_DEVIATIONS = {1: 0.015, 2: 0.015, 3: 0.03, 4: 0.06, 5: 0.1, 6: 0.15, 7: 0.25, 8: 0.3}
 """Deviation that polynomials and bins of memory's size resolve, by the number of axes."""
-_OF_CLASSES = 1.5
-_FINEST_OF_CLASSES, _WIDEST_OF_CLASSES = 0.03, 0.1
-BEFORE_ROWS = 0.1
+_CLASS_FACTOR = 1.5
+_MIN_CLASS_DEVIATION, _MAX_CLASS_DEVIATION = 0.03, 0.1
+PLACEHOLDER_DEVIATION = 0.1
 """What a spec is read with before the number of rows is known."""
 
 
-def regression_share(rows: float, epsilon: float, axes: int) -> float:
+def regression_deviation(rows: float, epsilon: float, axes: int) -> float:
     """Return the standard deviation of a regression's kernels, as a share of each axis."""
-    blurred = _BLURRED * math.pow(_BY_AXIS, axes) / _worth(rows, epsilon)
-    return min(max(math.pow(blurred, 1 / (axes + 2)), _FINEST[axes]), _WIDEST)
+    factor = _REGRESSION_FACTOR * math.pow(_FACTOR_PER_AXIS, axes) / _effective_rows(rows, epsilon)
+    return min(max(math.pow(factor, 1 / (axes + 2)), _MIN_DEVIATIONS[axes]), _MAX_DEVIATION)
 
 
-def class_share(rows: float, epsilon: float) -> float:
+def class_deviation(rows: float, epsilon: float) -> float:
     """Return the standard deviation of naive Bayes's kernels, as a share of each axis."""
-    share = math.cbrt(_OF_CLASSES / _worth(rows, epsilon))
-    return min(max(share, _FINEST_OF_CLASSES), _WIDEST_OF_CLASSES)
+    deviation = math.cbrt(_CLASS_FACTOR / _effective_rows(rows, epsilon))
+    return min(max(deviation, _MIN_CLASS_DEVIATION), _MAX_CLASS_DEVIATION)
 
 
-def _worth(rows: float, epsilon: float) -> float:
-    return rows * epsilon / (1 + epsilon / _MOST_WORTH)
+def _effective_rows(rows: float, epsilon: float) -> float:
+    return rows * epsilon / (1 + epsilon / _MAX_EPSILON_PER_ROW)
 
 
-def readable_lengths(lengths: Sequence[float]) -> tuple[float, ...]:
-    """Return lengths to three digits, as a synopsis states them."""
-    return tuple(float(f"{length:.3g}") for length in lengths)
-
-
-def told_bandwidth(bandwidth: Sequence[float] | Literal["auto"]) -> tuple[str, ...]:
+def bandwidth_note(bandwidth: Sequence[float] | Literal["auto"]) -> tuple[str, ...]:
     """Return the text of a bandwidth as a spec has it, where there is one."""
     if bandwidth == "auto" or not bandwidth:
         return ()

@@ -154,7 +154,7 @@ def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
     """Without the rest it does not: what finer bins miss counts."""
     spec, plan = one
     own = plan.components[0]
-    finer, facts = _finer_bins(spec.components[0], own.strategy, own.h, math.inf, ["density"])
+    finer, facts = _finer_bins(spec.components[0], own.strategy, own.h, math.inf)
     y, rng, short = np.linspace(0, 1, 201), np.random.default_rng(0), 0
     basis = bernstein_basis(y, 20) @ own.strategy.matrices(own.h)[0]
     for x in (*np.linspace(0, 1, 41)[:, None], rng.random(40), rng.beta(9, 9, 99), np.zeros(0)):

@@ -12,7 +12,7 @@ from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.tradeoffs import smallest_epsilon
-from dbern.targets.public_bandwidths import class_share, regression_share
+from dbern.targets.public_bandwidths import class_deviation, regression_deviation
 
 RESPONSE = {"column": "response", "bounds": [0.0, 1.0]}
 LABEL = {"column": "label", "classes": [0, 1]}
@@ -46,13 +46,13 @@ def test_more_rows_and_a_larger_epsilon_never_choose_a_wider_kernel(kind):
 def test_a_regression_is_at_the_least_sum_of_what_is_blurred_and_noise():
     """Of ``b^2 + c / (m b^l)`` the least is at ``b^(l + 2) = c l / 2 m``."""
     for axes in (1, 2, 3):
-        few, many = (regression_share(rows, 1.0, axes) for rows in (2000, 16_000))
+        few, many = (regression_deviation(rows, 1.0, axes) for rows in (2000, 16_000))
         assert few / many == pytest.approx(8 ** (1 / (axes + 2)))
-    assert class_share(4000, 1.0) / class_share(32_000, 1.0) == pytest.approx(2)
+    assert class_deviation(4000, 1.0) / class_deviation(32_000, 1.0) == pytest.approx(2)
 
 
 def test_a_large_epsilon_is_worth_three_times_the_rows():
-    assert regression_share(1000, 1e6, 1) == pytest.approx(regression_share(4000, 1.0, 1))
+    assert regression_deviation(1000, 1e6, 1) == pytest.approx(regression_deviation(4000, 1.0, 1))
 
 
 @pytest.mark.parametrize("kind", LEARNERS)
@@ -112,5 +112,5 @@ def test_a_release_states_the_number(project):
     )  # fmt: skip
     facts = dbern.release(spec).synopsis.metadata
     assert facts["target"]["bandwidth"] == [
-        pytest.approx(10 * regression_share(240, 1, 1), rel=0.01)
+        pytest.approx(10 * regression_deviation(240, 1, 1), rel=0.01)
     ]

@@ -104,7 +104,7 @@ class Difference(MeanQuestion, OptionQuestion):
         def read() -> Question:
             if between:
                 groups = _read_groups(names, bins)
-                return GroupDifference.read(bins, pair[0], groups, options.target)
+                return difference_of_groups(bins, pair[0], groups, options.target)
             return cls.read(bins, pair[0], pair[1], options.target)
 
         def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
@@ -118,8 +118,7 @@ class Difference(MeanQuestion, OptionQuestion):
 class ResponseDifference(MeanQuestion):
     """Mean response of a group less that of another, in regions or near points.
 
-    Groups share no row and no noise: each mean holds at half of beta, so both do at once, and so
-    does the difference of their ends.
+    Each mean holds at half of beta, so both do at once, and so does the difference of their ends.
     """
 
     def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
@@ -143,37 +142,37 @@ class GroupDifference(MeanQuestion):
         """Differences of shares."""
         return "percentage points"
 
-    @classmethod
-    def read(
-        cls, bins: ReleasedBins, region: Any, groups: Sequence[Any], target: Target
-    ) -> GroupDifference | ResponseDifference:
-        """Read regions, or an array of points, and two groups: of responses their means differ."""
-        splits, labels = split_measures_for("difference", bins), [*bins.groups]
-        if len(labels) < 2:
-            raise SpecError("groups: this release has none. Write two points or regions")
-        if len(groups) != 2 or groups[0] == groups[1] or not {*groups} <= {*labels}:
-            raise SpecError(
-                "groups: write two groups, the first less the second, of "
-                f"{', '.join(map(str, labels))}"
-            )
-        question: MeanQuestion = (
-            Average.read(bins, region, target)
-            if _is_region(region)
-            else Curve.read(bins, region, None, None)
+
+def difference_of_groups(
+    bins: ReleasedBins, region: Any, groups: Sequence[Any], target: Target
+) -> GroupDifference | ResponseDifference:
+    """Read regions, or an array of points, and two groups: of responses their means differ."""
+    splits, labels = split_measures_for("difference", bins), [*bins.groups]
+    if len(labels) < 2:
+        raise SpecError("groups: this release has none. Write two points or regions")
+    if len(groups) != 2 or groups[0] == groups[1] or not {*groups} <= {*labels}:
+        raise SpecError(
+            f"groups: write two groups, the first less the second, of {', '.join(map(str, labels))}"
         )
-        question_type: type[GroupDifference | ResponseDifference] = cls
-        compared, quantity = [_signed_shares(bins, groups)], "share"
-        if bins.response is not None:
-            question_type, quantity = ResponseDifference, mean_text(bins)
-            compared = [splits[labels.index(label)] for label in groups]
-        groups_text = " less that of ".join(map(str, groups))
-        where = question.text.removeprefix(mean_text(bins))
-        return question_type(
-            bins=replace(bins, groups=(None,)), text=f"{quantity} of {groups_text}{where}",
-            labels=question.labels if question.count > 1 else {},
-            target=question.target, count=question.count,
-            splits=compared, weights=question.weights,
-        )  # fmt: skip
+    question: MeanQuestion = (
+        Average.read(bins, region, target)
+        if _is_region(region)
+        else Curve.read(bins, region, None, None)
+    )
+    difference: type[GroupDifference | ResponseDifference]
+    if bins.response is None:
+        difference, quantity, compared = GroupDifference, "share", [_signed_shares(bins, groups)]
+    else:
+        difference, quantity = ResponseDifference, mean_text(bins)
+        compared = [splits[labels.index(label)] for label in groups]
+    groups_text = " less that of ".join(map(str, groups))
+    where = question.text.removeprefix(mean_text(bins))
+    return difference(
+        bins=replace(bins, groups=(None,)), text=f"{quantity} of {groups_text}{where}",
+        labels=question.labels if question.count > 1 else {},
+        target=question.target, count=question.count,
+        splits=compared, weights=question.weights,
+    )  # fmt: skip
 
 
 def _signed_shares(bins: ReleasedBins, groups: Sequence[Any]) -> SplitMeasure:

@@ -21,7 +21,7 @@ from dbern.synopsis.questions.answers import Answer, Target
 from dbern.synopsis.questions.compare import Comparison
 from dbern.synopsis.questions.covariances import Correlation, Covariance, Deviation, Variance
 from dbern.synopsis.questions.density import Density, Marginal
-from dbern.synopsis.questions.differences import Difference, GroupDifference
+from dbern.synopsis.questions.differences import Difference, difference_of_groups
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.mass import Cdf, Count, Mass
 from dbern.synopsis.questions.mean import Mean
@@ -546,7 +546,7 @@ class Distribution(ReleasedBins):
         if (second is None) == (groups is None):
             raise SpecError("difference: write two points or regions, or one and its two groups")
         if groups is not None:
-            between = GroupDifference.read(self, first, groups, target)
+            between = difference_of_groups(self, first, groups, target)
             return self.ask(between, beta, population=population)
         question = Difference.read(self, first, second, target)
         return self.ask(question, beta, population=population)

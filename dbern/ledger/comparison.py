@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dbern.errors import IntegrityError, SpecError
+from sqlalchemy import Connection
+
+from dbern.errors import BudgetError, IntegrityError, SpecError
 from dbern.ledger import statements
 from dbern.ledger.values import (
     PENDING,
@@ -47,6 +49,20 @@ def require_same(reservation: Reservation, request: Request, url: str) -> None:
         )
     if reservation.state in PENDING:
         _require_same_inputs(reservation, request, url)
+
+
+def require_paid(connection: Connection, request: Request, url: str) -> None:
+    """Require that the charge which a release is within is in the ledger, and is what it says."""
+    paid = request.within
+    if paid is None:
+        return
+    charged = statements.named(connection, request.dataset, paid.name)
+    if charged is None or charged.state is not State.COMMITTED:
+        raise BudgetError(
+            f"release {request.name!r}: is paid by {paid.name!r}, which dataset "
+            f"{request.dataset!r} was not charged for. Run dbern release with the stream's spec"
+        )
+    require_same(charged, paid, url)
 
 
 def _require_same_inputs(reservation: Reservation, request: Request, url: str) -> None:

@@ -196,7 +196,9 @@ class BudgetLedger:
             at = statements.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
-            if status.accountant == BASIC or not request.charge.delta:
+            if request.within is not None:
+                comparison.require_paid(connection, request, self.url)
+            elif status.accountant == BASIC or not request.charge.delta:
                 accounts.require_cover(self.url, status, request)
 
     def reserve(self, request: Request) -> Reservation:
@@ -212,7 +214,8 @@ class BudgetLedger:
         IntegrityError
             When the files changed after reading began.
         """
-        require_positive(request.charge, request.rho)
+        if request.within is None:
+            require_positive(request.charge, request.rho)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
             existing = statements.named(connection, request.dataset, request.name)
@@ -227,16 +230,19 @@ class BudgetLedger:
             accounts.require_terms(status, request)
             if existing is not None:
                 return existing
-            accounts.require_cover(self.url, status, request)
+            if request.within is None:
+                accounts.require_cover(self.url, status, request)
+            else:
+                comparison.require_paid(connection, request, self.url)
             release_id = statements.new_id()
             self._secrets.begin(connection, release_id)
             return statements.add_release(connection, request, release_id, at)
 
     def charge(self, request: Request, note: str) -> Reservation:
-        """Charge, for good and in one transaction, what another tool released of a dataset.
+        """Charge, for good and in one transaction, what another tool released, or a stream will.
 
         The charge that holds the name is left as it is where it says the same. There is no key,
-        no staging and no output; a charge cannot be refunded.
+        no staging and no output; a charge cannot be refunded. Releases `within` it cost nothing.
 
         Raises
         ------
@@ -248,7 +254,7 @@ class BudgetLedger:
         """
         require_positive(request.charge, request.rho)
         rho = None if request.rho is None else str(request.rho)
-        request = replace(request, identity={"note": note, "rho": rho})
+        request = replace(request, identity=request.identity or {"note": note, "rho": rho})
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
             existing = statements.named(connection, request.dataset, request.name)

@@ -110,6 +110,9 @@ class Request:
         one with a delta and without this cannot be paid by a zcdp account.
     gamma : Fraction, optional
         Of random differential privacy, where it is no more than that.
+    within : Request, optional
+        The charge that has paid for this release already, as a stream's has for its nodes: it has
+        to be in the ledger, and this release costs nothing.
 
     Examples
     --------
@@ -128,6 +131,7 @@ class Request:
     output: str = ""
     rho: Fraction | None = None
     gamma: Fraction | None = None
+    within: Request | None = None
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
         maps=strategy.maps,
         counting=params,
         description=accumulator.description,
-        sensitivity=ScaledSensitivity.of(exact, law, unit),
+        sensitivity=ScaledSensitivity.of(exact.repeated(*bound.spec.repeats), law, unit),
         noise=ScaledNoise.of(family, strategy.kind, law, unit),
         certificate=certificate,
         approximation=approximation,

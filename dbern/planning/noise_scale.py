@@ -30,7 +30,7 @@ def noise_law(
     fraction = measurement.output_fraction
     of_values = exact.of_each() if family.norm == math.inf else exact
     contract = _contract(of_values, measurement.outputs, accumulator, bound.n, fraction)
-    return family.calibrate(contract, bound.charge)
+    return family.calibrate(contract.repeated(*bound.spec.repeats), bound.charge)
 
 
 def sensitivity_and_params(

@@ -77,11 +77,18 @@ def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
     return frame_of(data, spec.columns)
 
 
-def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, ...]:
-    """Read the footers of the spec's files, their columns checked; or those of a frame's spool."""
+def footers(
+    spec: ReleaseSpec, frame: Frame | None = None, paths: Sequence[str] | None = None
+) -> tuple[FileFacts, ...]:
+    """Read the footers of the spec's files, or of these paths, their columns checked.
+
+    Of a frame they are those of its spool.
+    """
     if frame is not None:
         return frame.footers if spec.normalizer is None else ()
-    return read_footers(discover(spec.source), spec.columns)
+    if paths is None:
+        paths = [path for source in spec.sources for path in discover(source)]
+    return read_footers(paths, spec.columns)
 
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
@@ -94,8 +101,9 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     spec, n = bound.spec, bound.n
     _refuse_choices(bound)
     designs: dict[str, Design] = {}
-    for measurement in bound.measurements:
-        designs[measurement.name] = best_design(measurement, bound)
+    answered = bound.answered
+    for measurement in answered.measurements:
+        designs[measurement.name] = best_design(measurement, answered)
     functions = [
         plan_measurement(measurement, share_bins_with_denominator(measurement, designs), bound)
         for measurement in bound.measurements

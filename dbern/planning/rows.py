@@ -84,6 +84,12 @@ class BoundSpec:
         return cls(spec, n, spec.charge, measurements, spec.reference)
 
     @property
+    def answered(self) -> Self:
+        """What designs are chosen for: itself, or of a stream's node the total of many nights."""
+        spec = self.spec.answered()
+        return self if spec is self.spec else type(self).of(spec, spec.normalizer or self.n)
+
+    @property
     def num_outputs(self) -> int:
         """Number of released functions, whose certificates hold at once."""
         return sum(measurement.outputs for measurement in self.measurements)

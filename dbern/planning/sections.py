@@ -18,6 +18,7 @@ from dbern.data.domain import (
     LONGEST_TITLE,
     LONGEST_UNITS,
 )
+from dbern.data.horizon import MOST_NIGHTS
 from dbern.data.times import from_text
 from dbern.errors import printable
 from dbern.privacy.families import FAMILIES
@@ -162,6 +163,7 @@ class TargetSection(Section):
 
 
 _Whole = Annotated[int, Field(ge=1)]
+_Count = Annotated[int, Field(ge=0)]
 
 
 class MechanismSection(Section):
@@ -190,6 +192,34 @@ class MechanismSection(Section):
     questions: list[Literal["density", "mass", "cdf", "quantile"]] | None = Field(
         None, min_length=1, description='questions = ["density", "mass", "cdf", "quantile"]'
     )
+
+
+class NodeTable(Section):
+    """``[stream.node]``: the nights of one release of a stream, as `dbern.planning.streams` says.
+
+    `blocks` are the nights of a block at each level above the first.
+    """
+
+    stream: str
+    first: str
+    blocks: list[_Whole]
+    level: _Count
+    start: _Count
+    without: list[_Count]
+
+
+class StreamSection(Section):
+    """``[stream]``: releases night by night, paid together by one charge for the whole horizon."""
+
+    every: Literal["day"] = Field(description='every = "day"')
+    horizon: int = Field(ge=1, le=MOST_NIGHTS, description="horizon = 365, in nights")
+    levels: Literal["auto"] | list[_Whole] = Field(
+        "auto",
+        min_length=1,
+        description='levels = "auto" or, in nights, levels = [1, 18], each a multiple of the last',
+    )
+    max_nights: _Whole = Field(1, description="max_nights = 5, in which a unit has rows at most")
+    node: NodeTable | None = Field(None, description="a table that dbern writes: leave it out")
 
 
 class BudgetSection(Section):

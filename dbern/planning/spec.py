@@ -30,9 +30,11 @@ from dbern.planning.sections import (
     DataSection,
     MechanismSection,
     ReleaseSection,
+    StreamSection,
     TargetSection,
     ValuesTable,
 )
+from dbern.planning.streams import Nights, answered, check_stream, check_summed
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
@@ -76,7 +78,9 @@ class ReleaseSpec(Section):
     target: TargetSection = Field(description='[target] with kind = "kernel-density"')
     mechanism: MechanismSection = Field(default_factory=lambda: MechanismSection.model_validate({}))
     budget: BudgetSection = Field(description="[budget] with epsilon, ledger and dataset")
+    stream: StreamSection | None = Field(None, description="[stream] with every and horizon")
 
+    _partition: str | None = PrivateAttr(None)
     _base: Path = PrivateAttr(default_factory=Path.cwd)
     _parsed: _Parsed = PrivateAttr()
 
@@ -97,6 +101,7 @@ class ReleaseSpec(Section):
         ----------
         partition : str, optional
             Replaces ``{partition}`` in ``release.name``, ``release.output`` and ``data.source``.
+            Of a stream the night to release, which its nodes replace it by.
 
         Raises
         ------
@@ -121,7 +126,7 @@ class ReleaseSpec(Section):
         base = path.resolve().parent
         with importable(base):
             spec = cls(**filled)
-        spec._base = base
+        spec._base, spec._partition = base, partition
         return spec
 
     @classmethod
@@ -223,6 +228,41 @@ class ReleaseSpec(Section):
         return str(Path(glob.escape(base) if glob.has_magic(source) else base) / source)
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """`source`, or of a node of a stream that of each night that it counts."""
+        nights = self.nights
+        if nights is None:
+            return (self.source,)
+        days = map(nights.horizon.day, nights.counted)
+        return tuple(self.source.replace("{partition}", str(day)) for day in days)
+
+    @property
+    def stream_section(self) -> StreamSection:
+        """``[stream]``; raises SpecError where there is none."""
+        if self.stream is None:
+            raise SpecError('stream: is missing. Write [stream], every = "day", horizon = 365')
+        return self.stream
+
+    @property
+    def nights(self) -> Nights | None:
+        """Nights that this spec is of, where it is a node's; None of any other."""
+        return None if self.stream is None else Nights.of(self.stream)
+
+    def name_of(self, path: str) -> str:
+        """Return a file's path relative to the spec, where it is below it."""
+        below = not is_url(path) and Path(path).is_relative_to(self._base)
+        return str(Path(path).relative_to(self._base)) if below else path
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a file by `name_of`."""
+        return name if is_url(name) else str(self._base / name)
+
+    @property
+    def partition(self) -> str | None:
+        """Night to release of a stream, as `load` was given it."""
+        return self._partition
+
+    @property
     def output(self) -> str:
         """Location of the synopsis: an absolute path, or a URL."""
         output = self.release.output
@@ -280,6 +320,28 @@ class ReleaseSpec(Section):
         for section, keys in sections.items():
             content[section].update(keys)
         return _from_sections(content, self._base)
+
+    def at(self, nights: Nights) -> ReleaseSpec:
+        """Return the spec of a node of this stream."""
+        content = self.model_dump(exclude_none=True)
+        return _from_sections(nights.sections(content), self._base)
+
+    def answered(self) -> ReleaseSpec:
+        """Return the release whose bins this one takes: of a stream's node one of many nights."""
+        nights = self.nights
+        if nights is None:
+            return self
+        content = self.model_dump(exclude={"stream"}, exclude_none=True)
+        rows, epsilon = answered(nights.horizon, self.normalizer or 1, self.charge)
+        content["data"]["normalizer"], content["budget"]["epsilon"] = str(rows), epsilon
+        return _from_sections(content, self._base)
+
+    @property
+    def repeats(self) -> tuple[int, int]:
+        """Levels of nodes and nights of each that hold a unit together; of others 1 and 1."""
+        if self.stream is None or self.stream.node is None:
+            return 1, 1
+        return 1 + len(self.stream.node.blocks), self.stream.max_nights
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sections: what they mean is found anew, with the modules that they name."""
@@ -343,6 +405,9 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6. Write epsilon = "1.0"')
     families = _families(spec, charge)
+    if spec.stream is not None:
+        check_stream(spec.stream, spec.release, spec.data)
+        families = tuple(family for family in families if not family.balanced)
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15. Write delta = "1e-6"')
     for role in ("label", "response", "group"):
@@ -373,6 +438,8 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     components = tuple(measurement.protected(protection, schema.unit) for measurement in components)
+    if spec.stream is not None:
+        check_summed(spec.stream, protection, components)
     return _Parsed(schema, learner, components, charge, families, beta, protection, tune)
 
 
@@ -501,6 +568,8 @@ def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str,
             '--partition: letters, digits, ".", "_" and "-" only. Write --partition 2026-11-20'
         )
     filled: dict[str, Any] = copy.deepcopy(content)
+    if "stream" in content:  # whose nodes fill it in, night by night
+        return filled
     used = False
     for section, key in (("release", "name"), ("release", "output"), ("data", "source")):
         table = filled.get(section)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -73,6 +73,21 @@ class Sensitivity:
         each = _exact_bound(function) / n
         return cls(each, values * each, f"c N S(F) = {values} x S(F)", 1)
 
+    def repeated(self, levels: int, nights: int) -> Sensitivity:
+        """The sensitivity of several releases, as a stream's, that a unit is in, as one vector.
+
+        A unit is in at most `nights` releases of each of `levels`, or in fewer with more of its
+        rows. So it moves their values by at most ``levels nights`` times as much in the l1 norm,
+        and ``sqrt(levels) nights`` times in the l2 norm: by the triangle inequality within a level,
+        and levels are other coordinates. Noise of the K-norm law is drawn for one release, so it
+        has no use for sides.
+        """
+        if levels == nights == 1:
+            return self
+        times = nights * (_root_above(levels) if self.norm == 2 else Fraction(levels))
+        text = f"{levels} levels x {nights} nights x {self.derivation}"
+        return replace(self, bound=times * self.bound, derivation=text, balanced=False)
+
     def of_each(self) -> Sensitivity:
         """The sensitivity of any one value: S(F), in the largest norm."""
         return Sensitivity(self.function, self.function, self.derivation, math.inf)
@@ -121,6 +136,23 @@ class Contract:
         errors = _exact_bound(bounds.kernel_error) / n, _exact_bound(bounds.float_error)
         return cls(sensitivity, *errors, _exact_bound(bounds.value_bound), size, fraction)
 
+    def repeated(self, levels: int, nights: int) -> Contract:
+        """The contract of all releases together that hold the same unit (`Sensitivity.repeated`).
+
+        Float errors are those of the values that differ; what does not hold the unit is the same
+        numbers for both neighbours.
+        """
+        if levels == nights == 1:
+            return self
+        moved = self.sensitivity.repeated(levels, nights)
+        return replace(
+            self,
+            sensitivity=moved,
+            kernel_error=self.kernel_error * moved.bound / self.sensitivity.bound,
+            float_error=levels * nights * self.float_error,
+            size=levels * nights * self.size,
+        )
+
 
 def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> Noise:
     """Noise that makes the contract's integers private for its fraction of the charge.
@@ -138,6 +170,11 @@ def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = N
         return calibrate_laplace(moved, eta / size, size, budget.epsilon, bound)
     ours = calibrate_gaussian if norm == 2 else calibrate_advanced_laplace
     return ours(moved, eta, size, budget.epsilon, budget.delta, bound)
+
+
+def _root_above(number: int) -> Fraction:
+    """Return a fraction that is at least the square root, by less than ``2^-40``."""
+    return Fraction(math.isqrt(number << 80) + 1, 1 << 40)
 
 
 def array_names(name: str, outputs: int) -> tuple[str, ...]:

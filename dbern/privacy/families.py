@@ -23,6 +23,7 @@ from dbern.privacy.curves import squared_for
 from dbern.privacy.draws import independent_draws, k_norm_draws
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.sums import SumNoise, sum_draws
 from dbern.privacy.tails import gaussian_tail, gaussian_weighted_tail, tail, weighted_tail
 from dbern.types import FloatArray
 
@@ -214,6 +215,47 @@ class _GaussianFamily(NoiseFamily):
         return law.rho
 
 
+class _SumFamily(NoiseFamily):
+    """Sums of independent releases, by `dbern.privacy.sums`: no spec names it, none is released."""
+
+    law = SumNoise
+    norm = 1
+    eigenvalue_exponent = 0.25
+
+    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+        raise NotImplementedError(f"a sum is of releases that were charged, and {budget} is not")
+
+    def covariance(self, values: float) -> NoiseCovariance:
+        """Covariance over the squared scale, which counts a deviation of one."""
+        del values
+        return NoiseCovariance(1.0)
+
+    def scale(self, law: SumNoise) -> float:
+        """Deviation of a value, in granules."""
+        family = family_of(law.law)
+        return law.root * family.scale(law.law) * family.covariance(math.inf).deviation
+
+    def sensitivity_in_steps(self, law: SumNoise) -> float:
+        return law.largest * family_of(law.law).sensitivity_in_steps(law.law)
+
+    def tail(self, law: SumNoise, count: int, beta: Fraction) -> float:
+        level = math.log(2 * count / float(beta))
+        reached = self.node_tail(law, 1.0, 1.0, level)
+        return math.ldexp((1 + 2.0**-40) * reached, law.granularity_exponent)  # floats
+
+    def node_tail(self, law: SumNoise, a: float, m: float, level: float) -> float:
+        return family_of(law.law).node_tail(law.law, a * law.root, m * law.largest, level)
+
+    def weighted_tail(
+        self, law: SumNoise, root: FloatArray, largest: FloatArray, level: float
+    ) -> FloatArray:
+        family = family_of(law.law)
+        return family.weighted_tail(law.law, root * law.root, largest * law.largest, level)
+
+    def draw(self, law: SumNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        return sum_draws(law, size, draws, stream)
+
+
 LAPLACE: Final = _LaplaceFamily({"": "laplace"}, strategy_suffix="laplace")
 GAUSSIAN: Final = _GaussianFamily(
     {"": "discrete-gaussian"}, strategy_suffix="gaussian", with_delta=True
@@ -225,13 +267,14 @@ ADVANCED: Final = _AdvancedFamily(
     {"": "laplace-advanced"}, with_delta=True, in_auto=False, by_function=True
 )
 K_NORM: Final = _KNormFamily({"binned": "binned-k-norm"})
+_SUMS: Final = _SumFamily({}, in_auto=False)
 
 FAMILIES: Final[tuple[NoiseFamily, ...]] = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
 
 
 def family_of(law: Noise) -> NoiseFamily:
     """Return the first family with this law."""
-    return next(family for family in FAMILIES if family.law is type(law))
+    return next(family for family in (*FAMILIES, _SUMS) if family.law is type(law))
 
 
 def covariance_of(law: Noise) -> NoiseCovariance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dbern.data.storage import (
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.privacy.budget import Budget, exact
+from dbern.releasing.nodes import FREE
 from dbern.synopsis.manifest import digest
 from dbern.synopsis.metadata import FORMAT
 from dbern.synopsis.store import ReleasedStore
@@ -45,7 +47,10 @@ def reconcile(
     budget paid, and BudgetError for a release that cannot be charged to its dataset.
     """
     stores = sorted({store for location in locations for store in _stores(location)})
-    return ledger.reconcile([_published(store, dataset) for store in stores], more=more)
+    found = {
+        release.release_id: release for store in stores for release in _published(store, dataset)
+    }
+    return ledger.reconcile([*found.values()], more=more)
 
 
 def _stores(location: str | Path) -> Iterable[str]:
@@ -116,7 +121,8 @@ def _text(value: object) -> str:
     return value
 
 
-def _published(store: str, dataset: str | None) -> Published:
+def _published(store: str, dataset: str | None) -> list[Published]:
+    """Return the release of a store; of a stream's node its stream too, which paid for it."""
     location = location_at(store)
     with storage_errors(location, "read"):
         released = ReleasedStore(location) if is_published(location) else None
@@ -127,7 +133,7 @@ def _published(store: str, dataset: str | None) -> Published:
     )
     try:
         rho, random_dp = metadata.get("rho"), metadata.get("random_dp")
-        return Published(
+        release = Published(
             release_id=metadata["release_id"],
             name=metadata["name"],
             charge=Budget.parse(metadata["epsilon"], metadata["delta"]),
@@ -141,6 +147,11 @@ def _published(store: str, dataset: str | None) -> Published:
             manifest_digest=None if released is None else digest(released.manifest).sha256,
             gamma=exact(random_dp["gamma"], "gamma") if random_dp else None,
         )
+        if "stream" not in metadata:
+            return [release]
+        paid = {key: _text(metadata["stream"][key]) for key in ("release_id", "name")}
+        of_stream = replace(release, **paid, output="", manifest_digest=f"of {release.release_id}")
+        return [of_stream, replace(release, charge=FREE, rho=None)]
     except (KeyError, TypeError, ValueError, SpecError):
         raise IntegrityError(
             f"{store}: does not state its guarantee, or whose budget paid for it. Bring the "

@@ -49,10 +49,12 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.journal import Journal
+from dbern.releasing.nodes import FREE, frozen_inputs, require_frozen, stream_request
 from dbern.releasing.publish import publish
+from dbern.releasing.stream import release_night
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.system import Progress, is_url, silent, version
+from dbern.system import Progress, silent, version
 
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client
@@ -128,6 +130,11 @@ def release(
         Where work could not finish; run it again.
     """
     spec, frame = _parse(spec, data, client, scheduler)
+    if spec.stream is not None and spec.nights is None:
+        how = {"client": client, "scheduler": scheduler, "progress": progress}
+        node = partial(release, **how, wait_for_workers=wait_for_workers)
+        with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
+            return Release(spec.output, spec.charge, release_night(spec, ledger, node))
     url = resolve_url(spec.budget.ledger, spec.base)
     with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
         began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
@@ -210,22 +217,24 @@ def _reserve(
 
     `check_cluster` for the cluster, which may refuse, before anything is reserved.
     """
-    known = ledger.find(spec.budget.dataset, spec.release.name)
+    known, nights = ledger.find(spec.budget.dataset, spec.release.name), spec.nights
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
-        charge=spec.charge,
+        charge=FREE if nights else spec.charge,
         neighbors=spec.protection.neighbors,
         unit=spec.protection.unit,
         identity=spec.identity(),
         output=spec.output,
+        within=stream_request(spec, nights) if nights else None,
     )
     if known is None:
         ledger.require_account(request)
     if known is not None and spec.data.source is None and _is_spooled(ledger, known, frame):
         request = replace(request, inputs=known.content.inputs)  # what is spooled goes on
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
-        files = footers(spec, frame)
+        frozen = frozen_inputs(ledger, spec, nights) if nights else None
+        files = footers(spec, frame, _paths(spec, frozen))
         planned = plan_files(spec, files)
         refuse_passes(spec, planned, frame)
         if frame and frame.partitions:
@@ -233,9 +242,9 @@ def _reserve(
         rows_alone = {} if planned.protection.private_rows else {"n": planned.n}
         request = replace(
             request,
-            inputs=_inputs(files, spec) if frame is None else rows_alone,
+            inputs=frozen or (_inputs(files, spec) if frame is None else rows_alone),
             plan={"dbern_version": version("dbern"), **planned.to_dict()},
-            rho=planned.rho,
+            rho=None if nights else planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
         )
     if known is None or known.state is State.REFUNDED:
@@ -243,6 +252,10 @@ def _reserve(
         if check_cluster:
             check_cluster()
     return ledger.reserve(request)
+
+
+def _paths(spec: ReleaseSpec, frozen: dict[str, Any] | None) -> list[str] | None:
+    return frozen and [spec.path_of(file["path"]) for file in frozen["files"]]
 
 
 def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
@@ -314,18 +327,16 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
 
     Where the number of rows is private, no more than the paths: neighbours differ in sizes.
     """
-    base = spec.base
-
-    def name(path: str) -> str:
-        below = not is_url(path) and Path(path).is_relative_to(base)
-        return str(Path(path).relative_to(base)) if below else path
-
     if spec.protection.private_rows:
-        return {"files": [{"path": name(file.path)} for file in files]}
+        return {"files": [{"path": spec.name_of(file.path)} for file in files]}
     return {
         "n": sum(file.rows for file in files),
         "files": [
-            {"path": name(file.path), "size": file.size, "row_groups": list(file.row_groups)}
+            {
+                "path": spec.name_of(file.path),
+                "size": file.size,
+                "row_groups": list(file.row_groups),
+            }
             for file in files
         ],
     }
@@ -419,13 +430,10 @@ def _spool_rows(
 
 
 def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
-    def path(name: str) -> str:
-        return name if is_url(name) else str(spec.base / name)
-
     if spec.protection.private_rows:
-        return [file_facts(path(file["path"])) for file in inputs["files"]]
+        return [file_facts(spec.path_of(file["path"])) for file in inputs["files"]]
     return [
-        FileFacts(path(file["path"]), file["size"], tuple(file["row_groups"]))
+        FileFacts(spec.path_of(file["path"]), file["size"], tuple(file["row_groups"]))
         for file in inputs["files"]
     ]
 
@@ -456,7 +464,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
             "is destroyed, and only a new release.name spends again"
         )
     try:
-        files = () if spec.data.source is None else footers(spec)
+        files = () if spec.data.source is None or spec.nights else footers(spec)
         changed = bool(files) and _inputs(files, spec) != reservation.content.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
@@ -497,6 +505,7 @@ def _count(connected: Callable[[], Client], run: _Run) -> Reservation:
         if counters.keyed:
             counters = counters.with_key(ledger.key(run.reservation))
         _stage(client, counters, run, staging, files, partitions)
+        require_frozen(ledger, run.spec, run.reservation)
         with run.journal.stage("sealing and charging"):
             return ledger.spend(run.reservation, staging.seal())
 

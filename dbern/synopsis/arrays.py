@@ -291,16 +291,7 @@ class ReleasedArray:
     @cached_property
     def strategy(self) -> Strategy:
         """Strategy by which the lattice values were released."""
-        axis_map = self.component.axis_map
-        if axis_map is None:
-            return LatticeStrategy(self.lattice)
-
-        def read(paths: Mapping[str, str], name: str) -> tuple[Any, dict[str, Any]]:
-            return self._store.array(f"{self._path}/{paths[name]}")
-
-        groups = map_groups(self.component)
-        maps = [axis_map.of_arrays(partial(read, group.paths)) for group in groups]
-        return strategy_of(self.lattice, maps)
+        return stored_strategy(self._store, self._path, self.component)
 
     @cached_property
     def _lattice_values(self) -> FloatArray:
@@ -357,6 +348,19 @@ class ReleasedArray:
         used = smoothed(self.strategy, smoothing)
         all_layers = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.reconstruct(values, all_layers), smoothing.h)
+
+
+def stored_strategy(store: ReleasedStore, path: str, component: LatticeComponent) -> Strategy:
+    """Return the strategy by which the lattice values of a group were released."""
+    axis_map = component.axis_map
+    if axis_map is None:
+        return LatticeStrategy(component.lattice)
+
+    def read(paths: Mapping[str, str], name: str) -> tuple[Any, dict[str, Any]]:
+        return store.array(f"{path}/{paths[name]}")
+
+    maps = [axis_map.of_arrays(partial(read, group.paths)) for group in map_groups(component)]
+    return strategy_of(component.lattice, maps)
 
 
 def as_released(array: ReleasedArray | ReleasedVector, smoothing: Smoothing) -> Smoothing:

@@ -25,6 +25,7 @@ from dbern.data.domain import (
     MOST_VALUES,
     Axis,
 )
+from dbern.data.horizon import MOST_NIGHTS, Horizon, Node, day_of
 from dbern.privacy.budget import PrivacyUnit
 from dbern.reconstruct.moments import MOST_NUMBERS
 from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
@@ -182,6 +183,47 @@ class StoredRandomPrivacy(StrictModel):
     seed: Annotated[int, Field(ge=0)]
 
 
+_Night = Annotated[int, Field(ge=0, lt=MOST_NIGHTS)]
+
+
+class StoredNode(StrictModel):
+    """Which node of a stream a release is, and the charge that paid for all of them."""
+
+    name: Text
+    release_id: Text
+    first: Text
+    horizon: Annotated[int, Field(ge=1, le=MOST_NIGHTS)]
+    levels: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    level: Annotated[int, Field(ge=0)]
+    start: _Night
+    without: list[_Night]
+
+    @model_validator(mode="after")
+    def _require_node(self) -> Self:
+        require(
+            self.node in or_value_error(lambda: self.nights.nodes()), "is no node of its horizon"
+        )
+        return self
+
+    @property
+    def nights(self) -> Horizon:
+        """The horizon."""
+        return or_value_error(
+            lambda: Horizon(day_of(self.first), self.horizon, tuple(self.levels[1:]))
+        )
+
+    @property
+    def node(self) -> Node:
+        """The node, by its nights."""
+        size = self.levels[self.level] if self.level < len(self.levels) else 0
+        return Node(self.level, self.start, min(self.start + size, self.horizon))
+
+    @property
+    def counted(self) -> frozenset[int]:
+        """The nights whose rows it has."""
+        return frozenset(self.node.nights) - set(self.without)
+
+
 class _ReleaseIdentity(StrictModel):
     format: Literal["dbern-synopsis"]
     format_version: Literal[1]
@@ -195,6 +237,7 @@ class _ReleaseIdentity(StrictModel):
     created: Text
     dataset: Text
     ledger_id: Text
+    stream: StoredNode = ABSENT
 
 
 class _ReleasedFunction(StrictModel):

@@ -22,7 +22,7 @@ from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.data.domain import Axis, Domain, named_with
 from dbern.data.storage import location_at
-from dbern.errors import SpecError, printable
+from dbern.errors import IntegrityError, SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, as_released
@@ -88,13 +88,23 @@ class Evaluation:
 def open_synopsis(url: str | Path) -> Synopsis:
     """Open the synopsis in a folder or at ``s3://bucket/name.zarr``; each shard when it is read.
 
+    Of a stream, ``STREAM@2026-11-01..2026-11-20``, it is a window, and the latest total without
+    days (`dbern.open_stream`).
+
     Raises
     ------
     SpecError, IntegrityError, ReleaseError
         Where nothing is there; where it was not released or is not what its manifest says; where
         it cannot be read.
     """
-    return Synopsis(url)
+    try:
+        return Synopsis(url)
+    except (SpecError, IntegrityError):
+        from dbern.synopsis.streams import window_at  # which imports this module
+
+        if (window := window_at(url)) is None:
+            raise
+        return window
 
 
 class Synopsis:

@@ -1,0 +1,121 @@
+"""``Horizon``: the nights of a stream, and the nodes that they close.
+
+A *node* is a window of nights whose rows are released together, with a key and a store of its own:
+each night by itself, and at each further level blocks of a fixed number of nights, the last of
+which may be shorter. A record arrives in one night, so it is in one node of each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from dbern.errors import SpecError
+
+MOST_NIGHTS = 3660
+"""The longest horizon: ten years."""
+
+
+@dataclass(frozen=True, order=True)
+class Node:
+    """Nights `start` to before `stop` of a horizon, as a node of a level; 0 is that of nights."""
+
+    level: int
+    start: int
+    stop: int
+
+    @property
+    def nights(self) -> range:
+        """Its nights, by their number."""
+        return range(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """So many nights from `first` on, and how many make a block at each further level.
+
+    Each of `blocks` is a multiple of the one before, and fewer than all nights. Raises SpecError
+    for others.
+
+    Examples
+    --------
+    >>> week = Horizon(date(2026, 11, 16), 7, (3,))
+    >>> [week.name(node) for node in week.closed_by(5)]
+    ['2026-11-21', '2026-11-19.3-nights']
+    >>> week.nodes()[-1]
+    Node(level=1, start=6, stop=7)
+    """
+
+    first: date
+    count: int
+    blocks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST_NIGHTS:
+            raise SpecError(
+                f"stream.horizon: is from 1 to {MOST_NIGHTS} nights. Write horizon = 365"
+            )
+        for size, larger in zip(self.sizes, self.blocks, strict=False):
+            if larger <= size or larger % size or larger >= self.count:
+                raise SpecError(
+                    f"stream.levels: blocks of {larger} nights are none of {size} in "
+                    f'{self.count}. Write levels = "auto", or multiples such as [1, 7, 28]'
+                )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Nights of a node at each level."""
+        return (1, *self.blocks)
+
+    @property
+    def levels(self) -> int:
+        """Number of nodes that a record is in."""
+        return len(self.sizes)
+
+    def nodes(self) -> list[Node]:
+        """Return all nodes, nights first."""
+        return [
+            self._node(level, start)
+            for level, size in enumerate(self.sizes)
+            for start in range(0, self.count, size)
+        ]
+
+    def nodes_of(self, night: int) -> Iterator[Node]:
+        """Yield the nodes that a night is in, its own first."""
+        for level, size in enumerate(self.sizes):
+            yield self._node(level, night // size * size)
+
+    def closed_by(self, night: int) -> list[Node]:
+        """Return the nodes whose last night this is, its own first."""
+        return [node for node in self.nodes_of(night) if node.stop == night + 1]
+
+    def night(self, day: date) -> int:
+        """Return the number of a night, or raise SpecError for a day outside the horizon."""
+        night = (day - self.first).days
+        if not 0 <= night < self.count:
+            raise SpecError(
+                f"{day}: is outside the horizon, {self.first} to {self.day(self.count - 1)}. Name "
+                "one of its days, or a stream of another name, which is charged by itself"
+            )
+        return night
+
+    def day(self, night: int) -> date:
+        """Return the date of a night."""
+        return self.first + timedelta(days=night)
+
+    def name(self, node: Node) -> str:
+        """Return the name of a node: its date, of a block its first and how many it may have."""
+        first = str(self.day(node.start))
+        return first if node.level == 0 else f"{first}.{self.sizes[node.level]}-nights"
+
+    def _node(self, level: int, start: int) -> Node:
+        return Node(level, start, min(start + self.sizes[level], self.count))
+
+
+def day_of(text: str) -> date:
+    """Return the date of a night by its ISO text; raises SpecError for another text."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise SpecError(f"{text}: is no date. Write one such as 2026-11-20") from None

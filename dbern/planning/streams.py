@@ -1,0 +1,155 @@
+"""Streams: the nodes that a spec with ``[stream]`` releases, night by night, for one charge.
+
+A node is an ordinary release of the rows of its nights. All nodes of a stream have one plan: its
+bins are chosen for what is answered, its noise hides a unit in all nodes that hold it together, and
+its sums are over one normalizer. So nodes add, and the charge of the horizon is that of any node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any
+
+from dbern.data.horizon import Horizon, Node, day_of
+from dbern.errors import SpecError
+from dbern.measure.measurement import Measurement
+from dbern.planning.sections import DataSection, NodeTable, ReleaseSection, StreamSection
+from dbern.privacy.budget import Budget, Protection
+from dbern.reconstruct.windows import best_blocks, running_variances
+
+_PARTITION = "{partition}"
+
+
+def check_stream(stream: StreamSection, release: ReleaseSection, data: DataSection) -> None:
+    """Refuse a stream whose nodes would not differ, or that was filled in for one night."""
+    if stream.node is None and _PARTITION in release.name + release.output:
+        raise SpecError(
+            "release.name, release.output: are of the stream, whose nodes are named by their "
+            "nights. Leave {partition} out of them, and write it into data.source alone"
+        )
+    if data.source is None or _PARTITION not in data.source:
+        raise SpecError(
+            "data.source: of a stream says where the rows of a night are. Write source = "
+            '"data/{partition}/*.parquet"'
+        )
+    Nights.of(stream)
+
+
+def check_summed(
+    stream: StreamSection, protection: Protection, measurements: Sequence[Measurement]
+) -> None:
+    """Refuse what does not add up over nights, or is not paid by the stream's one charge."""
+    if not protection.private_rows:
+        raise SpecError(
+            "stream: sums of all nights are over one number. In [data] write neighbors = "
+            '"add-or-remove-one" and normalizer = "100000", about the rows of a night'
+        )
+    if protection.unit.column is not None and stream.levels != [1]:
+        raise SpecError(
+            "stream.levels: rows of a unit are bounded night by night, and a block would count "
+            "others. Write levels = [1]"
+        )
+    if protection.unit.column is None and stream.max_nights > 1:
+        raise SpecError(
+            "stream.max_nights: a row is in one night. Leave it out, or write data.unit = "
+            '{ column = "user", max_contributions = 8 }'
+        )
+    for measurement in measurements:
+        if not measurement.additive or measurement.chooses:
+            raise SpecError(
+                f'stream: "{measurement.name}" is no sum over rows that is known before they are '
+                "read. Write a kind that is, such as kernel-density, with numbers as its bandwidth"
+            )
+
+
+def horizon_of(stream: StreamSection, first: date, charge: Budget) -> Horizon:
+    """Return the horizon from its first night on; "auto" chooses the least error, without data."""
+    if stream.levels == "auto":
+        blocks = best_blocks(stream.horizon, partial(noise_of_levels, charge))
+        return Horizon(first, stream.horizon, blocks)
+    if stream.levels[0] != 1:
+        raise SpecError("stream.levels: begins with nights. Write levels = [1, 18]")
+    return Horizon(first, stream.horizon, tuple(stream.levels[1:]))
+
+
+def noise_of_levels(charge: Budget, levels: int) -> float:
+    """Return how many times as large the noise of a node is in a stream of so many levels.
+
+    A unit is in one node of each: Laplace noise is proportional to the l1 norm of what that moves,
+    Gaussian noise to the l2 norm (`dbern.privacy.contract.Sensitivity.repeated`).
+    """
+    return math.sqrt(levels) if charge.delta else float(levels)
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The node that a spec is of: the stream's name, its horizon, and the nights left out."""
+
+    stream: str
+    horizon: Horizon
+    node: Node
+    without: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, stream: StreamSection) -> Nights | None:
+        """Return the node that a section says, of a stream itself None."""
+        table = stream.node
+        if table is None:
+            return None
+        horizon = Horizon(day_of(table.first), stream.horizon, tuple(table.blocks))
+        if table.level >= horizon.levels or table.start not in range(
+            0, horizon.count, horizon.sizes[table.level]
+        ):
+            raise SpecError("stream.node: is none of this horizon. Leave it out")
+        node = Node(
+            table.level,
+            table.start,
+            min(table.start + horizon.sizes[table.level], horizon.count),
+        )
+        return cls(table.stream, horizon, node, frozenset(table.without))
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Nights whose rows the node has."""
+        return tuple(night for night in self.node.nights if night not in self.without)
+
+    def sections(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sections of the stream's spec with those of this node in their place."""
+        release, name = content["release"], self.horizon.name(self.node)
+        table = NodeTable(
+            stream=self.stream,
+            first=str(self.horizon.first),
+            blocks=list(self.horizon.blocks),
+            level=self.node.level,
+            start=self.node.start,
+            without=sorted(self.without),
+        )
+        named = {
+            "name": f"{self.stream}.{name}",
+            "output": f"{release['output'].rstrip('/')}/{name}.zarr",
+        }
+        stream = content["stream"] | {"node": table.model_dump()}
+        return {**content, "release": release | named, "stream": stream}
+
+
+def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
+    """Return what may never change in a stream, of the identity of one of its nodes."""
+    stream = dict(identity["stream"])
+    node = stream.pop("node")
+    stream |= {"levels": [1, *node["blocks"]], "first": node["first"]}
+    return identity | {"release": identity["release"] | {"name": node["stream"]}, "stream": stream}
+
+
+def answered(horizon: Horizon, normalizer: int, charge: Budget) -> tuple[int, str]:
+    """Return normalizer and epsilon of a release that errs as the total of half a horizon does.
+
+    Bins are chosen for it: for more rows than a night has, and for their noise together.
+    """
+    half = max(1, horizon.count // 2)
+    variance = float(running_variances(horizon.count, horizon.blocks)[half - 1])
+    times = math.sqrt(variance) * noise_of_levels(charge, horizon.levels)
+    return half * normalizer, f"{max(1e-6, float(charge.epsilon) / times):.6g}"

@@ -1,0 +1,110 @@
+"""Sums over a window of nights, from the nodes of a stream that are published.
+
+Nodes have independent noise of one law. So the unbiased sum of least variance has the weights that
+are the shortest solution of ``A w = 1_W`` (Gauss and Markov): A says which nights each node has, W
+which are asked for. A block and what is below it is a least squares by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from dbern.data.horizon import Node
+from dbern.types import FloatArray
+
+WEIGHT_BITS = 24
+"""Weights are multiples of ``2^-24``, so that a sum of integers is one of integers."""
+
+_MOST_BASE = 16  # nodes of a level that one of the next has, where there are three levels or more
+
+
+def window_weights(published: Mapping[Node, frozenset[int]], window: range) -> dict[Node, int]:
+    """Return the weights of the nodes of least variance, in units of ``2^-WEIGHT_BITS``.
+
+    `published` has the nodes with the nights that each counts; the window's are among those of
+    level 0. Weights are rounded from the largest nodes down and a night takes what is left: so the
+    sum counts each night of the window just once, and no other, exactly.
+    """
+    weights: dict[Node, int] = {}
+    for group in _groups(published):
+        if any(night in window for night in published[group[0]]):
+            weights |= _group_weights(group, published, window)
+    return weights
+
+
+def _groups(published: Mapping[Node, frozenset[int]]) -> Iterator[list[Node]]:
+    """Yield nodes that are in no larger one, each with all that are in it, the largest first."""
+    groups: list[list[Node]] = []
+    group_of: dict[int, int] = {}
+    for node in sorted(published, key=lambda node: (-node.level, node.start)):
+        nights = published[node]
+        index = next((group_of[night] for night in nights if night in group_of), len(groups))
+        if index == len(groups):
+            groups.append([])
+        groups[index].append(node)
+        group_of |= dict.fromkeys(nights, index)
+    yield from groups
+
+
+def _group_weights(
+    group: list[Node], published: Mapping[Node, frozenset[int]], window: range
+) -> dict[Node, int]:
+    nights = sorted(published[group[0]])
+    counts = np.array([[night in published[node] for node in group] for night in nights], float)
+    wanted = np.array([night in window for night in nights], float)
+    solved, *_ = np.linalg.lstsq(counts, wanted, rcond=None)
+    rounded = np.rint(np.ldexp(solved, WEIGHT_BITS)).astype(np.int64)
+    left = {night: int(night in window) << WEIGHT_BITS for night in nights}
+    weights: dict[Node, int] = {}
+    for node, weight in zip(group, rounded.tolist(), strict=True):
+        weights[node] = left[node.start] if node.level == 0 else weight
+        for night in published[node]:
+            left[night] -= weights[node]
+    if any(left.values()):
+        raise ValueError("a night of the window has no node of its own")
+    return {node: weight for node, weight in weights.items() if weight}
+
+
+def running_variances(count: int, blocks: tuple[int, ...]) -> FloatArray:
+    """Variances of the totals up to each night, each by what is closed then, over a node's.
+
+    A node and the sum of the nodes in it are combined by the inverse of their variances; a total is
+    made of the largest nodes that are closed. A shorter last block is counted as its nights are.
+    """
+    variances, size = [1.0], 1
+    for larger in blocks:
+        variances.append(1 / (1 + 1 / (larger // size * variances[-1])))
+        size = larger
+    left, total = np.arange(1, count + 1), np.zeros(count)
+    for block, variance in zip(reversed((1, *blocks)), reversed(variances), strict=True):
+        number, left = np.divmod(left, block)
+        total += number * variance
+    return total
+
+
+def best_blocks(count: int, deviation: Callable[[int], float]) -> tuple[int, ...]:
+    """Return the blocks of the least mean square of all running totals' deviations.
+
+    `deviation` is that of a node's noise, by the number of levels, which share the budget.
+    """
+
+    def mean_square(blocks: tuple[int, ...]) -> float:
+        return deviation(1 + len(blocks)) ** 2 * float(running_variances(count, blocks).mean())
+
+    return min(_candidates(count), key=lambda blocks: (mean_square(blocks), len(blocks)))
+
+
+def _candidates(count: int) -> Iterator[tuple[int, ...]]:
+    yield ()
+    yield from ((size,) for size in range(2, count))
+    for base in range(2, _MOST_BASE + 1):
+        for factor in range(2, _MOST_BASE + 1):
+            if base * factor < count:
+                yield (base, base * factor)
+        powers = [base]
+        while powers[-1] * base < count:
+            powers.append(powers[-1] * base)
+            if len(powers) > 2:
+                yield tuple(powers)

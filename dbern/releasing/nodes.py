@@ -1,0 +1,108 @@
+"""A node of a stream beside an ordinary release: what pays for it, and what its files were.
+
+The nights of a node are frozen when they close. A night's files enter the ledger with a keyed
+digest of all their bytes; when a block closes, its files are those of its nights and no others, and
+before anything is sealed their digests are compared again. So a row is counted alike in all nodes
+that have it, and one that arrives later is of the night in which it arrives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from dbern.data.footers import open_source, reader_failures
+from dbern.data.source_files import discover
+from dbern.errors import IntegrityError, ReleaseError
+from dbern.ledger import BudgetLedger, Request, Reservation, State
+from dbern.planning.spec import ReleaseSpec
+from dbern.planning.streams import Nights, stream_identity
+from dbern.privacy.budget import Budget
+
+FREE = Budget(Fraction(0))
+"""What a node costs: its stream was charged for all of them."""
+
+_PART_BYTES = 1 << 22
+
+
+def stream_request(spec: ReleaseSpec, nights: Nights, rho: Fraction | None = None) -> Request:
+    """Return the charge of the horizon that a node is of; `rho` is that of its plan."""
+    horizon = nights.horizon
+    note = f"stream of {horizon.count} nights from {horizon.first}"
+    return Request(
+        dataset=spec.budget.dataset,
+        name=nights.stream,
+        charge=spec.charge,
+        neighbors=spec.protection.neighbors,
+        unit=spec.protection.unit,
+        identity={"note": note, **stream_identity(spec.identity())},
+        rho=rho,
+    )
+
+
+def frozen_inputs(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> dict[str, Any]:
+    """Return the files of a node with the digests that they have to keep.
+
+    Of a night they are found and read now; of a block they are those of its nights, in the ledger.
+    Raises IntegrityError for a night whose files the ledger does not have.
+    """
+    if nights.node.level > 0:
+        digests = dict(_closed_files(ledger, spec, nights))
+    else:
+        salt = _salt(ledger, spec, nights)
+        paths = [path for source in spec.sources for path in discover(source)]
+        digests = {spec.name_of(path): _digest(path, salt) for path in paths}
+    return {"files": [{"path": name} for name in digests], "digests": digests}
+
+
+def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reservation) -> None:
+    """Refuse to seal what was counted of files that changed since their night closed.
+
+    Raises IntegrityError: nothing is released of them, and nothing is charged.
+    """
+    if spec.nights is None:
+        return
+    salt = _salt(ledger, spec, spec.nights)
+    for name, digest in reservation.content.inputs["digests"].items():
+        if _digest(spec.path_of(name), salt) != digest:
+            raise IntegrityError(
+                f"data.source: {name} is not what it was when its night closed. Bring it back and "
+                "run the same command again. Rows that come later are of the night in which they "
+                "come"
+            )
+
+
+def night_name(nights: Nights, night: int) -> str:
+    """Return the name of the release of a night."""
+    return f"{nights.stream}.{nights.horizon.day(night)}"
+
+
+def _closed_files(
+    ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights
+) -> Iterator[tuple[str, str]]:
+    for night in nights.counted:
+        closed = ledger.find(spec.budget.dataset, night_name(nights, night))
+        if closed is None or closed.state is not State.COMMITTED:
+            raise ReleaseError(f"{nights.horizon.day(night)}: is not released. Release it first")
+        yield from closed.content.inputs.get("digests", {}).items()
+
+
+def _salt(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> bytes:
+    paid = ledger.find(spec.budget.dataset, nights.stream)
+    if paid is None:
+        raise ReleaseError(
+            f"stream {nights.stream}: is not charged. Run dbern release with its spec"
+        )
+    return paid.salt
+
+
+def _digest(path: str, salt: bytes) -> str:
+    """Return a keyed digest of all bytes of a file: of records, so it never leaves the ledger."""
+    digest = hmac.new(salt, digestmod=hashlib.sha256)
+    with reader_failures(path), open_source(path) as source:
+        while part := source.read(_PART_BYTES):
+            digest.update(part)
+    return digest.hexdigest()

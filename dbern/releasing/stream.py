@@ -1,0 +1,132 @@
+"""Release a night of a stream: charge the horizon once, then every node that is due.
+
+A night is closed once it is published or abandoned, and a block is due when its nights are closed.
+So nights may come in any order, late or again: what is published is left as it is, what was
+interrupted goes on, and whichever night of a block closes last releases the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+from dbern.data.horizon import Horizon, Node, day_of
+from dbern.errors import BudgetError, SpecError
+from dbern.ledger import BudgetLedger, State
+from dbern.planning.planner import footers, plan_files
+from dbern.planning.spec import ReleaseSpec
+from dbern.planning.streams import Nights, horizon_of
+from dbern.releasing.nodes import night_name, stream_request
+from dbern.synopsis.stream_index import StreamIndex
+
+_NIGHTS_OF_PERIODS = {"day": 1, "week": 7, "month": 28, "year": 365}
+_CLOSED = (State.COMMITTED, State.ABANDONED)
+
+
+def release_night(
+    spec: ReleaseSpec, ledger: BudgetLedger, release_node: Callable[[ReleaseSpec], object]
+) -> tuple[str, ...]:
+    """Release the nodes that are due with a night, by `release_node`; return what was done.
+
+    Raises SpecError for a night that is outside the horizon or in the future, and for a spec that
+    is not the stream's; BudgetError where the account cannot pay for the horizon.
+    """
+    day = _day(spec)
+    nights = _charged(ledger, spec, day)
+    horizon = nights.horizon
+    night = horizon.night(day)
+    if _states(ledger, spec).get(night_name(nights, night)) is State.ABANDONED:
+        notes = [f"{day} was abandoned: it stays empty"]
+    else:
+        release_node(spec.at(replace(nights, node=Node(0, night, night + 1))))
+        notes = [f"{day} is published"]
+    states = _states(ledger, spec)
+    abandoned = _abandoned(nights, states)
+    StreamIndex.of(spec.budget.dataset, nights.stream, horizon, abandoned).write(spec.output)
+    for block in _due(nights, states):
+        lost = {night for night in block.nights if not _known(ledger, spec, nights, night)}
+        without = frozenset(lost | abandoned & set(block.nights))
+        release_node(spec.at(replace(nights, node=block, without=without)))
+        notes.append(f"{horizon.name(block)} is published")
+    return tuple(notes)
+
+
+def _day(spec: ReleaseSpec) -> date:
+    if spec.partition is None:
+        raise SpecError(
+            "stream: is released night by night. Write --partition 2026-11-20 on the command line, "
+            'or ReleaseSpec.load(path, partition="2026-11-20")'
+        )
+    day, today = day_of(spec.partition), datetime.now(UTC).date()
+    if day > today:
+        raise SpecError(f"--partition: {day} is in the future; today is {today}, in UTC")
+    return day
+
+
+def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
+    """Return the stream as it was charged, and charge it if it is not; the first night begins it.
+
+    The files of that night are looked at before, so that no stream is charged for a misspelt path.
+    """
+    known = ledger.find(spec.budget.dataset, spec.release.name)
+    charged = known.content.identity.get("stream") if known else None
+    if charged:
+        blocks = tuple(charged["levels"][1:])
+        horizon = Horizon(day_of(charged["first"]), charged["horizon"], blocks)
+    else:
+        horizon = horizon_of(spec.stream_section, day, spec.charge)
+    nights = Nights(spec.release.name, horizon, Node(0, 0, 1))
+    node_spec, rho = spec.at(nights), None
+    if known is None:
+        horizon.night(day)
+        _require_period(ledger, spec, horizon)
+        rho = plan_files(node_spec, footers(node_spec)).rho
+    request = stream_request(node_spec, nights, rho)
+    try:
+        ledger.charge(request, "")
+    except SpecError:
+        if known is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
+            return _charged(ledger, spec, day)  # by another process, from another first night
+        raise
+    horizon.night(day)
+    return nights
+
+
+def _require_period(ledger: BudgetLedger, spec: ReleaseSpec, horizon: Horizon) -> None:
+    terms = ledger.status(spec.budget.dataset)[0].terms
+    if terms.period and _NIGHTS_OF_PERIODS[terms.period] < horizon.count:
+        raise BudgetError(
+            f"dataset {spec.budget.dataset!r}: its budget is whole again every {terms.period}, "
+            f"and the horizon of {horizon.count} nights is paid once. Write horizon = "
+            f"{_NIGHTS_OF_PERIODS[terms.period]}, or use a dataset whose budget is not renewed"
+        )
+
+
+def _states(ledger: BudgetLedger, spec: ReleaseSpec) -> dict[str, State]:
+    releases = ledger.status(spec.budget.dataset)[0].releases
+    return {row.name: row.state for row in releases if row.state is not State.REFUNDED}
+
+
+def _abandoned(nights: Nights, states: Mapping[str, State]) -> set[int]:
+    every = range(nights.horizon.count)
+    return {n for n in every if states.get(night_name(nights, n)) is State.ABANDONED}
+
+
+def _due(nights: Nights, states: Mapping[str, State]) -> Iterator[Node]:
+    """Yield blocks that are not published though all their nights are closed, small ones first."""
+    closed = {
+        night
+        for night in range(nights.horizon.count)
+        if states.get(night_name(nights, night)) in _CLOSED
+    }
+    for node in nights.horizon.nodes():
+        name = f"{nights.stream}.{nights.horizon.name(node)}"
+        if node.level and states.get(name) not in _CLOSED and closed.issuperset(node.nights):
+            yield node
+
+
+def _known(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights, night: int) -> bool:
+    """Return whether the ledger has the files of a night: not of one that was reconciled."""
+    closed = ledger.find(spec.budget.dataset, night_name(nights, night))
+    return closed is not None and "digests" in closed.content.inputs

@@ -1,0 +1,69 @@
+"""``stream.json``: what the nodes of a stream in a folder have in common, for readers.
+
+It is public, and is written again whenever a night closes; each node says the same of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field
+
+from dbern.data.horizon import Horizon
+from dbern.data.storage import Location, location_at, storage_errors
+from dbern.synopsis.strict import StrictModel, Text, parse_object
+
+INDEX = "stream.json"
+
+
+class StreamIndex(StrictModel):
+    """The horizon of a stream, and its abandoned nights, by their numbers."""
+
+    format: Literal["dbern-stream"]
+    format_version: Literal[1]
+    dataset: Text
+    name: Text
+    first: date = Field(strict=False)
+    horizon: int
+    levels: list[int]
+    abandoned: list[int]
+
+    @classmethod
+    def of(cls, dataset: str, name: str, horizon: Horizon, abandoned: Iterable[int]) -> Self:
+        """Return the index of a stream."""
+        return cls.ready()(
+            format="dbern-stream",
+            format_version=1,
+            dataset=dataset,
+            name=name,
+            first=horizon.first,
+            horizon=horizon.count,
+            levels=list(horizon.sizes),
+            abandoned=sorted(abandoned),
+        )
+
+    @classmethod
+    def read(cls, location: Location) -> Self | None:
+        """Return the index at a location, or None where there is none."""
+        with storage_errors(location, "read"):
+            try:
+                text = location.read(INDEX)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return parse_object(cls, text, str(location), INDEX)
+
+    def write(self, url: str | Path) -> None:
+        """Write the index, unless it is there already."""
+        location = location_at(url)
+        if self.read(location) != self:
+            with storage_errors(location):
+                location.write(INDEX, json.dumps(self.to_json(), indent=2).encode() + b"\n")
+
+    @property
+    def nights(self) -> Horizon:
+        """The horizon."""
+        return Horizon(self.first, self.horizon, tuple(self.levels[1:]))

@@ -1,0 +1,300 @@
+"""``Stream``: any window of a stream's nights as a synopsis, from its published nodes.
+
+Nodes are exact sums with noise of one law, so a window is their sum by the weights of least
+variance (`dbern.reconstruct.windows`), with the noise of that sum (`dbern.privacy.sums`). It is
+made when it is asked for and stored nowhere; everything that a synopsis answers it answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dbern.data.horizon import Horizon, Node, day_of
+from dbern.data.storage import location_at, storage_errors
+from dbern.errors import IntegrityError, SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.families import family_of
+from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.privacy.sums import sum_noise
+from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
+from dbern.synopsis.arrays import stored_strategy
+from dbern.synopsis.component import LatticeComponent
+from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.stream_index import INDEX, StreamIndex
+from dbern.system import LRUCache
+from dbern.types import FloatArray
+
+_CACHED_BYTES = 1 << 26  # of the nodes' arrays
+
+
+def open_stream(url: str | Path) -> Stream:
+    """Open the stream in a folder or at ``s3://bucket/name``; each node when it is needed.
+
+    Raises
+    ------
+    SpecError, IntegrityError, ReleaseError
+        Where there is no stream; where its index is not what it says; where it cannot be read.
+    """
+    return Stream(url)
+
+
+class Stream:
+    """A stream of nightly releases; ask it for a window, which is a `Synopsis`.
+
+    Parameters
+    ----------
+    url : str or path
+        The stream's ``release.output``.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        self.location = location_at(url)
+        index = StreamIndex.read(self.location)
+        if index is None:
+            raise SpecError(
+                f"{self.location}: is no stream (it has no {INDEX}). Write the release.output of "
+                "its spec"
+            )
+        self.index = index
+        self._stores: dict[Node, ReleasedStore] = {}
+        self._arrays = LRUCache[FloatArray](_CACHED_BYTES, lambda array: array.nbytes)
+
+    def __repr__(self) -> str:
+        horizon, nights = self.horizon, len([n for n in self._published if n.level == 0])
+        return f"<Stream {self.index.name}, {nights} of {horizon.count} nights at {self.location}>"
+
+    @property
+    def horizon(self) -> Horizon:
+        """Nights of the stream, and the blocks that are released of them."""
+        return self.index.nights
+
+    @cached_property
+    def _published(self) -> frozenset[Node]:
+        nodes = {f"{self.horizon.name(node)}.zarr": node for node in self.horizon.nodes()}
+        with storage_errors(self.location, "read"):
+            names = (Path(name).name for name in self.location.synopses())
+        return frozenset(nodes[name] for name in names if name in nodes)
+
+    def at(self, day: date | str) -> Synopsis:
+        """Return the total of all nights up to a day.
+
+        Raises
+        ------
+        SpecError
+            For a day outside the horizon, or nights that are not published.
+        """
+        return self._window(range(self._night(day) + 1))
+
+    def between(self, first: date | str, last: date | str) -> Synopsis:
+        """Return the total of the nights from a day to another, both included; as `at` raises."""
+        return self._window(range(self._night(first), self._night(last) + 1))
+
+    def latest(self) -> Synopsis:
+        """Return the total of all nights up to the last before which none is missing."""
+        closed = {node.start for node in self._published if node.level == 0}
+        closed |= set(self.index.abandoned)
+        missing = next(night for night in range(self.horizon.count + 1) if night not in closed)
+        if missing == 0:
+            raise SpecError(f"{self.location}: {self.horizon.first} is not published yet")
+        return self._window(range(missing))
+
+    def _night(self, day: date | str) -> int:
+        return self.horizon.night(day if isinstance(day, date) else day_of(day))
+
+    def _window(self, window: range) -> Synopsis:
+        if not window:
+            raise SpecError("between: the first day is after the last. Write them in order")
+        nights = {node.start for node in self._published if node.level == 0}
+        counted = [night for night in window if night not in self.index.abandoned]
+        missing = [str(self.horizon.day(night)) for night in counted if night not in nights]
+        if missing or not counted:
+            raise SpecError(
+                f"{self.location}: {', '.join(missing[:5]) or 'no night'} of the window is not "
+                "published. Release or abandon what is missing, or ask for other days"
+            )
+        related = self._related(window)
+        weights = window_weights(related, window)
+        return WindowSynopsis(WindowStore(self, window, weights))
+
+    def _related(self, window: range) -> dict[Node, frozenset[int]]:
+        """Published nodes that share a block with the window, with the nights that they have."""
+        largest = self.horizon.sizes[-1]
+        blocks = {night // largest for night in window}
+        return {
+            node: self.node(node).released.stream.counted if node.level else frozenset(node.nights)
+            for node in self._published
+            if node.start // largest in blocks
+        }
+
+    def node(self, node: Node) -> ReleasedStore:
+        """Return the store of a node, which is opened once and has to be of this stream."""
+        if node not in self._stores:
+            name = f"{self.horizon.name(node)}.zarr"
+            store = ReleasedStore(location_at(f"{self.location}/{name}"))
+            stored = store.released.stream
+            same = stored is not None and (stored.name, stored.nights, stored.node) == (
+                self.index.name,
+                self.horizon,
+                node,
+            )
+            if not same:
+                raise IntegrityError(f"{store.location}: is not the node of {self.location}")
+            self._stores[node] = store
+        return self._stores[node]
+
+    def values(self, node: Node, path: str) -> FloatArray:
+        """Return an array of a node, in data units."""
+        return self._arrays((node, path), lambda: self.node(node).values(path))
+
+
+class WindowSynopsis(Synopsis):
+    """The synopsis of a window, made by `Stream`."""
+
+    def __init__(self, store: WindowStore) -> None:
+        self._store = store  # type: ignore[assignment]  # all that a synopsis asks of a store
+
+
+def window_at(url: str | Path) -> Synopsis | None:
+    """Return the window that ``STREAM@first..last`` names, or of a stream the latest total.
+
+    None where there is no stream.
+    """
+    text, _, days = str(url).partition("@")
+    if StreamIndex.read(location_at(text)) is None:
+        return None
+    stream, (first, _, last) = Stream(text), days.partition("..")
+    if not days:
+        return stream.latest()
+    return stream.between(first, last) if last else stream.at(first)
+
+
+class WindowStore:
+    """What a synopsis reads of a window: numbers of nodes by their weights, facts of any node."""
+
+    def __init__(self, stream: Stream, window: range, weights: Mapping[Node, int]) -> None:
+        self.stream, self.window = stream, window
+        scale = math.ldexp(1.0, -WEIGHT_BITS) / len(window)
+        self.weights = {node: weight * scale for node, weight in weights.items()}
+        first, last = stream.horizon.day(window[0]), stream.horizon.day(window[-1])
+        self.location = f"{stream.location}@{first}..{last}"
+        self._first = stream.node(min(weights))
+
+    @cached_property
+    def released(self) -> ReleaseMetadata:
+        """Attributes: those of a node, with the noise of the sum, over the rows of its nights."""
+        node = self._first.released
+        normalizer = (node.target.normalizer or 1) * len(self.window)
+        components = [self._component(component) for component in node.components]
+        days = self.location.rpartition("@")[2]
+        changes = {
+            "release_id": self.release_id,
+            "name": f"{self.stream.index.name}.{days}",
+            "target": node.target.model_copy(update={"normalizer": normalizer}),
+            "components": components,
+        }
+        return node.model_copy(update=changes)
+
+    def _component(self, component: LatticeComponent) -> LatticeComponent:
+        weights = [*self.weights.values()]
+        law = sum_noise(component.noise.law, weights)
+        scale = family_of(law).scale(law) * component.noise.granularity
+        errors = component.errors
+        sizes = math.fsum(map(abs, weights))
+        return component.model_copy(
+            update={
+                "noise": component.noise.model_copy(update={"law": law, "scale": scale}),
+                "errors": errors.model_copy(update={"released": sizes * errors.released}),
+            }
+        )
+
+    @cached_property
+    def release_id(self) -> str:
+        """Digest of the nodes and their weights."""
+        parts = [
+            f"{self.stream.node(n).released.release_id} {w!r}" for n, w in self.weights.items()
+        ]
+        return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root group, as JSON."""
+        return self.released.to_json()
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """Guarantee of the stream: of all its windows together."""
+        return self._first.guarantee
+
+    def values(self, path: str) -> FloatArray:
+        """Return the weighted sum of the nodes' arrays; lattice values are derived from it."""
+        if path.endswith("/coefficients"):
+            return self._lattice_values(path)
+        return self._sum(path)
+
+    def _lattice_values(self, path: str) -> FloatArray:
+        folder = path.removesuffix("/coefficients")
+        component = next(
+            component
+            for component in self.released.components
+            if folder in (f"components/{name}" for name in component.arrays)
+        )
+        strategy = stored_strategy(self, folder, component)
+        if not strategy.kind:
+            return self._sum(path)
+        released = self._sum(f"{folder}/{strategy.kind}/released")
+        return strategy.reconstruct(released, Slab(0, 0, component.lattice.shape[0]))
+
+    def _sum(self, path: str) -> FloatArray:
+        total = np.zeros(())
+        for node, weight in self.weights.items():
+            total = total + weight * self.stream.values(node, path)
+        return total
+
+    def array(self, path: str) -> tuple[Any, dict[str, Any]]:
+        """Return a small array that all nodes have alike, such as a map's, and its attributes."""
+        return self._first.array(path)
+
+    def array_attributes(self, path: str) -> Mapping[str, Any]:
+        """Return the attributes of an array; no noise is silenced in a sum."""
+        attributes = self._first.array_attributes(path)
+        return {key: attributes[key] for key in attributes if not key.startswith("silenced")}
+
+    def shard(self, path: str, index: int) -> FloatArray:
+        """Return all layers, as one shard."""
+        return self._shards(path, lambda: self.values(path))
+
+    @cached_property
+    def _shards(self) -> LRUCache[FloatArray]:
+        return LRUCache(_CACHED_BYTES, lambda array: array.nbytes)
+
+    def shard_layers(self, path: str) -> int:
+        """Return the layers of the one shard: all."""
+        return 1 << 62
+
+    def require(self, release_id: str) -> None:
+        """Refuse another window than the given one: a node may have come since."""
+        if self.release_id != release_id:
+            raise IntegrityError(
+                f"{self.location}: has other nodes than were opened. Open it again"
+            )
+
+    def verify(self, trusted: Sequence[str | Path] = ()) -> int:
+        """Check every node of the window."""
+        return sum(self.stream.node(node).verify(trusted) for node in self.weights)
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Keys that signed every node."""
+        every = [set(self.stream.node(node).signers) for node in self.weights]
+        return tuple(sorted(set.intersection(*every)))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dbern.releasing.run import Release, release
     from dbern.synopsis.reader import Synopsis
     from dbern.synopsis.reader import open_synopsis as open  # noqa: A004 -- the documented name
+    from dbern.synopsis.streams import open_stream
 
 _HOMES = {
     "Budget": "dbern.privacy.budget",
@@ -45,6 +46,7 @@ _HOMES = {
     "SpecError": "dbern.errors",
     "Synopsis": "dbern.synopsis.reader",
     "open": "dbern.synopsis.reader",
+    "open_stream": "dbern.synopsis.streams",
     "plan": "dbern.planning.planner",
     "published": "dbern.data.storage",
     "release": "dbern.releasing.run",
@@ -69,6 +71,7 @@ __all__ = [
     "SpecError",
     "Synopsis",
     "open",
+    "open_stream",
     "plan",
     "published",
     "release",

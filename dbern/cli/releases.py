@@ -64,6 +64,13 @@ def plan(
     with imports_noted(silent=quiet or as_json):
         spec = ReleaseSpec.load(spec_path, partition=partition)
         resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
+        if spec.stream is not None:
+            from dbern.planning.stream_plan import plan_stream
+
+            if table or target_error is not None:
+                raise click.UsageError("--table and --target-error are not for a stream")
+            stream = plan_stream(spec)
+            return stream.to_dict() | {"node": _content(stream.node)}, stream.explain()
         if table:
             options = tradeoff(spec)
             return {"options": [vars(option) for option in options]}, _table(options)

@@ -159,8 +159,9 @@ class Synopsis:
     @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        units = self.metadata.get("units", {})
-        axes = map(Axis.from_dict, self.metadata["domain"]["axes"])
+        attributes = self._store.attributes
+        units = attributes.get("units", {})
+        axes = map(Axis.from_dict, attributes["domain"]["axes"])
         return Domain(tuple(replace(axis, units=units.get(axis.name, "")) for axis in axes))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
@@ -714,7 +715,7 @@ class Synopsis:
     @cached_property
     def combination(self) -> Combination:
         """Rule by which the arrays make the function."""
-        return combination_of(self.metadata["combine"])
+        return combination_of(self._store.attributes["combine"])
 
     @cached_property
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:

@@ -27,9 +27,11 @@ from dbern.privacy.sums import sum_noise
 from dbern.reconstruct.layouts import Slab
 from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
 from dbern.synopsis.arrays import stored_strategy
-from dbern.synopsis.component import LatticeComponent
+from dbern.synopsis.component import LatticeComponent, StoredCertificate
 from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.series import NIGHTS_OF, Every, Series, asked, label_of
 from dbern.synopsis.store import ReleasedStore
 from dbern.synopsis.stream_index import INDEX, StreamIndex
 from dbern.system import LRUCache
@@ -102,12 +104,47 @@ class Stream:
 
     def latest(self) -> Synopsis:
         """Return the total of all nights up to the last before which none is missing."""
+        if self._closed_nights == 0:
+            raise SpecError(f"{self.location}: {self.horizon.first} is not published yet")
+        return self._window(range(self._closed_nights))
+
+    def series(self, what: Any, every: Every = "week", beta: float | str = 0.05) -> Series:
+        """Return a number of each day, week or month, with a band over all of them at once.
+
+        Parameters
+        ----------
+        what : mapping or point
+            A box ``{"x": (low, high)}``: the share of each window's rows in it; or a point, as
+            ``{"x": 3.0}`` or its coordinates: the function there.
+        every : "day", "week" or "month"
+            Windows of 1, 7 or 30 nights, from the first night on; only whole ones.
+
+        Raises
+        ------
+        SpecError
+            Where no whole window is published.
+        """
+        if every not in NIGHTS_OF:
+            raise SpecError(f'every = "{every}": write "day", "week" or "month"')
+        length, level = NIGHTS_OF[every], confidence(beta)
+        windows = [
+            range(start, start + length)
+            for start in range(0, self._closed_nights - length + 1, length)
+            if not set(range(start, start + length)) <= set(self.index.abandoned)
+        ]
+        if not windows:
+            raise SpecError(f"{self.location}: no whole {every} is published yet")
+        numbers = [asked(self._window(window), what, level / len(windows)) for window in windows]
+        values, low, high = map(np.array, zip(*numbers, strict=True))
+        days = tuple(self.horizon.day(window[-1]) for window in windows)
+        return Series(days, values, low, high, label_of(what), float(level))
+
+    @property
+    def _closed_nights(self) -> int:
+        """Nights before the first one that is neither published nor abandoned."""
         closed = {node.start for node in self._published if node.level == 0}
         closed |= set(self.index.abandoned)
-        missing = next(night for night in range(self.horizon.count + 1) if night not in closed)
-        if missing == 0:
-            raise SpecError(f"{self.location}: {self.horizon.first} is not published yet")
-        return self._window(range(missing))
+        return next(night for night in range(self.horizon.count + 1) if night not in closed)
 
     def _night(self, day: date | str) -> int:
         return self.horizon.night(day if isinstance(day, date) else day_of(day))
@@ -164,6 +201,14 @@ class WindowSynopsis(Synopsis):
     def __init__(self, store: WindowStore) -> None:
         self._store = store  # type: ignore[assignment]  # all that a synopsis asks of a store
 
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """Contents and guarantee, as of any synopsis; the certificate is of the window's noise."""
+        stated = self._store.attributes
+        beta = stated["certificate"]["beta"]
+        certificate = StoredCertificate.of(self.bound(beta, about="any-database"))
+        return stated | {"certificate": certificate.to_json()}
+
 
 def window_at(url: str | Path) -> Synopsis | None:
     """Return the window that ``STREAM@first..last`` names, or of a stream the latest total.
@@ -203,7 +248,10 @@ class WindowStore:
             "target": node.target.model_copy(update={"normalizer": normalizer}),
             "components": components,
         }
-        return node.model_copy(update=changes)
+        stated = node.model_fields_set - {"expected_error", "stream"}
+        return ReleaseMetadata.ready().model_construct(
+            **{name: getattr(node, name) for name in stated} | changes
+        )
 
     def _component(self, component: LatticeComponent) -> LatticeComponent:
         weights = [*self.weights.values()]
@@ -272,6 +320,7 @@ class WindowStore:
 
     def shard(self, path: str, index: int) -> FloatArray:
         """Return all layers, as one shard."""
+        del index
         return self._shards(path, lambda: self.values(path))
 
     @cached_property
@@ -280,6 +329,7 @@ class WindowStore:
 
     def shard_layers(self, path: str) -> int:
         """Return the layers of the one shard: all."""
+        del path
         return 1 << 62
 
     def require(self, release_id: str) -> None:

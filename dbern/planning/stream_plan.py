@@ -1,0 +1,133 @@
+"""``StreamPlan``: what a stream will release and cost, and how its totals err, night by night."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+
+from dbern.data.horizon import Horizon, Node
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.planning.streams import Nights, horizon_of, noise_of_levels
+from dbern.privacy.budget import Budget
+from dbern.reconstruct.windows import running_variances
+from dbern.types import FloatArray
+
+_SHOWN_DAYS = (1, 7, 30, 91, 182, 365)
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """A stream, resolved: its horizon, and the plan that each of its nodes has.
+
+    `name` is the stream's and `max_nights` the number of nights that a unit may have rows in.
+    """
+
+    name: str
+    horizon: Horizon
+    node: ReleasePlan
+    max_nights: int
+
+    @property
+    def charge(self) -> Budget:
+        """Charge of the whole horizon, once."""
+        return self.node.charge
+
+    @property
+    def node_deviation(self) -> float:
+        """Deviation of a number that one node tells, in rows."""
+        noise, unit = self.node.noise, self.node.components[0].unit
+        return noise.covariance.deviation / unit * self.node.n
+
+    @property
+    def deviations(self) -> FloatArray:
+        """Deviations of the totals up to each night, in rows: of a number that the bins tell."""
+        horizon = self.horizon
+        return self.node_deviation * np.sqrt(running_variances(horizon.count, horizon.blocks))
+
+    @property
+    def nightly_deviations(self) -> FloatArray:
+        """The same of releases of each night by itself, at the same charge, added up."""
+        alone = self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
+        return alone * np.sqrt(np.arange(1, self.horizon.count + 1))
+
+    @property
+    def repeated_deviation(self) -> float:
+        """The same of all history released again each night, each from an equal part."""
+        alone = self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
+        return alone * noise_of_levels(self.charge, self.horizon.count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; deviations are in rows, one for each night."""
+        return {
+            "name": self.name,
+            "horizon": self.horizon.count,
+            "levels": list(self.horizon.sizes),
+            "max_nights": self.max_nights,
+            "deviations": self.deviations.tolist(),
+            "nightly_deviations": self.nightly_deviations.tolist(),
+            "repeated_deviation": self.repeated_deviation,
+            "node": self.node.to_dict(),
+        }
+
+    def explain(self) -> str:
+        """Return the plan in words and numbers."""
+        horizon, charge = self.horizon, self.charge
+        blocks = " and ".join(f"blocks of {size}" for size in horizon.blocks)
+        levels = f"nights and {blocks}" if blocks else "nights alone"
+        lines = [
+            f"stream       {self.name}: {horizon.count} nights for {charge}, once, at the first",
+            f"             {levels}: a row is in {horizon.levels} of "
+            f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
+            *self._people(),
+            "",
+            "total up to    noise, in rows, of: this stream   each night added up   all again",
+            *self._table(),
+            f"             root of the mean square over all nights: {_rms(self.deviations):.4g}, "
+            f"{_rms(self.nightly_deviations):.4g}, {self.repeated_deviation:.4g}",
+            "",
+            "each release",
+            self.node.explain(),
+        ]
+        return "\n".join(lines)
+
+    def _people(self) -> list[str]:
+        unit = self.node.protection.unit
+        if unit.column is None:
+            return ["             what is hidden is one row, which arrives in one night"]
+        return [
+            f"             what is hidden is one {unit.column}, whose rows count up to "
+            f"{unit.max_contributions} a night,",
+            f"             stated and not enforced: in at most {self.max_nights} nights of the "
+            "horizon; of one with rows in q nights q times as much is told",
+        ]
+
+    def _table(self) -> list[str]:
+        days = sorted(
+            {day for day in _SHOWN_DAYS if day < self.horizon.count} | {self.horizon.count}
+        )
+        return [
+            f"night {day:<5} {self.deviations[day - 1]:>34.4g} {self.nightly_deviations[day - 1]:>20.4g}"
+            f" {self.repeated_deviation:>12.4g}"
+            for day in days
+        ]
+
+
+def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
+    """Plan a stream from its spec alone: no file is looked at, and no record read.
+
+    Blocks do not depend on the first night, so any will do.
+    """
+    section = spec.stream_section
+    horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
+    node = plan_files(spec.at(Nights(spec.release.name, horizon, Node(0, 0, 1))), ())
+    return StreamPlan(spec.release.name, horizon, node, section.max_nights)
+
+
+def _rms(values: FloatArray) -> float:
+    return math.sqrt(float(np.square(values).mean()))

@@ -86,7 +86,7 @@ class StreamPlan:
             f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
             *self._people(),
             "",
-            "total up to    noise, in rows, of: this stream   each night added up   all again",
+            "total up to   noise in rows: stream  each night by itself   all again",
             *self._table(),
             f"             root of the mean square over all nights: {_rms(self.deviations):.4g}, "
             f"{_rms(self.nightly_deviations):.4g}, {self.repeated_deviation:.4g}",
@@ -111,9 +111,11 @@ class StreamPlan:
         days = sorted(
             {day for day in _SHOWN_DAYS if day < self.horizon.count} | {self.horizon.count}
         )
+        columns = self.deviations, self.nightly_deviations
         return [
-            f"night {day:<5} {self.deviations[day - 1]:>34.4g} {self.nightly_deviations[day - 1]:>20.4g}"
-            f" {self.repeated_deviation:>12.4g}"
+            f"night {day:<5} "
+            + "".join(f"{column[day - 1]:>21.4g}" for column in columns)
+            + f"{self.repeated_deviation:>12.4g}"
             for day in days
         ]
 

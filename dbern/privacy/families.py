@@ -230,10 +230,9 @@ class _SumFamily(NoiseFamily):
         del values
         return NoiseCovariance(1.0)
 
-    def scale(self, law: SumNoise) -> float:
-        """Deviation of a value, in granules."""
-        family = family_of(law.law)
-        return law.root * family.scale(law.law) * family.covariance(math.inf).deviation
+    def scale(self, law: SumNoise) -> int:
+        """Deviation of a value, in granules, rounded up."""
+        return math.ceil(law.root * covariance_of(law.law).deviation)
 
     def sensitivity_in_steps(self, law: SumNoise) -> float:
         return law.largest * family_of(law.law).sensitivity_in_steps(law.law)

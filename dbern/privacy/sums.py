@@ -94,4 +94,4 @@ def _laplace_sum(weights: tuple[tuple[float, int], ...]) -> tuple[FloatArray, Fl
     density = np.fft.fftshift(np.fft.irfft(np.exp(np.sum(logs, axis=0)), _GRID))
     probabilities = np.cumsum(np.maximum(density, 0.0))
     values = (np.arange(_GRID) - _GRID // 2 + 0.5) * step
-    return values, probabilities / probabilities[-1]
+    return values, np.asarray(probabilities / probabilities[-1])

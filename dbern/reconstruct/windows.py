@@ -23,8 +23,8 @@ _MOST_BASE = 16  # nodes of a level that one of the next has, where there are th
 def window_weights(published: Mapping[Node, frozenset[int]], window: range) -> dict[Node, int]:
     """Return the weights of the nodes of least variance, in units of ``2^-WEIGHT_BITS``.
 
-    `published` has the nodes with the nights that each counts; the window's are among those of
-    level 0. Weights are rounded from the largest nodes down and a night takes what is left: so the
+    `published` has the nodes with the nights that each counts; a night that none has is left out.
+    Raises ValueError where a night of the window is in nodes with others alone. Weights are rounded from the largest nodes down and a night takes what is left: so the
     sum counts each night of the window just once, and no other, exactly.
     """
     weights: dict[Node, int] = {}

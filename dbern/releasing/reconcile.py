@@ -149,8 +149,13 @@ def _published(store: str, dataset: str | None) -> list[Published]:
         )
         if "stream" not in metadata:
             return [release]
-        paid = {key: _text(metadata["stream"][key]) for key in ("release_id", "name")}
-        of_stream = replace(release, **paid, output="", manifest_digest=f"of {release.release_id}")
+        of_stream = replace(
+            release,
+            release_id=_text(metadata["stream"]["release_id"]),
+            name=_text(metadata["stream"]["name"]),
+            output="",
+            manifest_digest=f"of {release.release_id}",
+        )
         return [of_stream, replace(release, charge=FREE, rho=None)]
     except (KeyError, TypeError, ValueError, SpecError):
         raise IntegrityError(

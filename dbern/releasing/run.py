@@ -131,8 +131,16 @@ def release(
     """
     spec, frame = _parse(spec, data, client, scheduler)
     if spec.stream is not None and spec.nights is None:
-        how = {"client": client, "scheduler": scheduler, "progress": progress}
-        node = partial(release, **how, wait_for_workers=wait_for_workers)
+
+        def node(of_nights: ReleaseSpec) -> Release:
+            return release(
+                of_nights,
+                client,
+                scheduler=scheduler,
+                wait_for_workers=wait_for_workers,
+                progress=progress,
+            )
+
         with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
             return Release(spec.output, spec.charge, release_night(spec, ledger, node))
     url = resolve_url(spec.budget.ledger, spec.base)
@@ -255,7 +263,7 @@ def _reserve(
 
 
 def _paths(spec: ReleaseSpec, frozen: dict[str, Any] | None) -> list[str] | None:
-    return frozen and [spec.path_of(file["path"]) for file in frozen["files"]]
+    return None if frozen is None else [spec.path_of(file["path"]) for file in frozen["files"]]
 
 
 def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:

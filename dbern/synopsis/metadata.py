@@ -200,17 +200,15 @@ class StoredNode(StrictModel):
 
     @model_validator(mode="after")
     def _require_node(self) -> Self:
-        require(
-            self.node in or_value_error(lambda: self.nights.nodes()), "is no node of its horizon"
-        )
+        nodes = or_value_error(lambda: self.nights.nodes())
+        require(self.node in nodes, "is no node of its horizon")
         return self
 
     @property
     def nights(self) -> Horizon:
         """The horizon."""
-        return or_value_error(
-            lambda: Horizon(day_of(self.first), self.horizon, tuple(self.levels[1:]))
-        )
+        first, blocks = day_of(self.first), tuple(self.levels[1:])
+        return Horizon(first, self.horizon, blocks)
 
     @property
     def node(self) -> Node:

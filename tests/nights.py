@@ -1,0 +1,122 @@
+"""A stream to work on: nights of files, a spec and a ledger; release them, or what they count."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import dbern
+from dbern.ledger import BudgetLedger
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import Budget, Neighbors
+
+FIRST = date(2026, 1, 1)
+KEY, SALT = bytes(range(32)), bytes(range(100, 132))
+SECTIONS: dict[str, dict[str, Any]] = {
+    "release": {"name": "trips", "output": "out/trips"},
+    "data": {
+        "source": "data/{partition}/*.parquet",
+        "bounds": {"x": [0.0, 10.0]},
+        "neighbors": "add-or-remove-one",
+        "normalizer": "100",
+    },
+    "target": {"kind": "kernel-density", "bandwidth": [1.0]},
+    "mechanism": {"k": 20, "h": 4, "noise": "binned-laplace"},
+    "budget": {"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "trips"},
+    "stream": {"every": "day", "horizon": 8, "levels": [1, 3]},
+}
+
+
+def sections(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Sections of a stream with some keys of some changed; None removes a key."""
+    content = {name: dict(keys) for name, keys in SECTIONS.items()}
+    for name, keys in changes.items():
+        content[name] |= keys
+        content[name] = {key: value for key, value in content[name].items() if value is not None}
+    return content
+
+
+def spec_of(folder: Path | None = None, night: int | None = None, **changes: Any) -> ReleaseSpec:
+    """The spec of a stream in a folder, to release a night of."""
+    spec = ReleaseSpec(**sections(**changes))
+    spec._base = folder or spec._base
+    spec._partition = None if night is None else str(FIRST + timedelta(days=night))
+    return spec
+
+
+@dataclass(frozen=True)
+class Nights:
+    """A folder with a ledger that holds a grant, and files of nights."""
+
+    folder: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder / 'ledger.db'}"
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out" / "trips"
+
+    def grant(self, epsilon: str = "1", **terms: Any) -> None:
+        BudgetLedger.create(self.url)
+        with self.ledger() as ledger:
+            terms = {"neighbors": Neighbors.ADD_OR_REMOVE_ONE} | terms
+            ledger.grant("trips", Budget.parse(epsilon), **terms)
+
+    def ledger(self) -> BudgetLedger:
+        return BudgetLedger.open(self.url)
+
+    def write(self, night: int, x: Any, name: str = "a") -> Path:
+        path = self.folder / "data" / str(FIRST + timedelta(days=night)) / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": np.asarray(x, dtype=float)}), path)
+        return path
+
+    def fill(self, count: int, rows: int = 50) -> None:
+        random = np.random.default_rng(5)
+        for night in range(count):
+            self.write(night, random.uniform(0, 10, rows + night))
+
+    def release(self, night: int, **changes: Any) -> dbern.Release:
+        return dbern.release(spec_of(self.folder, night, **changes))
+
+    def states(self) -> dict[str, str]:
+        with self.ledger() as ledger:
+            return {row.name: str(row.state) for row in ledger.status("trips")[0].releases}
+
+    def spent(self) -> str:
+        with self.ledger() as ledger:
+            return str(ledger.status("trips")[0].used)
+
+
+def fixed(replace: Callable[..., None]) -> None:
+    """Make all that a release draws a function of its name, by `replace` as `setattr` of pytest."""
+    current = [""]
+
+    def named(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, request: Any, *rest: Any) -> Any:
+            current[0] = request.name
+            return original(self, request, *rest)
+
+        return call
+
+    for module in ("key_files", "wrapped_keys"):
+        replace(f"dbern.ledger.{module}.new_key", lambda: KEY)
+    replace("dbern.ledger.ledger.BudgetLedger.reserve", named(BudgetLedger.reserve))
+    replace("dbern.ledger.ledger.BudgetLedger.charge", named(BudgetLedger.charge))
+    replace(
+        "dbern.ledger.statements.new_id",
+        lambda: hashlib.sha256(current[0].encode()).hexdigest()[:32],
+    )
+    replace("dbern.ledger.statements.now", lambda: "2026-11-20T12:00:00+00:00")
+    replace("dbern.ledger.statements.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))

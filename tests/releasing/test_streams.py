@@ -1,0 +1,346 @@
+"""Streams: one charge for all nights, whatever comes late, twice, never, or is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nights import FIRST, Nights, fixed, spec_of
+
+import dbern
+from dbern.data.horizon import Node
+from dbern.errors import BudgetError, IntegrityError, SpecError
+from dbern.ledger import BudgetLedger
+from dbern.planning.planner import plan_files
+from dbern.planning.stream_plan import plan_stream
+from dbern.planning.streams import Nights as NodeNights
+from dbern.planning.streams import horizon_of
+from dbern.privacy.budget import Budget, Neighbors
+from dbern.releasing.reconcile import reconcile
+from dbern.releasing.run import abandon
+from dbern.testing.counts import integers_of_each
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    stream = Nights(tmp_path)
+    stream.grant()
+    stream.fill(8)
+    return stream
+
+
+def published(stream: Nights) -> list[str]:
+    return sorted(path.name.removesuffix(".zarr") for path in stream.output.glob("*.zarr"))
+
+
+BLOCK = "2026-01-01.3-nights"
+
+
+def test_a_block_is_released_by_the_night_that_closes_it(nights):
+    for night in range(8):
+        out = nights.release(night)
+        assert str(out.charge) == "epsilon 1"
+    assert out.notes == ("2026-01-08 is published", "2026-01-07.3-nights is published")
+    days = [f"2026-01-0{day}" for day in range(1, 9)]
+    assert published(nights) == sorted([*days, *(f"2026-01-0{day}.3-nights" for day in (1, 4, 7))])
+    assert nights.spent() == "epsilon 1"
+    assert set(nights.states().values()) == {"committed"}
+    assert not list(nights.folder.glob("ledger.db*keys*/*")), "every key is gone"
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (0, 1, 1, 2)])
+def test_nights_come_in_any_order_and_again(nights, order):
+    first = min(order[:1])
+    if first:  # the first to come begins the horizon: what is before it is outside
+        nights.release(order[0])
+        with pytest.raises(SpecError, match="outside the horizon, 2026-01-03"):
+            nights.release(0)
+        return
+    for night in order:
+        nights.release(night)
+    assert BLOCK in published(nights)
+    assert nights.spent() == "epsilon 1"
+
+
+def test_an_abandoned_night_stays_empty_and_its_block_counts_the_others(nights):
+    nights.release(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.releasing.run.publish", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(1)
+    with nights.ledger() as ledger:
+        abandon(ledger, "trips", "trips.2026-01-02")
+    assert nights.release(1).notes == ("2026-01-02 was abandoned: it stays empty",)
+    nights.release(2)
+    root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
+    assert root["attributes"]["stream"]["without"] == [1]
+    assert json.loads((nights.output / "stream.json").read_text())["abandoned"] == [1]
+    assert nights.spent() == "epsilon 1"
+
+
+def _stop(*_rest: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_row_that_comes_late_is_in_no_closed_node(nights, monkeypatch):
+    monkeypatch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
+    nights.release(0)
+    nights.release(1)
+    nights.write(0, [5.0] * 40, "late")
+    nights.release(2)
+    stores = [dbern.open(nights.output / f"{name}.zarr") for name in published(nights)]
+    block, *alone = sorted(stores, key=lambda store: "nights" not in store.metadata["name"])
+    total = sum(store.arrays[0].released for store in alone)
+    grid_step = block.metadata["components"][0]["noise"]["granularity"]
+    np.testing.assert_allclose(block.arrays[0].released, total, rtol=0, atol=2 * grid_step)
+
+
+def test_a_file_of_a_closed_night_that_changed_stops_the_block_and_nothing_is_lost(nights):
+    nights.release(0)
+    path = nights.write(0, [5.0] * 40, "b")  # not part of the night
+    whole = (nights.folder / "data" / "2026-01-01" / "a.parquet").read_bytes()
+    nights.release(1)
+    nights.write(0, [5.0] * 50)
+    with pytest.raises(IntegrityError, match=r"a.parquet is not what it was when its night closed"):
+        nights.release(2)
+    assert published(nights) == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert nights.states()[f"trips.{BLOCK}"] == "reading"
+    path.with_name("a.parquet").write_bytes(whole)
+    nights.release(2)
+    assert BLOCK in published(nights)
+    assert nights.spent() == "epsilon 1"
+
+
+@pytest.mark.parametrize(
+    ("night", "changes", "error", "says"),
+    [
+        (8, {}, SpecError, "2026-01-09: is outside the horizon, 2026-01-01 to 2026-01-08"),
+        (-1, {}, SpecError, "2025-12-31: is outside the horizon"),
+        (None, {}, SpecError, "released night by night. Write --partition"),
+        (1, {"data": {"bounds": {"x": [0.0, 20.0]}}}, SpecError, r"another release \(data.bounds"),
+        (1, {"budget": {"epsilon": "0.5"}}, SpecError, r"another release \(budget.epsilon"),
+        (1, {"stream": {"horizon": 9}}, SpecError, r"another release \(stream.horizon"),
+        (1, {"release": {"name": "others"}}, BudgetError, "remaining epsilon 0|not enough|covers"),
+    ],
+)
+def test_nights_and_specs_that_are_not_the_streams_cost_nothing(
+    nights, night, changes, error, says
+):
+    nights.release(0)
+    before = nights.states()
+    with pytest.raises(error, match=says):
+        nights.release(night, **changes) if night is not None else dbern.release(
+            spec_of(nights.folder)
+        )
+    assert nights.states() == before
+    assert nights.spent() == "epsilon 1"
+
+
+def test_the_future_and_missing_files_are_refused_before_the_charge(nights):
+    tomorrow = (datetime.now(UTC).date() - FIRST + timedelta(days=1)).days
+    with pytest.raises(SpecError, match="is in the future"):
+        nights.release(tomorrow)
+    with pytest.raises(SpecError, match="no Parquet file"):
+        nights.release(20)
+    assert nights.states() == {}
+
+
+@pytest.mark.parametrize(("period", "horizon"), [("week", 8), ("day", 2)])
+def test_a_budget_that_is_renewed_within_the_horizon_pays_for_none(tmp_path, period, horizon):
+    stream = Nights(tmp_path)
+    stream.grant(period=period)
+    stream.fill(1)
+    with pytest.raises(BudgetError, match=f"whole again every {period}"):
+        stream.release(0, stream={"horizon": horizon, "levels": [1]})
+    assert stream.states() == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"data": {"neighbors": None, "normalizer": None}}, "stream: sums of all nights"),
+        ({"data": {"source": "data/*.parquet"}}, "data.source: of a stream says where"),
+        ({"data": {"source": None}}, "data.source: of a stream says where"),
+        ({"release": {"name": "a-{partition}"}}, "release.name"),
+        ({"stream": {"levels": [2, 4]}}, "begins with nights"),
+        ({"stream": {"levels": [1, 3, 4]}}, "blocks of 4 nights are none of 3"),
+        ({"stream": {"max_nights": 2}}, "a row is in one night"),
+        ({"stream": {"every": "hour"}}, "stream.every"),
+        ({"target": {"bandwidth": "auto"}}, "known before they are read"),
+        ({"mechanism": {"noise": "binned-k-norm"}}, "mechanism.noise"),
+        ({"data": {"unit": {"column": "who", "max_contributions": 2}}}, r"Write levels = \[1\]"),
+    ],
+)
+def test_specs_that_do_not_add_up_are_refused(changes, says):
+    with pytest.raises(SpecError, match=says):
+        plan_stream(spec_of(**changes), FIRST)
+
+
+def test_a_node_is_refused_whose_stream_was_not_charged(nights):
+    spec = spec_of(nights.folder)
+    horizon = horizon_of(spec.stream, FIRST, spec.charge)
+    node = spec.at(NodeNights("trips", horizon, Node(0, 0, 1)))
+    with pytest.raises(dbern.DbernError, match=r"(is|was) not charged"):
+        dbern.release(node)
+    assert nights.states() == {}
+    nights.release(0)
+    other = spec_of(nights.folder, budget={"epsilon": "2"})
+    node = other.at(NodeNights("trips", horizon, Node(0, 1, 2)))
+    with pytest.raises(SpecError, match="another release"):
+        dbern.release(node)
+    assert nights.spent() == "epsilon 1"
+
+
+def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them():
+    """A row more or less in its night: 2000 pairs; half a calibration would be found."""
+    spec, random = spec_of(), np.random.default_rng(3)
+    horizon = horizon_of(spec.stream, FIRST, spec.charge)
+    node = spec.at(NodeNights("trips", horizon, Node(1, 0, 3)))
+    plan = plan_files(node, ())
+    law = plan.noise.law
+    places = np.concatenate([random.uniform(0, 10, 900), np.linspace(0, 10, 100)])
+    base = [[{"x": x} for x in random.uniform(0, 10, count)] for count in (0, 1, 3, 40)]
+    losses = []
+    for records in base:
+        databases = [records, *([*records, {"x": place}] for place in places[:500])]
+        counted = [components[0] for components in integers_of_each(node, plan, databases)]
+        moves = [np.abs(other - counted[0]).sum() for other in counted[1:]]
+        losses += [horizon.levels * int(move) / law.scale for move in moves]
+    assert 0.9 < max(losses) <= 1.0
+    assert 2 * max(losses) > 1.0, "noise for one node alone would be found"
+
+
+def test_a_ledger_put_back_before_the_stream_is_charged_for_it_once(nights, tmp_path):
+    backup = (nights.folder / "ledger.db").read_bytes()
+    for night in range(3):
+        nights.release(night)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        with pytest.raises(BudgetError):
+            nights.release(3)
+        done = reconcile(ledger, [nights.folder / "out"])
+    assert sorted(release.name for release in done.charged) == sorted(
+        ["trips", *(f"trips.{name}" for name in published(nights))]
+    )
+    assert nights.spent() == "epsilon 1"
+    with pytest.raises(SpecError, match="its spec is lost"):
+        nights.release(3)
+
+
+def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_what_it_lost(nights):
+    nights.release(0)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    nights.release(1)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    nights.release(2)
+    root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
+    assert root["attributes"]["stream"]["without"] == [1]
+    assert nights.spent() == "epsilon 1"
+
+
+def test_two_first_nights_at_once_begin_one_stream(nights):
+    """The second finds the first one's horizon when its own charge is refused."""
+    original = BudgetLedger.charge
+
+    def overtaken(ledger, request, note):
+        with pytest.MonkeyPatch.context() as undo:
+            undo.setattr(BudgetLedger, "charge", original)
+            nights.release(0)
+        return original(ledger, request, note)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetLedger, "charge", overtaken)
+        nights.release(1)
+    assert published(nights) == ["2026-01-01", "2026-01-02"]
+    assert nights.spent() == "epsilon 1"
+
+
+def _killed(stream: Nights, night: int, at: int) -> int:
+    """Release a night in a process that is killed at its at-th call of ours; return calls made."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            text = told.read()
+        os.waitpid(child, 0)
+        return int(text or 0)
+    try:
+        fixed(lambda where, value: _replace(where, value))
+        calls = 0
+
+        def count(frame, event, _argument):
+            nonlocal calls
+            if event == "call" and "/dbern/" in frame.f_code.co_filename:
+                calls += 1
+                if calls == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.setprofile(count)
+        stream.release(night)
+        sys.setprofile(None)
+        os.write(writer, str(calls).encode())
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def _replace(where: str, value: object) -> None:
+    import importlib
+
+    parts = where.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            owner = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:-1]:
+            owner = getattr(owner, part)
+        setattr(owner, parts[-1], value)
+        return
+
+
+@pytest.mark.slow
+def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path):
+    """Some 200 kills with DBERN_FAULTS=all, else 20."""
+    kills = 200 if os.environ.get("DBERN_FAULTS") == "all" else 20
+    random = np.random.default_rng(11)
+    whole, torn = Nights(tmp_path / "whole"), Nights(tmp_path / "torn")
+    for stream in (whole, torn):
+        stream.folder.mkdir()
+        stream.grant()
+        stream.fill(8)
+    calls = [_killed(whole, night, 0) for night in range(8)]
+    assert all(calls), "each night was released"
+    for night in range(8):
+        for _ in range(kills // 8):
+            _killed(torn, night, int(random.integers(1, calls[night])))
+        assert _killed(torn, night, 0)
+    assert torn.spent() == "epsilon 1"
+    assert torn.states() == whole.states()
+    assert not list(torn.folder.glob("ledger.db*keys*/*"))
+    for path in sorted(whole.output.rglob("*")):
+        if path.is_file():
+            twin = torn.output / path.relative_to(whole.output)
+            assert twin.read_bytes() == path.read_bytes(), path.name
+
+
+def test_terms_of_the_account_are_those_of_the_stream(tmp_path):
+    stream = Nights(tmp_path)
+    BudgetLedger.create(stream.url)
+    with stream.ledger() as ledger:
+        ledger.grant("trips", Budget.parse("1"), neighbors=Neighbors.REPLACE_ONE)
+    stream.fill(1)
+    with pytest.raises(BudgetError, match="neighbors"):
+        stream.release(0)
+    assert stream.states() == {}

@@ -136,3 +136,26 @@ def test_parts_of_one_charge():
         require_one_charge("k", [("a", 1, ONE), ("b", 1, ONE)])
     with pytest.raises(SpecError, match='named "a_1"'):
         require_one_charge("k", [("a", 2, Fraction(1, 3)), ("a_1", 1, Fraction(2, 3))])
+
+
+@pytest.mark.parametrize(
+    ("norm", "levels", "nights", "times"),
+    [(1, 3, 1, 3.0), (1, 2, 4, 8.0), (2, 3, 1, math.sqrt(3)), (2, 2, 4, 4 * math.sqrt(2))],
+)
+def test_noise_of_releases_that_hold_a_unit_together_grows_with_their_norm(
+    norm, levels, nights, times
+):
+    """Noise for one of them alone is as much smaller, and would not hide all."""
+    charge = PURE if norm == 1 else APPROXIMATE
+    alone = contract(norm, kernel=1e-9, floats=1e-12)
+    together = alone.repeated(levels, nights)
+    assert alone.repeated(1, 1) is alone
+    assert not together.sensitivity.balanced
+    least = together.sensitivity.bound / alone.sensitivity.bound
+    assert least**2 >= levels * nights**2 if norm == 2 else least == levels * nights
+
+    def scale(law):
+        return (law.scale if norm == 1 else law.sigma) * float(law.granularity)
+
+    found = scale(law_of(together, charge)) / scale(law_of(alone, charge))
+    assert found == pytest.approx(times, rel=2e-3)

@@ -42,7 +42,16 @@ PUBLIC_WORDS = {  # parameters and a property that users write, whose names are 
     ("dbern.testing", "found"),  # `Search.found`
 }
 PUBLIC_CLASSES = {  # and functions that users or authors of learners meet, besides all `__all__`
-    *("Accumulator", "Answer", "Distribution", "Domain", "KernelSum", "Measurement"),
+    *(
+        "Accumulator",
+        "Answer",
+        "Distribution",
+        "Domain",
+        "KernelSum",
+        "Measurement",
+        "Series",
+        "Stream",
+    ),
     *("Regression", "ReleasedDataset", "SampledSensitivity", "Smoother"),
     *("open_synopsis", "shape"),
 }

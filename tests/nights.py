@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from projects import KEY, LEDGER_ID, SALT
 
 import dbern
 from dbern.ledger import BudgetLedger
@@ -20,7 +22,6 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Neighbors
 
 FIRST = date(2026, 1, 1)
-KEY, SALT = bytes(range(32)), bytes(range(100, 132))
 SECTIONS: dict[str, dict[str, Any]] = {
     "release": {"name": "trips", "output": "out/trips"},
     "data": {
@@ -68,7 +69,9 @@ class Nights:
         return self.folder / "out" / "trips"
 
     def grant(self, epsilon: str = "1", **terms: Any) -> None:
-        BudgetLedger.create(self.url)
+        with pytest.MonkeyPatch.context() as patch:  # synopses of twins carry it
+            patch.setattr("dbern.ledger.tables._new_ledger_id", lambda: LEDGER_ID)
+            BudgetLedger.create(self.url)
         with self.ledger() as ledger:
             terms = {"neighbors": Neighbors.ADD_OR_REMOVE_ONE} | terms
             ledger.grant("trips", Budget.parse(epsilon), **terms)

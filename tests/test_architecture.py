@@ -77,7 +77,7 @@ OWNERS = {  # prefixes of module names
         "dbern.cluster.certificates",
     ),
 }
-PUBLIC_FUNCTIONS = {"open", "plan", "published", "release"}
+PUBLIC_FUNCTIONS = {"open", "open_stream", "plan", "published", "release"}
 
 
 def imported(module: Module, known: set[str]) -> Iterator[str]:

@@ -388,7 +388,7 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
             lines.append(f"  RANDOM DP: for all but gamma {account['gamma']} of drawn neighbours")
         lines += [
             f"    {row['name']}: {row['state']}, {_charge(row, zcdp)}, {row['created']}"
-            f"{' by another tool: ' + row['note'] if 'note' in row else ''}"
+            f"{_whose(row['note']) if 'note' in row else ''}"
             for row in account["releases"]
         ]
     return lines
@@ -404,3 +404,8 @@ def _log_line(line: dict[str, Any]) -> str:
     detail = ", ".join(f"{key} {value}" for key, value in line["detail"].items() if value)
     text = f"{line['at']} {line['event']}{' ' * bool(release)}{release}"
     return f"{text}: {detail}" if detail else text
+
+
+def _whose(note: str) -> str:
+    """Say whose charge a note is of: a stream's, or another tool's."""
+    return f" for a {note}" if note.startswith("stream of ") else f" by another tool: {note}"

@@ -234,7 +234,7 @@ def _missing(
         for row in status.releases
         if row.state == "committed"
     }
-    scheduled = [(spec.budget.dataset, spec.release.name) for spec in specs]
+    scheduled = [(spec.budget.dataset, spec.partition_name) for spec in specs]
     whose = {"dataset": scheduled[0][0], "spec": Path(schedule.spec).name, "every": schedule.every}
     yield Sample("partitions_due", len(scheduled), whose)
     yield Sample("partitions_missing", sum(name not in published for name in scheduled), whose)

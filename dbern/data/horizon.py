@@ -37,14 +37,6 @@ class Horizon:
 
     Each of `blocks` is a multiple of the one before, and fewer than all nights. Raises SpecError
     for others.
-
-    Examples
-    --------
-    >>> week = Horizon(date(2026, 11, 16), 7, (3,))
-    >>> [week.name(node) for node in week.closed_by(5)]
-    ['2026-11-21', '2026-11-19.3-nights']
-    >>> week.nodes()[-1]
-    Node(level=1, start=6, stop=7)
     """
 
     first: date

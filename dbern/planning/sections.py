@@ -218,6 +218,9 @@ class StreamSection(Section):
         min_length=1,
         description='levels = "auto" or, in nights, levels = [1, 18], each a multiple of the last',
     )
+    first: Annotated[date, BeforeValidator(from_text)] | None = Field(
+        None, description="first = 2026-01-01; by default the first night that is released"
+    )
     max_nights: _Whole = Field(1, description="max_nights = 5, in which a unit has rows at most")
     node: NodeTable | None = Field(None, description="a table that dbern writes: leave it out")
 

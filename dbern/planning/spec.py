@@ -263,6 +263,12 @@ class ReleaseSpec(Section):
         return self._partition
 
     @property
+    def partition_name(self) -> str:
+        """Name of the release of its partition: of a stream that of the night."""
+        name = self.release.name
+        return f"{name}.{self._partition}" if self.stream and self._partition else name
+
+    @property
     def output(self) -> str:
         """Location of the synopsis: an absolute path, or a URL."""
         output = self.release.output
@@ -405,9 +411,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6. Write epsilon = "1.0"')
     families = _families(spec, charge)
-    if spec.stream is not None:
-        check_stream(spec.stream, spec.release, spec.data)
-        families = tuple(family for family in families if not family.balanced)
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15. Write delta = "1e-6"')
     for role in ("label", "response", "group"):
@@ -439,6 +442,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     components = tuple(measurement.protected(protection, schema.unit) for measurement in components)
     if spec.stream is not None:
+        check_stream(spec.stream, spec.release, spec.data)
         check_summed(spec.stream, protection, components)
     return _Parsed(schema, learner, components, charge, families, beta, protection, tune)
 
@@ -525,7 +529,10 @@ def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:
         raise SpecError(
             'mechanism.calibration: "paper" is for delta = "0". Write calibration = "tight"'
         )
-    return named(noise, STRATEGY_KINDS, with_delta=charge.delta > 0, paper=paper)
+    families = named(noise, STRATEGY_KINDS, with_delta=charge.delta > 0, paper=paper)
+    if spec.stream is not None:  # noise of the K-norm law is drawn for one release alone
+        families = tuple(family for family in families if not family.balanced)
+    return families
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

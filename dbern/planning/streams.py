@@ -138,8 +138,8 @@ class Nights:
 
 def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
     """Return what may never change in a stream, of the identity of one of its nodes."""
-    stream = dict(identity["stream"])
-    node = stream.pop("node")
+    node = identity["stream"]["node"]
+    stream = {key: value for key, value in identity["stream"].items() if key != "node"}
     stream |= {"levels": [1, *node["blocks"]], "first": node["first"]}
     return identity | {"release": identity["release"] | {"name": node["stream"]}, "stream": stream}
 

@@ -24,8 +24,9 @@ def window_weights(published: Mapping[Node, frozenset[int]], window: range) -> d
     """Return the weights of the nodes of least variance, in units of ``2^-WEIGHT_BITS``.
 
     `published` has the nodes with the nights that each counts; a night that none has is left out.
-    Raises ValueError where a night of the window is in nodes with others alone. Weights are rounded from the largest nodes down and a night takes what is left: so the
-    sum counts each night of the window just once, and no other, exactly.
+    Weights are rounded from the largest nodes down and a night takes what is left: so the sum
+    counts each night of the window just once, and no other, exactly. Raises ValueError where a
+    night of the window is in nodes with others alone.
     """
     weights: dict[Node, int] = {}
     for group in _groups(published):

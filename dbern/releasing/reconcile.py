@@ -47,10 +47,10 @@ def reconcile(
     budget paid, and BudgetError for a release that cannot be charged to its dataset.
     """
     stores = sorted({store for location in locations for store in _stores(location)})
-    found = {
+    releases = {
         release.release_id: release for store in stores for release in _published(store, dataset)
     }
-    return ledger.reconcile([*found.values()], more=more)
+    return ledger.reconcile([*releases.values()], more=more)
 
 
 def _stores(location: str | Path) -> Iterable[str]:

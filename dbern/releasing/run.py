@@ -131,18 +131,8 @@ def release(
     """
     spec, frame = _parse(spec, data, client, scheduler)
     if spec.stream is not None and spec.nights is None:
-
-        def node(of_nights: ReleaseSpec) -> Release:
-            return release(
-                of_nights,
-                client,
-                scheduler=scheduler,
-                wait_for_workers=wait_for_workers,
-                progress=progress,
-            )
-
-        with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
-            return Release(spec.output, spec.charge, release_night(spec, ledger, node))
+        how = partial(release, client=client, scheduler=scheduler, progress=progress)
+        return _release_stream(spec, partial(how, wait_for_workers=wait_for_workers))
     url = resolve_url(spec.budget.ledger, spec.base)
     with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
         began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
@@ -165,6 +155,11 @@ def release(
             with journal.stage("committing"):
                 ledger.commit(reservation, manifest)
         return Release(reservation.output, reservation.charge, notes + _warnings(plan))
+
+
+def _release_stream(spec: ReleaseSpec, release_node: Callable[[ReleaseSpec], Release]) -> Release:
+    with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
+        return Release(spec.output, spec.charge, release_night(spec, ledger, release_node))
 
 
 def abandon(

@@ -34,12 +34,11 @@ def release_night(
     """
     day = _day(spec)
     nights = _charged(ledger, spec, day)
-    horizon = nights.horizon
-    night = horizon.night(day)
+    horizon, night = nights.horizon, nights.node.start
     if _states(ledger, spec).get(night_name(nights, night)) is State.ABANDONED:
         notes = [f"{day} was abandoned: it stays empty"]
     else:
-        release_node(spec.at(replace(nights, node=Node(0, night, night + 1))))
+        release_node(spec.at(nights))
         notes = [f"{day} is published"]
     states = _states(ledger, spec)
     abandoned = _abandoned(nights, states)
@@ -65,21 +64,23 @@ def _day(spec: ReleaseSpec) -> date:
 
 
 def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
-    """Return the stream as it was charged, and charge it if it is not; the first night begins it.
+    """Return the stream as it was charged, and charge it if it is not.
 
-    The files of that night are looked at before, so that no stream is charged for a misspelt path.
+    It begins where the spec says, or with the night that is released first, whose files are looked
+    at before: no stream is charged for a misspelt path.
     """
     known = ledger.find(spec.budget.dataset, spec.release.name)
     charged = known.content.identity.get("stream") if known else None
-    if charged:
-        blocks = tuple(charged["levels"][1:])
-        horizon = Horizon(day_of(charged["first"]), charged["horizon"], blocks)
+    section = spec.stream_section
+    first = section.first or (day_of(charged["first"]) if charged else day)
+    if charged and section.levels == "auto":  # as it was chosen then
+        horizon = Horizon(first, section.horizon, tuple(charged["levels"][1:]))
     else:
-        horizon = horizon_of(spec.stream_section, day, spec.charge)
-    nights = Nights(spec.release.name, horizon, Node(0, 0, 1))
+        horizon = horizon_of(section, first, spec.charge)
+    night = horizon.night(day)
+    nights = Nights(spec.release.name, horizon, Node(0, night, night + 1))
     node_spec, rho = spec.at(nights), None
     if known is None:
-        horizon.night(day)
         _require_period(ledger, spec, horizon)
         rho = plan_files(node_spec, footers(node_spec)).rho
     request = stream_request(node_spec, nights, rho)
@@ -89,7 +90,6 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
         if known is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
             return _charged(ledger, spec, day)  # by another process, from another first night
         raise
-    horizon.night(day)
     return nights
 
 

@@ -235,10 +235,10 @@ class _ReleaseIdentity(StrictModel):
     created: Text
     dataset: Text
     ledger_id: Text
-    stream: StoredNode = ABSENT
 
 
 class _ReleasedFunction(StrictModel):
+    stream: StoredNode = ABSENT
     combine: StoredCombination
     domain: StoredDomain
     target: StoredTarget

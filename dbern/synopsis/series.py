@@ -46,21 +46,19 @@ class Series:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the curve and its band with matplotlib; return the axes."""
-        from matplotlib import pyplot as plt
+        import xarray  # whose plots need matplotlib, and say so
 
-        ax = ax or plt.subplots(figsize=(8, 4), layout="constrained")[1]
-        (line,) = ax.plot(self.days, self.values, marker="o", ms=3)
-        ax.fill_between(self.days, self.low, self.high, color=line.get_color(), alpha=0.2, lw=0)
-        ax.set_ylabel(self.label)
-        ax.set_title(
-            f"every interval at once with probability {1 - self.beta:g}", fontsize="medium"
-        )
-        ax.figure.autofmt_xdate()
+        days = np.array(self.days, dtype="datetime64[D]").astype("datetime64[ns]")
+        curve = xarray.DataArray(self.values, {"day": days}, name=self.label)
+        (line,) = curve.plot.line(ax=ax, marker=".")
+        ax = line.axes
+        ax.fill_between(days, self.low, self.high, color=line.get_color(), alpha=0.2, lw=0)
+        ax.set_title(f"all intervals at once with probability {1 - self.beta:g}", fontsize="medium")
         write_plainly(ax)
         return ax
 
 
-def asked(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[float, float, float]:
+def interval_of(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[float, float, float]:
     """Return value, low and high of a box's share of the rows, or of the function at a point."""
     if isinstance(what, Mapping) and any(isinstance(ends, tuple | list) for ends in what.values()):
         answer = synopsis.distribution().mass(what, beta=str(beta))

@@ -31,7 +31,7 @@ from dbern.synopsis.component import LatticeComponent, StoredCertificate
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
-from dbern.synopsis.series import NIGHTS_OF, Every, Series, asked, label_of
+from dbern.synopsis.series import NIGHTS_OF, Every, Series, interval_of, label_of
 from dbern.synopsis.store import ReleasedStore
 from dbern.synopsis.stream_index import INDEX, StreamIndex
 from dbern.system import LRUCache
@@ -134,7 +134,9 @@ class Stream:
         ]
         if not windows:
             raise SpecError(f"{self.location}: no whole {every} is published yet")
-        numbers = [asked(self._window(window), what, level / len(windows)) for window in windows]
+        numbers = [
+            interval_of(self._window(window), what, level / len(windows)) for window in windows
+        ]
         values, low, high = map(np.array, zip(*numbers, strict=True))
         days = tuple(self.horizon.day(window[-1]) for window in windows)
         return Series(days, values, low, high, label_of(what), float(level))
@@ -225,7 +227,7 @@ def window_at(url: str | Path) -> Synopsis | None:
 
 
 class WindowStore:
-    """What a synopsis reads of a window: numbers of nodes by their weights, facts of any node."""
+    """Store of a window: numbers of its nodes by their weights, and the facts of any node."""
 
     def __init__(self, stream: Stream, window: range, weights: Mapping[Node, int]) -> None:
         self.stream, self.window = stream, window

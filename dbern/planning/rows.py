@@ -85,7 +85,7 @@ class BoundSpec:
 
     @property
     def answered(self) -> Self:
-        """Return what designs are chosen for: itself, or of a stream's node the total of many nights."""
+        """Return what designs are chosen for: itself, or of a stream the total of many nights."""
         spec = self.spec.answered()
         return self if spec is self.spec else type(self).of(spec, spec.normalizer or self.n)
 

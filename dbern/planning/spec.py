@@ -6,7 +6,7 @@ import copy
 import glob
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -34,12 +34,12 @@ from dbern.planning.sections import (
     TargetSection,
     ValuesTable,
 )
-from dbern.planning.streams import Nights, answered, check_stream, check_summed
+from dbern.planning.streams import Nights, answered, check_partition, check_summed
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.reconstruct import STRATEGY_KINDS
-from dbern.system import importable, is_url, named_function
+from dbern.system import importable, is_url, named_function, resolve_url
 from dbern.targets import Learner, learner_of
 from dbern.targets.section import Section, explain
 from dbern.types import FloatArray
@@ -258,6 +258,11 @@ class ReleaseSpec(Section):
         return name if is_url(name) else str(self._base / name)
 
     @property
+    def ledger_url(self) -> str:
+        """URL of the ledger, its path absolute."""
+        return resolve_url(self.budget.ledger, self._base)
+
+    @property
     def partition(self) -> str | None:
         """Night to release of a stream, as `load` was given it."""
         return self._partition
@@ -441,9 +446,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     components = tuple(measurement.protected(protection, schema.unit) for measurement in components)
-    if spec.stream is not None:
-        check_stream(spec.stream, spec.release, spec.data)
-        check_summed(spec.stream, protection, components)
+    _check_stream(spec, protection, components, learner.combination(schema))
     return _Parsed(schema, learner, components, charge, families, beta, protection, tune)
 
 
@@ -506,6 +509,23 @@ def _protection(spec: ReleaseSpec) -> Protection:
             'Write noise = "auto"'
         )
     return protection
+
+
+def _check_stream(
+    spec: ReleaseSpec,
+    protection: Protection,
+    components: Sequence[Measurement],
+    combination: Combination,
+) -> None:
+    if spec.stream is None:
+        return
+    check_partition(spec.release, spec.data)
+    check_summed(spec.stream, protection, components)
+    if exact(spec.mechanism.tune, "mechanism.tune") or combination.looks_at_totals:
+        raise SpecError(
+            'stream: what is told of one night\'s data adds up to nothing. Write tune = "0" and a '
+            "kind that is a sum over rows, such as kernel-density"
+        )
 
 
 def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:

@@ -24,9 +24,9 @@ from dbern.reconstruct.windows import best_blocks, running_variances
 _PARTITION = "{partition}"
 
 
-def check_stream(stream: StreamSection, release: ReleaseSection, data: DataSection) -> None:
-    """Refuse a stream whose nodes would not differ, or that was filled in for one night."""
-    if stream.node is None and _PARTITION in release.name + release.output:
+def check_partition(release: ReleaseSection, data: DataSection) -> None:
+    """Refuse a stream whose nights have no files of their own, or that is named by a night."""
+    if _PARTITION in release.name + release.output:
         raise SpecError(
             "release.name, release.output: are of the stream, whose nodes are named by their "
             "nights. Leave {partition} out of them, and write it into data.source alone"
@@ -36,13 +36,13 @@ def check_stream(stream: StreamSection, release: ReleaseSection, data: DataSecti
             "data.source: of a stream says where the rows of a night are. Write source = "
             '"data/{partition}/*.parquet"'
         )
-    Nights.of(stream)
 
 
 def check_summed(
     stream: StreamSection, protection: Protection, measurements: Sequence[Measurement]
 ) -> None:
     """Refuse what does not add up over nights, or is not paid by the stream's one charge."""
+    Nights.of(stream)
     if not protection.private_rows:
         raise SpecError(
             "stream: sums of all nights are over one number. In [data] write neighbors = "

@@ -38,7 +38,7 @@ from dbern.errors import (
     SpecError,
     withhold_texts,
 )
-from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
+from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State
 from dbern.ledger.values import PENDING
 from dbern.measure.counters import Counters
 from dbern.planning.cost import WRITERS
@@ -131,10 +131,8 @@ def release(
     """
     spec, frame = _parse(spec, data, client, scheduler)
     if spec.stream is not None and spec.nights is None:
-        how = partial(release, client=client, scheduler=scheduler, progress=progress)
-        return _release_stream(spec, partial(how, wait_for_workers=wait_for_workers))
-    url = resolve_url(spec.budget.ledger, spec.base)
-    with withhold_texts(), BudgetLedger.open(url) as ledger, ExitStack() as stack:
+        return _release_stream(spec, client, scheduler, wait_for_workers, progress)
+    with withhold_texts(), BudgetLedger.open(spec.ledger_url) as ledger, ExitStack() as stack:
         began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
         connected = cache(lambda: stack.enter_context(context))
         reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
@@ -147,8 +145,8 @@ def release(
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
-                run = _Run(ledger, spec, plan, frame, reservation, journal)
-                reservation = _count(connected, run)
+                counting = _Run(ledger, spec, plan, frame, reservation, journal)
+                reservation = _count(connected, counting)
                 stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
@@ -157,9 +155,13 @@ def release(
         return Release(reservation.output, reservation.charge, notes + _warnings(plan))
 
 
-def _release_stream(spec: ReleaseSpec, release_node: Callable[[ReleaseSpec], Release]) -> Release:
-    with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
-        return Release(spec.output, spec.charge, release_night(spec, ledger, release_node))
+def _release_stream(
+    spec: ReleaseSpec, client: Client | None, scheduler: str | None, wait: float, progress: Progress
+) -> Release:
+    node = partial(release, client=client, scheduler=scheduler, progress=progress)
+    with BudgetLedger.open(spec.ledger_url) as ledger:
+        notes = release_night(spec, ledger, partial(node, wait_for_workers=wait))
+    return Release(spec.output, spec.charge, notes)
 
 
 def abandon(

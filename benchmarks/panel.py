@@ -44,7 +44,7 @@ import dbern
 from dbern.bernstein.basis import coefficient_basis
 from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of, family_of
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import BinnedStrategy
 from dbern.synopsis.shrinkage import shrunk, shrunk_within
@@ -394,7 +394,7 @@ class Cell:
         known = family_of(law).covariance(law.values).scaled(component.noise.scale)
 
         def noisy(seed: int) -> FloatArray:
-            drawn = family_of(law).draw(law, exact.size, 1, public_stream("panel", seed))
+            drawn = errors_of(law).simulate(exact.size, 1, public_stream("panel", seed))
             return exact + granule * drawn.reshape(exact.shape)
 
         def answered(seed: int) -> FloatArray:

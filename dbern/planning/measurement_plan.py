@@ -15,7 +15,7 @@ from dbern.planning.noise_scale import noise_law, sensitivity_and_params
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.reconstruct.layouts import Lattice
@@ -113,7 +113,7 @@ def with_kernels(
 def _certified(
     measurement: Measurement,
     design: Design,
-    law: Noise,
+    law: NoiseLaw,
     errors: tuple[float, float],
     bound: BoundSpec,
 ) -> tuple[FunctionClass | None, Certificate, float]:

@@ -23,7 +23,6 @@ from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
-from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
@@ -302,7 +301,7 @@ class ReleasePlan:
     def _rho_of(self, planned: PlannedMeasurement, budget_fraction: Fraction) -> Fraction | None:
         if not self.charge.delta:
             return pure_rho(self.charge.epsilon * budget_fraction)
-        return family_of(planned.noise.law).rho(planned.noise.law)
+        return planned.noise.law.rho
 
     @property
     def lattice(self) -> Lattice | ArrayLayout:

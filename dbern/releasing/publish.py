@@ -34,7 +34,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
-from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
+from dbern.privacy.mechanism import place_of, privatize, to_grid
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import BinnedStrategy
 from dbern.reconstruct.layouts import Lattice, Slab
@@ -169,7 +170,7 @@ def _derived_from(
     } if silenced_fraction else {}
 
 
-def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
+def _noise_key(key: bytes, reservation: Reservation, law: NoiseLaw) -> bytes:
     """Derive the key of this very center's noise.
 
     It is bound to the seal and to the law: should the ledger ever be put back to before the charge,

@@ -17,7 +17,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.privacy.families import family_of
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Denominator, interval
@@ -49,8 +48,8 @@ class SplitMeasure(NoisyMeasure):
         return cls(
             np.tensordot(mixing, values, axes=1),
             arrays[0].splines,
-            max((array.law for array in arrays), key=lambda law: math.ldexp(
-                family_of(law).scale(law), law.granularity_exponent)),
+            max((array.law for array in arrays),
+                key=lambda law: math.ldexp(law.scale, law.granularity_exponent)),
             float((np.abs(mixing) @ errors).max()),
             levels=arrays[0].levels,
             arrays=tuple(arrays),

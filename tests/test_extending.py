@@ -140,7 +140,7 @@ class LogCosh(Responses):
     """``s^2 log cosh((f - l) / s)``: slope at most s, curvature 1."""
 
     name: ClassVar[str] = "log-cosh"
-    by_objective: ClassVar[bool] = False
+    perturbable: ClassVar[bool] = False
     threshold: float = 1.0
     bound: float = 1.0
     curvature = 1.0

@@ -50,12 +50,12 @@ class Certificate:
 
 
 SHRUNK_FRACTION = 0.2
-"""Of the bound on a density's noise: how far silencing it may move the function."""
+"""Of the bound on a density's noise: how far shrinking may move the function."""
 _SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
 
 
 def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
-    """Return the certificate of a density with silenced noise, and the largest change by that.
+    """Return the certificate of a density of shrunk bins, and the largest change by that.
 
     A triangle inequality: `dbern.synopsis.shrinkage.shrunk_within` moves bins' function by no more.
     On one axis hardly anything is gained by it, on more than three and of more bins it would
@@ -68,7 +68,7 @@ def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certif
 
 
 def shrunk_distance_if_even(max_distance: float, bins: Sequence[AxisBins], law: NoiseLaw) -> float:
-    """Return the part of `max_distance` that is silenced for evenly spread records.
+    """Return the part of `max_distance` that is shrunk for evenly spread records.
 
     It is 0 where they stand out: by six deviations of the noise in a window of five bins an axis;
     four are enough.

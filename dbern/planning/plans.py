@@ -119,7 +119,7 @@ class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
     unit-cube units, the error of a lattice value before release, and of a released one but for its
     noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
     at hand, by a number's value (`dbern.planning.tune`). `most_silenced`, in data units, bounds how
-    far silencing noise may move the function: it is in the certificate's noise.
+    far shrinking bins may move the function: it is in the certificate's noise.
     """
 
     counting: dict[str, Any]
@@ -522,7 +522,7 @@ def _released_as(planned: PlannedMeasurement) -> str:
     what = planned.maps[0].called
     of = " of the whole lattice" if planned.maps[0].of else ""
     of += (
-        f"; noise alone silenced, by at most {planned.most_silenced:.3g}"
+        f"; shrunk where noise is all there is, by at most {planned.most_silenced:.3g}"
         if planned.most_silenced
         else ""
     )

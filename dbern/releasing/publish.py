@@ -138,8 +138,8 @@ def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iter
     if stored.maps:
         released = noisy.all_released
         with one_thread():
-            values, silencing = _derived_from(noisy.planned, released)
-        writer.write_released(stored, released, silencing)
+            values, shrinkage = _derived_from(noisy.planned, released)
+        writer.write_released(stored, released, shrinkage)
 
         def lattice_slab(slab: Slab) -> Int64Array:
             return to_grid(strategy.reconstruct(values, slab), law)
@@ -161,13 +161,11 @@ def _derived_from(
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / value_unit)
     strategy = cast("Strategy", planned.strategy)
-    values, moved, silenced_fraction = shrunk_within(
-        values, noise, strategy, planned.h, limit / value_unit
-    )
+    values, moved, fraction = shrunk_within(values, noise, strategy, planned.h, limit / value_unit)
     return values, {
         "silenced": moved * value_unit,
-        "silenced_share": silenced_fraction,
-    } if silenced_fraction else {}
+        "silenced_share": fraction,
+    } if fraction else {}
 
 
 def _noise_key(key: bytes, reservation: Reservation, law: NoiseLaw) -> bytes:

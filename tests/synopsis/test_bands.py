@@ -410,7 +410,7 @@ _ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
         (3, 0.15, "binned-laplace", {}),
     ],
 )
-def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, noise, target):
+def test_no_release_is_moved_further_by_shrinking_than_it_says(axes, bandwidth, noise, target):
     """Of six kinds of records, of which none and few that hardly stand out of the noise."""
     spec, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
     points = np.random.default_rng(1).uniform(size=(4000, axes))
@@ -429,15 +429,15 @@ def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, 
     assert shrunk >= 2
 
 
-def test_where_records_are_nearly_everywhere_nothing_is_silenced():
+def test_where_records_are_nearly_everywhere_nothing_is_shrunk():
     """And the band is as wide as it was; one axis with few of them is enough."""
     spec, plan = planned(2, 20_000, 0.1)
     spread = np.random.default_rng(0).uniform(size=(20_000, 2))
-    for width, silenced in ((1.0, False), (0.1, True)):
+    for width, shrunk in ((1.0, False), (0.1, True)):
         integers = centers(spec, plan, columns(spread * [1.0, width]))
         found = synopsis_of(spec, plan, integers, bytes(32))
-        assert bool(found.arrays[0].shrunk_distance) is silenced
-        assert (found.band() > found.shaped("raw").band()) is silenced
+        assert bool(found.arrays[0].shrunk_distance) is shrunk
+        assert (found.band() > found.shaped("raw").band()) is shrunk
 
 
 @pytest.mark.parametrize(

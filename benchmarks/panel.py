@@ -3,7 +3,7 @@
 A cell is a dataset, a bandwidth and an epsilon. Its error is the largest over a grid of points,
 against the density without noise, and the mean over some releases. Our own is that of the plan's
 choice, with bins and smoothing as they are released and noise of the plan's law under public keys,
-silenced as a release is; *quiet* is the same under ``synopsis.shaped("quiet")``. The command fails
+shrunk as a release is; *quiet* is the same under ``synopsis.shaped("quiet")``. The command fails
 where `shortfalls` finds any. The rivals:
 
 - *20 lines*: each record is split linearly between the nodes of a grid of step ``b / 2``, with

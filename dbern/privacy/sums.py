@@ -2,41 +2,55 @@
 
 A window of a stream is ``sum_i w_i z_i`` over nodes that were released with one law each by itself.
 So a value has the noise ``sum_i w_i X_i``, X_i independent draws of that law. Moments of its
-exponential are products, and every bound of `NoiseFamily` by ``|c|_2 <= a`` and ``|c|_inf <= m``
+exponential are products, and every bound of an `ErrorLaw` by ``|c|_2 <= a`` and ``|c|_inf <= m``
 holds for the weights ``c_j w_i``: by ``a |w|_2`` and ``m |w|_inf``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.covariance import NoiseCovariance
+from dbern.privacy.error_law import ErrorLaw
 from dbern.privacy.keystream import KeyStream
+from dbern.privacy.laws import GaussianNoise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.privacy.public_numbers import uniform
 from dbern.types import FloatArray
 
 _GRID: Final = 1 << 16  # points of a distribution function
 _MOST: Final = 40.0  # deviations that it reaches to either side
+_OUTWARD: Final = 1 + 2.0**-40  # for the rounding of a few floats
 
 
 @dataclass(frozen=True)
 class SumNoise:
     """Noise of ``sum_i w_i X_i``, X_i independent draws of `law`, in its granules.
 
-    `weights` are pairs of a weight and the number of nodes that have it.
+    `weights` are pairs of a weight and the number of releases that have it.
     """
 
-    law: LaplaceNoise | GaussianNoise
+    law: NoiseLaw
     weights: tuple[tuple[float, int], ...]
+
+    @classmethod
+    def of(cls, law: NoiseLaw, weights: Sequence[float]) -> SumNoise:
+        """Return the noise of the sum by these weights, equal ones counted together."""
+        counts: dict[float, int] = {}
+        for weight in weights:
+            counts[weight] = counts.get(weight, 0) + 1
+        return cls(law, tuple(sorted(counts.items())))
 
     @property
     def granularity_exponent(self) -> int:
-        """Exponent of the granule of each released number."""
+        """That of each release."""
         return self.law.granularity_exponent
 
     @property
@@ -55,29 +69,51 @@ class SumNoise:
         return max(abs(weight) for weight, _ in self.weights)
 
 
-def sum_noise(law: LaplaceNoise | GaussianNoise, weights: list[float]) -> SumNoise:
-    """Return the noise of the sum by these weights, the same ones counted together."""
-    counts: dict[float, int] = {}
-    for weight in weights:
-        counts[weight] = counts.get(weight, 0) + 1
-    return SumNoise(law, tuple(sorted(counts.items())))
+@dataclass(frozen=True)
+class SumErrors(ErrorLaw):
+    """Errors of a sum of releases, of each of which they are `single`."""
 
+    noise: SumNoise
+    single: ErrorLaw
 
-def sum_draws(law: SumNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
-    """Draw vectors of `size` independent values, in granules; shape (size, draws).
+    @property
+    def scale(self) -> float:
+        """Scale of a release times the l2 norm of the weights."""
+        return self.noise.root * self.single.scale
 
-    For simulations, of the continuous laws, whose draws are within a granule of discrete ones each:
-    a thousandth of a node's sensitivity or less. A sum of Gaussian variables is Gaussian; one of
-    Laplace variables is read from its distribution function.
-    """
-    uniforms = uniform(stream, size * draws) + 2.0**-54
-    if isinstance(law.law, GaussianNoise):
-        from scipy.special import ndtri  # takes 30 ms to import
+    @property
+    def covariance(self) -> NoiseCovariance:
+        """Covariance of a sum of independent values."""
+        return self.single.covariance.scaled(self.noise.root)
 
-        return np.asarray(law.law.sigma * law.root * ndtri(uniforms)).reshape(size, draws)
-    values, probabilities = _laplace_sum(law.weights)
-    drawn = law.law.scale * np.interp(uniforms, probabilities, values)
-    return np.asarray(drawn).reshape(size, draws)
+    def tail(self, count: int, beta: Fraction) -> float:
+        """Union bound of `node_tail`."""
+        reached = self.node_tail(1.0, 1.0, math.log(2 * count / float(beta)))
+        return math.ldexp(_OUTWARD * reached, self.noise.granularity_exponent)
+
+    def node_tail(self, a: float, m: float, level: float) -> float:
+        """That of a release for the weights of all."""
+        return self.single.node_tail(a * self.noise.root, m * self.noise.largest, level)
+
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+        """That of a release for the weights of all."""
+        noise = self.noise
+        return self.single.weighted_tail(root * noise.root, largest * noise.largest, level)
+
+    def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        """Draw the continuous laws' sum: each discrete draw is within a granule of its own.
+
+        That is a thousandth of a release's sensitivity or less. A sum of Gaussian variables is
+        Gaussian; one of Laplace variables is read from its distribution function.
+        """
+        uniforms = uniform(stream, size * draws) + 2.0**-54
+        if isinstance(self.noise.law, GaussianNoise):
+            from scipy.special import ndtri  # takes 30 ms to import
+
+            return np.asarray(self.scale * ndtri(uniforms)).reshape(size, draws)
+        values, probabilities = _laplace_sum(self.noise.weights)
+        drawn = self.single.scale * np.interp(uniforms, probabilities, values)
+        return np.asarray(drawn).reshape(size, draws)
 
 
 @lru_cache(maxsize=32)
@@ -93,5 +129,5 @@ def _laplace_sum(weights: tuple[tuple[float, int], ...]) -> tuple[FloatArray, Fl
     logs = [-count * np.log1p((weight * frequencies) ** 2) for weight, count in weights]
     density = np.fft.fftshift(np.fft.irfft(np.exp(np.sum(logs, axis=0)), _GRID))
     probabilities = np.cumsum(np.maximum(density, 0.0))
-    values = (np.arange(_GRID) - _GRID // 2 + 0.5) * step
-    return values, np.asarray(probabilities / probabilities[-1])
+    values: FloatArray = (np.arange(_GRID, dtype=np.float64) - _GRID // 2 + 0.5) * step
+    return values, np.asarray(probabilities / probabilities[-1], dtype=np.float64)

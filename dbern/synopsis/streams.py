@@ -21,9 +21,9 @@ from dbern.data.horizon import Horizon, Node, day_of
 from dbern.data.storage import location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.budget import Budget
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.privacy.sums import sum_noise
+from dbern.privacy.sums import SumNoise
 from dbern.reconstruct.layouts import Slab
 from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
 from dbern.synopsis.arrays import stored_strategy
@@ -257,8 +257,8 @@ class WindowStore:
 
     def _component(self, component: LatticeComponent) -> LatticeComponent:
         weights = [*self.weights.values()]
-        law = sum_noise(component.noise.law, weights)
-        scale = family_of(law).scale(law) * component.noise.granularity
+        law = SumNoise.of(component.noise.law, weights)
+        scale = errors_of(law).scale * component.noise.granularity
         errors = component.errors
         sizes = math.fsum(map(abs, weights))
         return component.model_copy(

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
-from dbern.privacy.families import covariance_of, family_of
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
-from dbern.privacy.sums import sum_noise
+from dbern.privacy.sums import SumNoise
 
 LAWS = [LaplaceNoise(5000, -20, 5000), GaussianNoise(5000, -20, 5000**2)]
 WEIGHTS = [[1.0], [0.5, 0.5, -0.25], [1.0] * 5 + [18 / 19] + [1 / 19] * 18]
@@ -20,9 +20,9 @@ DRAWS = 40_000
 
 def summed(law, weights, draws, index):
     """Draws of the sum by the draws of each law, in granules."""
-    family = family_of(law)
+    errors = errors_of(law)
     return sum(
-        weight * family.draw(law, 1, draws, public_stream("sums of each", 100 * index + i))[0]
+        weight * errors.simulate(1, draws, public_stream("sums of each", 100 * index + i))[0]
         for i, weight in enumerate(weights)
     )
 
@@ -31,14 +31,14 @@ def summed(law, weights, draws, index):
 @pytest.mark.parametrize("weights", WEIGHTS, ids=len)
 def test_draws_are_those_of_the_sum_of_each(law, weights):
     """By the two-sample statistic of Kolmogorov and Smirnov, exceeded by chance once in 10^6."""
-    of_sum = sum_noise(law, weights)
-    drawn = family_of(of_sum).draw(of_sum, 2, DRAWS // 2, public_stream("a sum", 0))
+    of_sum = SumNoise.of(law, weights)
+    drawn = errors_of(of_sum).simulate(2, DRAWS // 2, public_stream("a sum", 0))
     assert drawn.shape == (2, DRAWS // 2)
     one, other = np.sort(drawn.ravel()), np.sort(summed(law, weights, DRAWS, len(weights)))
     every = np.concatenate([one, other])
     ranks = [np.searchsorted(side, every, side="right") / DRAWS for side in (one, other)]
     assert np.abs(ranks[0] - ranks[1]).max() < math.sqrt(-math.log(1e-6 / 2) / DRAWS)
-    deviation = covariance_of(of_sum).deviation
+    deviation = errors_of(of_sum).covariance.deviation
     assert drawn.std() == pytest.approx(deviation, rel=0.03)
     planted = np.sort(1.1 * one)  # a deviation of a tenth more would be seen
     ranks[0] = np.searchsorted(planted, every, side="right") / DRAWS
@@ -48,17 +48,17 @@ def test_draws_are_those_of_the_sum_of_each(law, weights):
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
 @pytest.mark.parametrize("weights", WEIGHTS, ids=len)
 def test_tails_hold_for_sums_of_draws(law, weights):
-    of_sum, beta = sum_noise(law, weights), Fraction(1, 20)
-    family, drawn = family_of(of_sum), np.abs(summed(law, weights, DRAWS, 7 + len(weights)))
-    reached = math.ldexp(family.tail(of_sum, 1, beta), -law.granularity_exponent)
+    of_sum, beta = SumNoise.of(law, weights), Fraction(1, 20)
+    errors, drawn = errors_of(of_sum), np.abs(summed(law, weights, DRAWS, 7 + len(weights)))
+    reached = math.ldexp(errors.tail(1, beta), -law.granularity_exponent)
     chance = 5 * math.sqrt(float(beta) / DRAWS)
     assert (drawn >= reached).mean() <= float(beta) + chance
     assert (2.5 * drawn >= reached).mean() > float(beta), "far wider than it has to be"
     level = math.log(20)
     root, largest = np.array([1.0]), np.array([1.0])
-    assert (drawn > family.weighted_tail(of_sum, root, largest, level)).mean() <= 2 / 20 + chance
-    assert (drawn > family.node_tail(of_sum, 1.0, 1.0, level)).mean() <= 2 / 20 + chance
+    assert (drawn > errors.weighted_tail(root, largest, level)).mean() <= 2 / 20 + chance
+    assert (drawn > errors.node_tail(1.0, 1.0, level)).mean() <= 2 / 20 + chance
 
 
 def test_a_sum_counts_equal_weights_together():
-    assert sum_noise(LAWS[0], [0.5, 0.25, 0.5]).weights == ((0.25, 1), (0.5, 2))
+    assert SumNoise.of(LAWS[0], [0.5, 0.25, 0.5]).weights == ((0.25, 1), (0.5, 2))

@@ -15,8 +15,8 @@ from nights import FIRST, Nights
 import dbern
 from dbern.data.horizon import Horizon
 from dbern.errors import IntegrityError, SpecError
-from dbern.privacy.calibration import LaplaceNoise
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.windows import WEIGHT_BITS, best_blocks, running_variances, window_weights
 from dbern.synopsis.streams import Stream
@@ -145,7 +145,7 @@ def test_a_year_of_totals_errs_as_planned():
         closed = {node: frozenset(node.nights) for node in nodes if node.stop <= night + 1}
         for node, weight in window_weights(closed, range(night + 1)).items():
             weights[night, nodes.index(node)] = math.ldexp(weight, -WEIGHT_BITS)
-    noise = family_of(law).draw(law, len(nodes), cells, public_stream("a year", 0)) / 1000
+    noise = errors_of(law).simulate(len(nodes), cells, public_stream("a year", 0)) / 1000
     found = math.sqrt(np.square(weights @ noise).mean())
     planned = math.sqrt(8 * running_variances(365, horizon.blocks).mean())
     assert planned < 12
@@ -165,7 +165,7 @@ def test_bands_and_questions_cover_over_the_nights(nights, monkeypatch):
         component = stream.node(node).released.components[0]
         law = component.noise.law
         name = f"{draws} {node}"
-        noise = family_of(law).draw(law, values.size, 1, public_stream(name, 0))[:, 0]
+        noise = errors_of(law).simulate(values.size, 1, public_stream(name, 0))[:, 0]
         return values + component.noise.granularity * noise.reshape(values.shape)
 
     monkeypatch.setattr(Stream, "values", noisy)

@@ -148,6 +148,16 @@ def test_a_notebook_draws_what_the_grid_holds(made, kind):
     np.testing.assert_array_equal(values, synopsis.grid(201).to_numpy())
 
 
+def test_the_title_of_maps_of_groups_is_in_the_figure_above_them(made):
+    synopsis = dbern.open(made("bins").url)
+    synopsis.metadata = {**synopsis.metadata, "title": "Trips of a day"}
+    drawn = synopsis.plot()
+    drawn.fig.canvas.draw()
+    title = drawn.fig._suptitle.get_window_extent()
+    panels = [axes.title.get_window_extent() for axes in drawn.axs.flat]
+    assert max(panel.y1 for panel in panels) < title.y0 < title.y1 <= drawn.fig.bbox.height
+
+
 def test_axes_that_are_alike_are_drawn_to_one_scale(made):
     from matplotlib.figure import Figure
 

@@ -24,9 +24,14 @@ _LONGEST = 3.0  # side of a map in true aspect
 _TITLE_HEIGHT = 0.4  # inches
 
 
-def described(metadata: Mapping[str, Any], domain: Domain, url: str) -> str:
-    """Write what was released, over what, and what is promised, as an HTML table."""
+def described(metadata: Mapping[str, Any], domain: Domain, where: str, constant: str) -> str:
+    """Write what was released, over what, and what is promised, as an HTML table.
+
+    `constant` promises as much as the release does; it is empty where that promises more.
+    """
     certificate, axes = metadata["certificate"], domain.axes
+    bound = f"at most {upper_bound_text(certificate['total'])} everywhere"
+    promised = f"{bound}, with probability {1 - certificate['beta']:g}"
     guarantee = "RANDOM DP only, " if "random_dp" in metadata else ""
     guarantee += f"epsilon {metadata['epsilon']}, delta {metadata['delta']}"
     texts = {key: metadata[key] for key in ("title", "description") if key in metadata}
@@ -41,9 +46,8 @@ def described(metadata: Mapping[str, Any], domain: Domain, url: str) -> str:
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {metadata['neighbors']}, unit {metadata['unit']}",
-            "error": f"at most {upper_bound_text(certificate['total'])} everywhere, with "
-            f"probability {1 - certificate['beta']:g}",
-            "at": url,
+            "error": f"none is promised: {constant}" if constant else promised,
+            "stored": where,
         }
     )
 

@@ -115,11 +115,17 @@ class Synopsis:
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
         label = "RANDOM DP " if "random_dp" in self.metadata else ""
-        name = self.metadata["name"]
-        return printable(f"<{label}Synopsis {name} over {axes} at {self.url}>")
+        name, epsilon = self.metadata["name"], self.metadata["epsilon"]
+        kind = self.metadata["target"]["kind"]
+        text = f"<{label}Synopsis {name}: {kind} over {axes}, epsilon {epsilon}, {self._where}>"
+        return printable(text)
 
     def _repr_html_(self) -> str:
-        return described(self.metadata, self.domain, self.url)
+        return described(self.metadata, self.domain, self._where, self.promises().constant)
+
+    @property
+    def _where(self) -> str:
+        return f"at {self.url}"
 
     @property
     def url(self) -> str:

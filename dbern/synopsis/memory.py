@@ -15,10 +15,6 @@ class MemorySynopsis(Synopsis):
     def __init__(self, location: MemoryFolder) -> None:
         self._store = ReleasedStore(location)
 
-    @property
-    def _where(self) -> str:
-        return "in memory"
-
     def __reduce__(self) -> tuple[Any, ...]:
         return (MemorySynopsis, (self._store.location,))
 

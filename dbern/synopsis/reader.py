@@ -21,7 +21,7 @@ from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.data.domain import Axis, Domain, named_with
-from dbern.data.storage import location_at
+from dbern.data.storage import MemoryFolder, location_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -125,7 +125,8 @@ class Synopsis:
 
     @property
     def _where(self) -> str:
-        return f"at {self.url}"
+        in_memory = isinstance(self._store.location, MemoryFolder)
+        return "in memory" if in_memory else f"at {self.url}"
 
     @property
     def url(self) -> str:

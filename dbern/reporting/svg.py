@@ -22,7 +22,7 @@ from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import XAxis, YAxis
+    from matplotlib.axis import Axis as Scale
     from matplotlib.figure import Figure
 
 _STYLE: dict[Any, Any] = {
@@ -198,7 +198,7 @@ def _ticks(axes: Axes, picture: Picture, max_ticks: int) -> None:
             scale.set_major_formatter(lambda value, _: format_number(value, 6))
 
 
-def date_ticks(scale: XAxis | YAxis, max_ticks: int) -> None:
+def date_ticks(scale: Scale, max_ticks: int) -> None:
     """Set at most `max_ticks` ticks at dates or times, each of which can be read by itself."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 

@@ -21,7 +21,7 @@ from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.data.domain import Axis, Domain, named_with
-from dbern.data.storage import location_at
+from dbern.data.storage import MemoryFolder, location_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -115,11 +115,18 @@ class Synopsis:
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
         label = "RANDOM DP " if "random_dp" in self.metadata else ""
-        name = self.metadata["name"]
-        return printable(f"<{label}Synopsis {name} over {axes} at {self.url}>")
+        name, epsilon = self.metadata["name"], self.metadata["epsilon"]
+        kind = self.metadata["target"]["kind"]
+        text = f"<{label}Synopsis {name}: {kind} over {axes}, epsilon {epsilon}, {self._where}>"
+        return printable(text)
 
     def _repr_html_(self) -> str:
-        return described(self.metadata, self.domain, self.url)
+        return described(self.metadata, self.domain, self._where, self.promises().constant)
+
+    @property
+    def _where(self) -> str:
+        in_memory = isinstance(self._store.location, MemoryFolder)
+        return "in memory" if in_memory else f"at {self.url}"
 
     @property
     def url(self) -> str:

@@ -24,7 +24,6 @@ from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.layouts import Slab
-from dbern.synopsis.blocks import StoredBlocks
 from dbern.synopsis.component import LatticeComponent
 from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.layout import map_groups
@@ -257,8 +256,7 @@ class ReleasedArray(Released):
         return self._store.values(f"{self._path}/{family}/released")
 
     def _lattice_blocks(self) -> Blocks:
-        path = f"{self._path}/coefficients"
-        return StoredBlocks(self.lattice.shape, self._store.shard_layers(path), self._store, path)
+        return self._store.blocks(f"{self._path}/coefficients")
 
     @property
     def large(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.combination.base import Answer, Combination
 from dbern.data.domain import Domain
-from dbern.synopsis.labels import attributes_of, groups_column, labelled
+from dbern.synopsis.labels import labelled, named_values
 from dbern.synopsis.points import Points, like
 from dbern.types import FloatArray
 
@@ -40,9 +40,18 @@ class LabelledAnswers:
 
     @property
     def _attributes(self) -> dict[str, Any]:
-        return attributes_of(self.combination, self.domain, self.metadata)
+        """Attributes of values, by the CF conventions where these have a word."""
+        name, units = named_values(self.combination, self.domain, self.metadata)
+        attributes = {"long_name": name} | ({"units": units} if units else {})
+        for key in ("title", "description"):
+            attributes |= {key: self.metadata[key]} if key in self.metadata else {}
+        done = self.metadata.get("post_processing")  # netCDF 3 has no lists
+        return attributes | ({"post_processing": ", ".join(done)} if done else {})
 
     def _named(self, answer: Any) -> Any:
+        """Name the column that classes or groups are values of."""
         if "class" in getattr(answer, "coords", ()):
-            answer["class"].attrs["long_name"] = groups_column(self.metadata)
+            columns = self.metadata.get("columns", {})
+            column = columns.get("group", columns.get("label", "class"))
+            answer["class"].attrs["long_name"] = str(column)
         return answer

@@ -149,7 +149,7 @@ class ReleasedFunction:
 
         Without smoothings those of the nearest nodes.
         """
-        used = smoothings or [None for _ in self.arrays]
+        used: Sequence[Smoothing | None] = smoothings or [None] * len(self.arrays)
         return [
             array.values(self.coordinates(array, points), smoothing, total, threads)
             for array, smoothing in zip(self.arrays, used, strict=True)

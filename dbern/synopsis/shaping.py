@@ -151,8 +151,9 @@ def _clips_alone(synopsis: Synopsis, shapes: Sequence[str]) -> bool:
 
 
 def _counts(array: Released) -> bool:
-    fits = isinstance(array, ReleasedArray) and not array.large
-    return fits and array.counted_in == array.name and bool(array.bins)
+    if not isinstance(array, ReleasedArray) or array.large:
+        return False
+    return array.counted_in == array.name and bool(array.bins)
 
 
 def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ from dbern.synopsis.bands import (
 )
 from dbern.synopsis.points import Order
 from dbern.synopsis.released_function import Evaluation, ReleasedFunction, is_auto
-from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache, one_thread
 from dbern.types import FloatArray
 
@@ -43,17 +42,16 @@ class BandRequest:
 
 
 class ConfidenceBands:
-    """Bands of the function that a store released."""
+    """Bands around a released function, from public numbers alone."""
 
-    def __init__(self, function: ReleasedFunction, store: ReleasedStore) -> None:
+    def __init__(self, function: ReleasedFunction) -> None:
         self._function = function
-        self._store = store
         self._cached = LRUCache[list[ArrayBand]](_MAX_CACHED_BANDS)
 
     @cached_property
     def local_bias_bounds(self) -> list[LocalBiasBound | None]:
         """Bound of each array's bias for the data at hand, where the release tells it."""
-        return local_bias_bounds(self._function.arrays, self._store)
+        return local_bias_bounds(self._function.arrays, self._function.store)
 
     @property
     def about(self) -> About:
@@ -89,7 +87,7 @@ class ConfidenceBands:
         """Return the half-width that holds over the whole domain, in its parts."""
         parts = [band.certificate for band in self.of_arrays(request)]
         beta = float(request.beta)
-        lower_bound = lower_bound_of(self._store.released, beta)
+        lower_bound = lower_bound_of(self._function.store.released, beta)
         return replace(combined(self._function.combination, parts, lower_bound), beta=beta)
 
     def failure_text(self, beta: Fraction) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dbern.certify.bias import remedies_of
 from dbern.certify.error_summary import ErrorSummary
@@ -14,17 +12,15 @@ from dbern.synopsis.released_function import ReleasedFunction
 
 
 def summarize_errors(
-    function: ReleasedFunction,
-    metadata: Mapping[str, Any],
-    these_data: float | None,
-    largest: float | None,
+    function: ReleasedFunction, these_data: float | None, largest: float | None
 ) -> ErrorSummary:
-    """Return the errors of a function, by its release's metadata.
+    """Return the errors of a function.
 
     `these_data` is the half-width of a band about the data at hand, where there is one; `largest`
     is the largest released value.
     """
-    certificate, first = metadata["certificate"], function.arrays[0]
+    metadata, first = function.store.attributes, function.arrays[0]
+    certificate = metadata["certificate"]
     approximation = first.approximation if isinstance(first, ReleasedArray) else None
     perturbed = metadata["target"].get("method") == "objective"
     extent = function.combination.extent(_value_range(function))
@@ -33,7 +29,7 @@ def summarize_errors(
         these_data=these_data,
         any_database=certificate["total"] + function.shaping_error,
         beta=certificate["beta"],
-        unit=_value_unit(function, metadata),
+        unit=_value_unit(function),
         largest=largest,
         extent=tuple(metadata["extent"]) if "extent" in metadata else extent,
         released=True,
@@ -57,8 +53,8 @@ def _value_range(function: ReleasedFunction) -> tuple[float, float] | None:
     return None if top == math.inf else (-signed * top, top)
 
 
-def _value_unit(function: ReleasedFunction, metadata: Mapping[str, Any]) -> str:
-    domain, lattices = function.domain, _lattices(function)
+def _value_unit(function: ReleasedFunction) -> str:
+    domain, lattices, metadata = function.domain, _lattices(function), function.store.attributes
     density = (
         bool(lattices)
         and domain.volume > 0

@@ -65,7 +65,7 @@ class Synopsis:
         self._store = ReleasedStore(location_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (unpickle, (self.url, self.metadata["release_id"]))
+        return (_unpickle, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -122,7 +122,7 @@ class Synopsis:
 
     @cached_property
     def _bands(self) -> ConfidenceBands:
-        return ConfidenceBands(self._function, self._store)
+        return ConfidenceBands(self._function)
 
     @property
     def _labels(self) -> LabelledAnswers:
@@ -155,11 +155,11 @@ class Synopsis:
         SpecError
             For points of the wrong shape, or an order below 1 or above 10000.
         """
-        if method not in ("bernstein", "nearest"):
-            raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         function = self._function
-        evaluation = function.nearest() if method == "nearest" else function.evaluation(h)
-        return self._answered(points, evaluation)
+        polynomial = method == "bernstein"
+        return self._answered(
+            points, function.evaluation(h) if polynomial else function.baseline(method)
+        )
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -335,7 +335,7 @@ class Synopsis:
         certificate = self.metadata["certificate"]
         follows = self.about == "these-data" and not self.combination.pointwise
         these_data = self.band(certificate["beta"]) if follows else None
-        return summarize_errors(self._function, self.metadata, these_data, largest)
+        return summarize_errors(self._function, these_data, largest)
 
     def interval(
         self,
@@ -498,7 +498,7 @@ def _evaluate_interval(
 
 
 @lru_cache(maxsize=8)
-def unpickle(url: str, release_id: str) -> Synopsis:
+def _unpickle(url: str, release_id: str) -> Synopsis:
     """Return the synopsis sent to this process; blocks of one request share what it computed."""
     synopsis = open_synopsis(url)
     synopsis._store.require(release_id)

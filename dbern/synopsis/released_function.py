@@ -12,6 +12,7 @@ from dbern.combination import combination_of
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
 from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.component import Component, LatticeComponent
 from dbern.synopsis.decisions import require_probabilities
@@ -41,24 +42,24 @@ class ReleasedFunction:
     """A function over a domain: what a combination makes of the arrays of a store."""
 
     def __init__(self, store: ReleasedStore) -> None:
-        self._store = store
+        self.store = store
 
     @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        units = self._store.attributes.get("units", {})
-        axes = map(Axis.from_dict, self._store.attributes["domain"]["axes"])
+        units = self.store.attributes.get("units", {})
+        axes = map(Axis.from_dict, self.store.attributes["domain"]["axes"])
         return Domain(tuple(replace(axis, units=units.get(axis.name, "")) for axis in axes))
 
     @cached_property
     def combination(self) -> Combination:
         """Rule by which the arrays make the function."""
-        return combination_of(self._store.attributes["combine"])
+        return combination_of(self.store.attributes["combine"])
 
     @property
     def meaning(self) -> Meaning:
         """Meaning of its values."""
-        return self.combination.meaning(self._store.attributes["target"])
+        return self.combination.meaning(self.store.attributes["target"])
 
     @property
     def decides(self) -> bool:
@@ -68,17 +69,17 @@ class ReleasedFunction:
     @cached_property
     def arrays(self) -> tuple[Released, ...]:
         """Released arrays, in the order of the combination."""
-        functions = self._store.released.functions
+        functions = self.store.released.functions
         return tuple(
             self._array(name, component) for component in functions for name in component.arrays
         )
 
     def _array(self, name: str, component: Component) -> Released:
         if isinstance(component, LatticeComponent):
-            return ReleasedArray(self._store, name, component, self.domain)
+            return ReleasedArray(self.store, name, component, self.domain)
         if isinstance(self.combination, LeastSquares):
-            return ReleasedMoments(self._store, name, component, self.domain, self.combination)
-        return ReleasedVector(self._store, name, component)
+            return ReleasedMoments(self.store, name, component, self.domain, self.combination)
+        return ReleasedVector(self.store, name, component)
 
     @property
     def shaping_error(self) -> float:
@@ -106,14 +107,16 @@ class ReleasedFunction:
         if answer == "value":
             return Evaluation(smoothings)
         if answer == "probability":
-            require_probabilities(self.combination, self._store.attributes["target"])
+            require_probabilities(self.combination, self.store.attributes["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
         return Evaluation(
             smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
         )
 
-    def nearest(self) -> Evaluation:
-        """Return how to evaluate the paper's piecewise-constant baseline."""
+    def baseline(self, method: str) -> Evaluation:
+        """Return how to evaluate the paper's piecewise-constant baseline, "nearest"."""
+        if method != "nearest":
+            raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         return Evaluation(None)
 
     def columns(self, answer: Answer) -> tuple[int, ...]:

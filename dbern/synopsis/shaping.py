@@ -344,8 +344,8 @@ class ShapedFunction(ReleasedFunction):
         """Released arrays, shaped, in the order of the combination."""
         domain, density = self.domain, self.meaning == "density"
         return tuple(
-            ShapedArray(self._store, name, component, domain, self.shapes, density=density)
-            for component in self._store.released.functions
+            ShapedArray(self.store, name, component, domain, self.shapes, density=density)
+            for component in self.store.released.functions
             if isinstance(component, LatticeComponent)  # as all are of what can be shaped
             for name in component.arrays
         )
@@ -355,11 +355,11 @@ class ShapedFunction(ReleasedFunction):
         """Largest distance of its values from those that were released."""
         return self.combination.error([array.moved for array in self.arrays])
 
-    def nearest(self) -> Evaluation:
+    def baseline(self, method: str) -> Evaluation:
         """Refuse the baseline, which has no polynomial to shape."""
         raise SpecError(
-            'method = "nearest": only the polynomial is shaped. Leave it out, or ask the synopsis '
-            "itself"
+            f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
+            "synopsis itself"
         )
 
 
@@ -368,10 +368,8 @@ class ShapedBands(ConfidenceBands):
 
     _function: ShapedFunction
 
-    def __init__(
-        self, function: ShapedFunction, store: ReleasedStore, unshaped: ConfidenceBands
-    ) -> None:
-        super().__init__(function, store)
+    def __init__(self, function: ShapedFunction, unshaped: ConfidenceBands) -> None:
+        super().__init__(function)
         self._unshaped = unshaped
 
     def prepare(self, request: BandRequest) -> None:
@@ -409,7 +407,7 @@ class ShapedSynopsis(Synopsis):
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickle, (self._unshaped, self._shapes))
+        return (_reshape, (self._unshaped, self._shapes))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
@@ -425,10 +423,10 @@ class ShapedSynopsis(Synopsis):
 
     @cached_property
     def _bands(self) -> ShapedBands:
-        return ShapedBands(self._function, self._store, self._unshaped._bands)
+        return ShapedBands(self._function, self._unshaped._bands)
 
 
 @lru_cache(maxsize=4)
-def _unpickle(unshaped: Synopsis, shapes: tuple[str, ...]) -> ShapedSynopsis:
+def _reshape(unshaped: Synopsis, shapes: tuple[str, ...]) -> ShapedSynopsis:
     """Share one synopsis among the blocks of a worker: the integral takes longer than a block."""
     return ShapedSynopsis(unshaped, shapes)

@@ -25,7 +25,7 @@ class ReleasedVector(Released):
 
     @property
     def weights(self) -> FloatArray:
-        """What a combination takes of it."""
+        """Numbers that a combination computes with."""
         return self.numbers
 
     @property

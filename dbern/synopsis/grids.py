@@ -91,7 +91,7 @@ def values_on_grid(
         points = np.stack(np.meshgrid(*axes, indexing="ij"), -1) if mesh else None
         return combination.values(parts, points)
 
-    columns = function.columns("value")
+    columns = function.answer_shape("value")
     values = math.prod(columns)
     if combination.is_array:
         return evaluate(grid_axes(shape, domain, 1, arrays, window))

@@ -1,4 +1,8 @@
-"""``Synopsis``: a released function that answers queries, bands and decisions."""
+"""``Synopsis``: a released function that answers queries, bands and decisions.
+
+It is the face of parts that can be read each by itself: `ReleasedFunction` evaluates,
+`ConfidenceBands` bound the error, `LabelledAnswers` give answers in the form of the points.
+"""
 
 from __future__ import annotations
 
@@ -155,11 +159,9 @@ class Synopsis:
         SpecError
             For points of the wrong shape, or an order below 1 or above 10000.
         """
-        function = self._function
-        polynomial = method == "bernstein"
-        return self._answered(
-            points, function.evaluation(h) if polynomial else function.baseline(method)
-        )
+        function, polynomial = self._function, method == "bernstein"
+        evaluation = function.evaluation(h) if polynomial else function.baseline(method)
+        return self._answer(points, evaluation)
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -177,18 +179,18 @@ class Synopsis:
                 "of batches"
             )
         evaluation = self._function.evaluation(h)
-        return (self._answered(points, evaluation) for points in batches)
+        return (self._answer(points, evaluation) for points in batches)
 
-    def _answered(self, points: Points, evaluation: Evaluation) -> Any:
+    def _answer(self, points: Points, evaluation: Evaluation) -> Any:
         """Answer in kind; an array as it is, which needs no labels."""
-        values = self._answer(points, evaluation)
+        values = self._evaluate(points, evaluation)
         if type(points) is np.ndarray:
             return values
         return self._labels.like(points, values, evaluation.answer)
 
-    def _answer(self, points: Points, evaluation: Evaluation) -> Any:
-        columns = self._function.columns(evaluation.answer)
-        return map_points(self, points, partial(_evaluate, evaluation=evaluation), columns)
+    def _evaluate(self, points: Points, evaluation: Evaluation) -> Any:
+        columns = self._function.answer_shape(evaluation.answer)
+        return map_points(self, points, partial(_evaluate_block, evaluation=evaluation), columns)
 
     def evaluator(
         self, total: int, h: Order = None, answer: Answer = "value"
@@ -220,7 +222,7 @@ class Synopsis:
         """
         if not self._function.decides:
             raise SpecError("decision_function: this function has no classes. Call the synopsis")
-        return self._answered(points, self._function.evaluation(h, "decision"))
+        return self._answer(points, self._function.evaluation(h, "decision"))
 
     def predict(self, points: Points, h: Order = None) -> Any:
         """Return the class of each point, by `decision_function`.
@@ -235,7 +237,7 @@ class Synopsis:
         """
         if not self._function.decides:
             return self(points, h)
-        decisions = self._answer(points, self._function.evaluation(h, "decision"))
+        decisions = self._evaluate(points, self._function.evaluation(h, "decision"))
         return gridded(points, labels_of(np.asarray(decisions), self.classes), self.domain)
 
     def predict_proba(self, points: Points, h: Order = None) -> Any:
@@ -255,7 +257,7 @@ class Synopsis:
         SpecError
             Where what was released gives no probabilities.
         """
-        return self._answered(points, self._function.evaluation(h, "probability"))
+        return self._answer(points, self._function.evaluation(h, "probability"))
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
         """Return the logarithm of a density, by scikit-learn's name; NaN outside the bounds.
@@ -361,8 +363,8 @@ class Synopsis:
         """
         request = BandRequest(confidence(beta), h, about)
         self._bands.prepare(request)  # refused now, and not by a worker
-        columns = (*self._function.columns("value"), 2)
-        ends = map_points(self, points, partial(_evaluate_interval, request=request), columns)
+        columns = (*self._function.answer_shape("value"), 2)
+        ends = map_points(self, points, partial(_bound_block, request=request), columns)
         return self._labels.like(points, ends[..., 0]), self._labels.like(points, ends[..., 1])
 
     def regression(
@@ -485,13 +487,13 @@ class Synopsis:
         return self._store.signers
 
 
-def _evaluate(
+def _evaluate_block(
     synopsis: Synopsis, points: FloatArray, total: int, threads: int = 1, *, evaluation: Evaluation
 ) -> FloatArray:
     return synopsis._function.values(points, evaluation, total, threads)
 
 
-def _evaluate_interval(
+def _bound_block(
     synopsis: Synopsis, points: FloatArray, total: int, threads: int = 1, *, request: BandRequest
 ) -> FloatArray:
     return synopsis._bands.interval(points, request, total, threads)

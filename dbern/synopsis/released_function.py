@@ -119,7 +119,7 @@ class ReleasedFunction:
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         return Evaluation(None)
 
-    def columns(self, answer: Answer) -> tuple[int, ...]:
+    def answer_shape(self, answer: Answer) -> tuple[int, ...]:
         """Return the shape of an answer at one point: () or (classes,)."""
         several = self.combination.multi_output or answer == "probability"
         return (len(self.combination.classes),) if several else ()

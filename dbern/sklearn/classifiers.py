@@ -15,8 +15,8 @@ from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.sklearn.columns import listed_column, one_column, to_floats
 from dbern.sklearn.estimator import PerAxis, ReleasingEstimator
-from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.regression import in_data_units
+from dbern.synopsis.vectors import ReleasedVector
 from dbern.targets import Learner
 from dbern.types import FloatArray
 

@@ -97,17 +97,6 @@ def labelled(
     return conventional(grid.transpose(*upright(domain.names), *last))
 
 
-def attributes_of(
-    combination: Combination, domain: Domain, metadata: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the attributes of values, by the CF conventions where these have a word."""
-    name, units = named_values(combination, domain, metadata)
-    attributes = {"long_name": name} | ({"units": units} if units else {})
-    attributes |= {key: metadata[key] for key in ("title", "description") if key in metadata}
-    done = metadata.get("post_processing")  # netCDF 3 has no lists
-    return attributes | ({"post_processing": ", ".join(done)} if done else {})
-
-
 def named_values(
     combination: Combination, domain: Domain, metadata: Mapping[str, Any]
 ) -> tuple[str, str]:
@@ -135,9 +124,3 @@ def of_columns(metadata: Mapping[str, Any]) -> str:
     return "".join(
         f" {words[role]} {named_with(name, units.get(name, ''))}" for role, name in columns.items()
     )
-
-
-def groups_column(metadata: Mapping[str, Any]) -> str:
-    """Return the column that classes or groups are values of; "class" where it is not known."""
-    columns = metadata.get("columns", {})
-    return str(columns.get("group", columns.get("label", "class")))

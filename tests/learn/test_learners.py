@@ -162,7 +162,7 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release)
     weights = bumps(POINTS, columns, 0.25, keep)
     exact = (weights @ clamped) / weights.sum(axis=1)
     points = np.reshape(POINTS, (-1, 1))
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    parts = synopsis._function.parts(points, synopsis._function.smoothings(None), len(points))
     plain = replace(synopsis.combination, noise=None)  # none was drawn
     assert np.abs(plain.values(parts) - exact).max() < 1e-3
     low, high = synopsis.interval(POINTS)
@@ -181,7 +181,7 @@ def test_bins_draw_a_regression_to_the_mean_of_the_clamped_responses(exact_relea
     mean = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0).mean()
     assert 1 + 2 * synopsis.combination.center == pytest.approx(mean, abs=1e-6)
     points = np.reshape(POINTS, (-1, 1))
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    parts = synopsis._function.parts(points, synopsis._function.smoothings(None), len(points))
     plain = replace(synopsis.combination, noise=None).values(parts)
     nearer = np.abs(synopsis(POINTS) - mean) <= np.abs(plain - mean) + 1e-12
     assert nearer.all()
@@ -193,7 +193,7 @@ def test_regressions_of_groups_are_those_of_each_group_alone(exact_release, tmp_
     _, synopsis = released(exact_release, "regressions", columns)
     assert (synopsis.classes, synopsis.meaning) == (("a", "b", "c"), "response")
     points = np.reshape(POINTS, (-1, 1))
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    parts = synopsis._function.parts(points, synopsis._function.smoothings(None), len(points))
     plain = replace(synopsis.combination, noises=())  # none was drawn
     low, high = synopsis.interval(POINTS)
     for group, name in enumerate(synopsis.classes):

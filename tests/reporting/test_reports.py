@@ -165,7 +165,7 @@ def test_axes_that_are_alike_are_drawn_to_one_scale(made):
     facts = {**synopsis.metadata, "domain": {**synopsis.metadata["domain"]}}
     axes = [{**axis, "low": 0.0, "high": 2.0 + i} for i, axis in enumerate(facts["domain"]["axes"])]
     facts["domain"]["axes"] = axes
-    synopsis.metadata = facts
+    synopsis._store.attributes = facts
     axes = Figure().add_subplot()
     synopsis.plot(axes)
     assert axes.get_aspect() == 1.0
@@ -175,7 +175,7 @@ def test_axes_that_are_alike_are_drawn_to_one_scale(made):
 
 def test_tables_of_a_notebook_hold_texts_alone(made, monkeypatch):
     synopsis = dbern.open(made("map").url)
-    synopsis.metadata = {**synopsis.metadata, "name": EVIL}
+    synopsis._store.attributes = {**synopsis.metadata, "name": EVIL}
     told = synopsis._repr_html_()
     assert "<script" not in told
     assert "&lt;script" in told
@@ -216,10 +216,11 @@ def test_texts_of_a_synopsis_are_escaped_on_the_page(made, monkeypatch):
     ]
     facts = {**synopsis.metadata, "name": EVIL, "dataset": EVIL}  # a unit is read as one
     facts["domain"] = {**facts["domain"], "axes": axes}
-    monkeypatch.setitem(vars(synopsis), "metadata", facts)
-    monkeypatch.delitem(vars(synopsis), "domain")
+    synopsis._store.attributes = facts
+    monkeypatch.delitem(vars(synopsis._function), "domain")
+    names = {"axes": tuple(axis["name"] for axis in axes)}
     for array in synopsis.arrays:
-        monkeypatch.setattr(array, "axes", tuple(axis["name"] for axis in axes))
+        monkeypatch.setattr(array, "component", array.component.model_copy(update=names))
     page = read(synopsis_page(synopsis))
     assert EVIL in page.words
     assert "<b>c</b>" in page.words
@@ -320,10 +321,10 @@ def test_the_words_promise_no_more_than_the_symbols(epsilon, delta):
     assert ("plus 1e-6" in promise.words[0]) == (delta != "0")
 
 
-def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
+def test_random_privacy_is_not_shown_as_more(made):
     synopsis = dbern.open(made("curve").url)
     limits = {"gamma": "0.05", "distribution": "uniform"}
-    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "random_dp": limits})
+    synopsis._store.attributes = {**synopsis.metadata, "random_dp": limits}
     page = read(synopsis_page(synopsis))
     assert "Released with differential privacy" not in page.words
     assert "pure differential privacy" not in page.words
@@ -381,10 +382,10 @@ def test_the_drawn_curve_is_the_function(made):
     assert "░" in "".join(rows)
 
 
-def test_labels_cannot_drive_the_terminal(made, monkeypatch):
+def test_labels_cannot_drive_the_terminal(made):
     synopsis = dbern.open(made("regions").url)
     combine = {**synopsis.metadata["combine"], "classes": ["a\x1b[2J", "b\n" * 90, "c"]}
-    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "combine": combine})
+    synopsis._store.attributes = {**synopsis.metadata, "combine": combine}
     lines = drawing(synopsis).splitlines()
     assert len(lines) == 24
     assert not any("\x1b" in line for line in lines)

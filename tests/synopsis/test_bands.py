@@ -34,6 +34,7 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import bands
+from dbern.synopsis.confidence_bands import BandRequest
 
 AXES = "xyzw"
 
@@ -479,7 +480,7 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
             if found > best:
                 best, records = found, there
         synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records))).shaped("raw")
-        (band,) = synopsis._bands(Fraction(1, 20), None, "these-data")
+        (band,) = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
         sure = band.certificate
         bias = float(band.at(place[None])[0]) - sure.noise
         assert best <= bias
@@ -618,13 +619,13 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     integers = centers(*case, {**columns(t), "r": t[:, 0]})
     points, draws, inside, half = np.linspace(0, 1, 100)[:, None], 60, 0, 0
     quiet = synopsis_of(*case, integers)
-    smoothings = quiet._smoothings(None)
-    found = quiet._bands(Fraction(1, 20), None, "these-data")
+    smoothings = quiet._function.smoothings(None)
+    found = quiet._bands.of_arrays(BandRequest(Fraction(1, 20)))
     widths = np.array([one.certificate.noise for one in found])[:, None]
-    exact = quiet._parts(points, smoothings, len(points))
+    exact = quiet._function.parts(points, smoothings, len(points))
     for draw in range(draws):
         noisy = synopsis_of(*case, integers, draw.to_bytes(32, "big"))
-        parts = noisy._parts(points, smoothings, len(points))
+        parts = noisy._function.parts(points, smoothings, len(points))
         top, below = (one - two for one, two in zip(parts, exact, strict=True))
         size = np.abs(top - bands._QUOTIENTS[:, None] * below)
         inside += bool((size <= widths).all())
@@ -645,9 +646,10 @@ def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkey
         for name, responses in answers(records).items():
             integers = centers(*case, {**columns(records), "r": responses})
             synopsis = synopsis_of(*case, integers)
-            found = synopsis._bands(Fraction(1, 20), None, "these-data")
+            found = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
             assert len(found) == len(bands._QUOTIENTS)
-            parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+            function = synopsis._function
+            parts = function.parts(points, function.smoothings(None), len(points))
             exact = smoothed_responses(points, records, responses, 0.05)
             top, below = (one - share * two for one, two in zip(parts, exact, strict=True))
             for m, band in zip(bands._QUOTIENTS, found, strict=True):
@@ -706,9 +708,9 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
     integers = centers(*case, {**columns(t), "r": 2 * t[:, 0] - 1})
     synopsis = synopsis_of(*case, integers, bytes(32))
     level, points = Fraction(1, 20), np.linspace(0, 1, 50)[:, None]
-    assert len(synopsis._bands(level, None, "these-data")) == 5
-    assert len(synopsis._bands(level, "auto", "these-data")) == 2
-    assert len(synopsis._bands(level, None, "any-database")) == 2
+    assert len(synopsis._bands.of_arrays(BandRequest(level))) == 5
+    assert len(synopsis._bands.of_arrays(BandRequest(level, "auto"))) == 2
+    assert len(synopsis._bands.of_arrays(BandRequest(level, about="any-database"))) == 2
     top, below = smoothed_responses(points, t, 2 * t[:, 0] - 1, 0.1)
     for asked in ({"h": "auto"}, {"about": "any-database"}, {}):
         low, high = synopsis.interval(points, **asked)
@@ -728,7 +730,7 @@ def test_responses_use_the_bins_that_count_them():
     integers = centers(spec, plan, {"x": t, "r": signs})
     synopsis = synopsis_of(spec, plan, integers, bytes(32))
     assert synopsis.about == "these-data"
-    assert [one.count_array.name for one in synopsis._local_bias_bounds] == [
+    assert [one.count_array.name for one in synopsis._bands.local_bias_bounds] == [
         "denominator",
         "denominator",
     ]

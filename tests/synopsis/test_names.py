@@ -57,8 +57,7 @@ def renamed(synopsis, **facts):
     """The same numbers under other names; None takes one away."""
     kept = {**synopsis.metadata, **facts}
     synopsis._store.attributes = {key: one for key, one in kept.items() if one is not None}
-    for name in ("metadata", "domain", "combination"):
-        synopsis.__dict__.pop(name, None)
+    vars(synopsis).pop("_function", None)
     return synopsis
 
 

@@ -294,7 +294,7 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
             array._polynomials._values.clear()
         shaped.arrays[0]._shaped.clear()
         error, drawn = (np.abs(one(points) - exact).max() for one in (shaped, raw))
-        moved = shaped.arrays[0]._shape(*shaped._smoothings(None)).moved
+        moved = shaped.arrays[0]._shape(*shaped._function.smoothings(None)).moved
         assert error <= drawn + moved + 1e-12
         misses += error > width + moved
     assert misses <= 1
@@ -443,7 +443,7 @@ def test_the_baseline_is_not_shaped(two):
 def with_facts(synopsis, **changes):
     """The same store as if it held something else."""
     opened = dbern.open(synopsis.url)
-    vars(opened)["metadata"] = {**opened.metadata, **changes}
+    opened._store.attributes = {**opened.metadata, **changes}
     return opened
 
 

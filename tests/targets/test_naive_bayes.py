@@ -629,7 +629,7 @@ def test_the_noise_that_decisions_expect_is_public_and_what_there_is(release, mo
     with monkeypatch.context() as patch:
         for name in ("values", "shard"):
             patch.setattr(ReleasedStore, name, lambda *_: pytest.fail("a coefficient was read"))
-        expected = opened._evaluation(None, "decision").noise
+        expected = opened._function.evaluation(None, "decision").noise
     points = np.linspace(0.0, 1.0, 201)
     draws = {}
     for array, deviation in zip(noisy.arrays[:4], expected, strict=False):

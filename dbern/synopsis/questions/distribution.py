@@ -15,7 +15,7 @@ from dbern.combination.responses import Ratio
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
+from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
 from dbern.synopsis.questions.compare import Comparison
@@ -36,11 +36,12 @@ from dbern.synopsis.questions.released_bins import (
 )
 from dbern.synopsis.questions.responses import Average, Curve
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
+from dbern.synopsis.released import Released
 from dbern.types import FloatArray
 
 
 def distribution_of(
-    arrays: Sequence[ReleasedArray | ReleasedVector],
+    arrays: Sequence[Released],
     combination: Combination,
     domain: Domain,
     metadata: Mapping[str, Any],

@@ -1,9 +1,10 @@
-"""Valid specs for hypothesis, as section mappings, and small helpers to build one by hand."""
+"""Valid specs for hypothesis, as section mappings, helpers to build one by hand, and numbers."""
 
 from __future__ import annotations
 
 import copy
 import json
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
@@ -33,6 +34,10 @@ DECIMALS = st.one_of(
     st.sampled_from(["1e-3", "2", "0.10", "1.5E+1"]),
 )
 BETAS = st.sampled_from(["0.05", "1/3", "1e-6", "0.5", "0.999"])
+
+POSITIVE = st.builds(Fraction, st.integers(1, 10**6), st.integers(1, 10**9))
+FLOAT_ERRORS = st.just(Fraction(0)) | st.builds(Fraction, st.integers(0, 10**12), st.just(10**15))
+SOME_DELTAS = st.sampled_from([Fraction(1, 10**k) for k in (1, 2, 5, 10, 30)] + [Fraction(9, 10)])
 
 
 def sections(**changes: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import FLOAT_ERRORS, POSITIVE
 
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
@@ -25,8 +26,6 @@ from dbern.privacy.mechanism import to_grid
 from dbern.privacy.tails import tail
 
 ONE, HALF = Fraction(1), Fraction(1, 2)
-positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
-etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)
 Noise = LaplaceNoise | GaussianNoise
 Norm = Callable[[list[Fraction]], Fraction]
 
@@ -84,7 +83,7 @@ every_law = pytest.mark.parametrize("law", CALIBRATIONS.values(), ids=CALIBRATIO
 
 
 @pytest.mark.slow
-@given(positive, etas, st.integers(1, 10**9), positive, positive)
+@given(POSITIVE, FLOAT_ERRORS, st.integers(1, 10**9), POSITIVE, POSITIVE)
 def test_parameters(
     l1: Fraction, eta: Fraction, coefficients: int, epsilon: Fraction, bound: Fraction
 ) -> None:
@@ -113,7 +112,7 @@ def test_parameters(
 @pytest.mark.slow
 @every_law
 @settings(max_examples=200)
-@given(st.data(), st.integers(1, 8), positive, st.sampled_from([0, 1, 3]))
+@given(st.data(), st.integers(1, 8), POSITIVE, st.sampled_from([0, 1, 3]))
 def test_computed_and_rounded_centers_stay_within_the_sensitivity(
     law: Calibration, data: st.DataObject, size: int, sensitivity: Fraction, float_error: int
 ) -> None:
@@ -159,7 +158,7 @@ def test_the_slack_is_needed(law: Calibration, eta: Fraction) -> None:
 
 
 @pytest.mark.slow
-@given(positive, etas, st.integers(1, 10**9), positive)
+@given(POSITIVE, FLOAT_ERRORS, st.integers(1, 10**9), POSITIVE)
 def test_the_squared_sensitivity_is_that_of_the_euclidean_norm(
     l2: Fraction, eta: Fraction, coefficients: int, bound: Fraction
 ) -> None:

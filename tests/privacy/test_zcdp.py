@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
+from strategies import FLOAT_ERRORS, POSITIVE, SOME_DELTAS
 
 from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
@@ -27,9 +28,6 @@ from dbern.privacy.zcdp import (
 )
 
 DIGITS = Context(prec=60)
-positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
-etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)
-deltas = st.sampled_from([Fraction(1, 10**k) for k in (1, 2, 5, 10, 30)] + [Fraction(9, 10)])
 
 
 def weights(sigma: Fraction, reach: int) -> dict[int, Decimal]:
@@ -101,7 +99,7 @@ def test_no_integer_shift_beats_the_conversion(sigma: int, shift: int, epsilon: 
 
 
 @settings(max_examples=60, deadline=None)
-@given(positive, st.fractions(0, 1000, max_denominator=10**6))
+@given(POSITIVE, st.fractions(0, 1000, max_denominator=10**6))
 def test_delta_is_the_infimum_over_orders(rho: Fraction, epsilon: Fraction) -> None:
     found = _delta_of(rho, epsilon)
     b = np.exp(np.linspace(-30, 40, 20001))
@@ -129,7 +127,7 @@ def test_delta_agrees_with_opendp(rho: Fraction, epsilon: Fraction) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**6), deltas)
+@given(st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**6), SOME_DELTAS)
 def test_rho_for_is_the_largest(epsilon: Fraction, delta: Fraction) -> None:
     rho = rho_for(epsilon, delta)
     assert _delta_of(rho, epsilon) <= delta
@@ -186,7 +184,7 @@ def test_a_pure_guarantee_is_half_its_square_in_zcdp(epsilon: float, order: floa
     assert divergence(law[5:], law[:-5], order) <= bound * (1 + 1e-6)
 
 
-@given(positive)
+@given(POSITIVE)
 def test_rho_is_rounded_up_and_hardly(rho: Fraction) -> None:
     above = rho_above(rho)
     assert rho <= above <= rho * (1 + Fraction(1, 10**27))
@@ -208,7 +206,7 @@ def test_the_analytic_formula_is_not_valid_for_the_discrete_law() -> None:
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(positive, etas, st.integers(1, 10**9), positive, deltas, positive)
+@given(POSITIVE, FLOAT_ERRORS, st.integers(1, 10**9), POSITIVE, SOME_DELTAS, POSITIVE)
 def test_calibration(
     l2: Fraction, eta: Fraction, n: int, epsilon: Fraction, delta: Fraction, bound: Fraction
 ) -> None:

@@ -51,6 +51,20 @@ def sections(**changes: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
+def spec_of(**changes: dict[str, Any]) -> ReleaseSpec:
+    """The minimal spec with changes; of another kind of target, with nothing but what is said."""
+    content = sections(**changes)
+    if "kind" in changes.get("target", {}):
+        content["target"] = changes["target"]
+        content["mechanism"] = changes.get("mechanism", {})
+    return ReleaseSpec(**content)
+
+
+def plan_of(**changes: dict[str, Any]) -> ReleasePlan:
+    """The plan of `spec_of`, from its n alone."""
+    return plan_files(spec_of(**changes), ())
+
+
 def density_spec(
     bandwidth: tuple[float, ...],
     k: tuple[int, ...],

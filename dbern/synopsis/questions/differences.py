@@ -39,7 +39,7 @@ from dbern.synopsis.questions.responses import (
     refuse_condition,
     split_measures_for,
 )
-from dbern.synopsis.questions.split_measure import SplitMeasure, all_groups
+from dbern.synopsis.questions.split_measure import SplitMeasure, all_groups, mean_of_split
 from dbern.synopsis.questions.weight_batches import WeightBatches
 
 
@@ -66,7 +66,7 @@ class Difference(MeanQuestion, OptionQuestion):
         elif not any(of_regions):
             kernels = [kernels_at(bins, points, None, None) for points in pair]
             weights, label = [*kernels], "point"
-            counts = [len(batches.unit) for batches in kernels]
+            counts = [*map(len, kernels)]
             where = " near points less that near others"
         else:
             raise SpecError("difference: write two points, or two regions")
@@ -74,7 +74,7 @@ class Difference(MeanQuestion, OptionQuestion):
             raise SpecError(f"difference: {counts[0]} less {counts[1]}. Write as many of either")
         return cls(
             bins=bins, text=f"{mean_text(bins)}{where}", target=used_target, splits=splits,
-            labels={label: range(counts[0]) if counts[0] > 1 else [None]}, count=counts[0],
+            labels={label: range(counts[0]) if counts[0] > 1 else [None]},
             weights=Envelope.joined(batches.select(slice(None)) for batches in weights),
         )  # fmt: skip
 
@@ -84,10 +84,9 @@ class Difference(MeanQuestion, OptionQuestion):
         return None if self.bins.response else "percentage points"
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
-        means = self._shares(measure, 2 * self.count, beta)
         low, high = self._bounds
-        halves = slice(self.count), slice(self.count, None)
-        first, second = (Band(*(numbers[half] for numbers in means)) for half in halves)
+        halves = (np.split(numbers, 2) for numbers in mean_of_split(measure, self.weights, beta))
+        first, second = (Band(*half) for half in zip(*halves, strict=True))
         return first.minus(second).scaled(0.0, high - low)
 
     @classmethod
@@ -169,9 +168,8 @@ def difference_of_groups(
     where = question.text.removeprefix(mean_text(bins))
     return difference(
         bins=replace(bins, groups=(None,)), text=f"{quantity} of {groups_text}{where}",
-        labels=question.labels if question.count > 1 else {},
-        target=question.target, count=question.count,
-        splits=compared, weights=question.weights,
+        labels=question.labels if len(question.weights) > 1 else {},
+        target=question.target, splits=compared, weights=question.weights,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from dbern.synopsis.points import as_numbers
 from dbern.synopsis.question_options import CDF, COUNT, MASS
 from dbern.synopsis.questions.answers import Answer, Percent, Target
 from dbern.synopsis.questions.band import Band, band_in_batches
-from dbern.synopsis.questions.envelopes.splines import Envelope, products
+from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Denominator, interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.options import read_numbers
@@ -35,6 +35,7 @@ from dbern.synopsis.questions.regions import (
     require_one_box,
 )
 from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.synopsis.questions.weight_batches import InBoxes
 
 _BATCH_WEIGHTS = 1 << 22  # of boxes under a condition, at a time: more than are simulated
 
@@ -69,13 +70,8 @@ class _SharesOfRegions(OptionQuestion):
             return interval(view, inside, Denominator.total(view) if of_total else None, beta)
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
-        bounded = ((region.low > 0) | (region.high < 1)).any(axis=0)
-        used = () if weights.kernels else tuple(np.flatnonzero(bounded).tolist())
-
-        def axes(batch: slice) -> list[Envelope]:
-            return weights.axes(measure, region.select(batch))
-
-        return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
+        inside = InBoxes(measure, weights, region)
+        return product_intervals(measure, inside, beta, of_total=of_total)
 
     def _shares_of_box(
         self, boxes: Boxes, box: Boxes, measure: NoisyMeasure, beta: Fraction
@@ -83,11 +79,10 @@ class _SharesOfRegions(OptionQuestion):
         view = measure.joint()
         base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
-        intersections = replace(boxes, low=start, high=stop)
+        inside = InBoxes(measure, self.weights, replace(boxes, low=start, high=stop))
 
         def band(batch: slice, beta_i: Fraction) -> Band:
-            inside = products(self.weights.axes(measure, intersections.select(batch)))
-            return interval(view, inside.layered(), base, beta_i)
+            return interval(view, inside.select(batch).layered(), base, beta_i)
 
         return band_in_batches(len(boxes), _BATCH_WEIGHTS // measure.values.size, beta, band)
 

@@ -35,6 +35,9 @@ class Envelope:
     estimate: FloatArray
     upper: FloatArray
 
+    def __len__(self) -> int:
+        return len(self.estimate)
+
     @classmethod
     def joined(cls, envelopes: Iterable[Envelope]) -> Envelope:
         """Return the envelopes of the weights of all of them, in order."""

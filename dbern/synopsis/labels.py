@@ -97,6 +97,35 @@ def labelled(
     return conventional(grid.transpose(*upright(domain.names), *last))
 
 
+def labelled_entries(
+    numbers: FloatArray,
+    labels: Mapping[str, Sequence[Any]],
+    attributes: Mapping[str, str],
+    domain: Domain,
+) -> Any:
+    """Return numbers with a dimension for each of the labels that has several, or one float.
+
+    A single label None is no dimension. Those of an axis of the domain have its attributes.
+    """
+    dimensions: dict[str, Any] = {
+        name: list(values) for name, values in labels.items() if list(values) != [None]
+    }
+    shape = [len(values) for values in dimensions.values()]
+    if not dimensions:
+        return float(np.reshape(numbers, ()))
+    import xarray
+
+    axes = [axis for axis in domain.axes if axis.name in dimensions]
+    for axis in axes:
+        dimensions[axis.name] = as_datetimes(np.asarray(dimensions[axis.name]), axis)
+    array = xarray.DataArray(
+        np.reshape(numbers, shape), dimensions, list(dimensions), attrs=dict(attributes)
+    )
+    for axis in axes:
+        describe_axis(array[axis.name], axis)
+    return conventional(array)
+
+
 def attributes_of(
     combination: Combination, domain: Domain, metadata: Mapping[str, Any]
 ) -> dict[str, Any]:

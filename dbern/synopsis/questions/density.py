@@ -15,14 +15,13 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
-from dbern.synopsis.question_options import DENSITY, MARGINAL
+from dbern.synopsis.question_options import DENSITY, MARGINAL, read_numbers, read_point
 from dbern.synopsis.questions.answers import Answer, SamplingLaw
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, min_bandwidth
 from dbern.synopsis.questions.conditional import conditional_means
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers, read_point
 from dbern.synopsis.questions.product_intervals import product_intervals
 from dbern.synopsis.questions.question import (
     CommonOptions,

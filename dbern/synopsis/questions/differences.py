@@ -12,12 +12,11 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
-from dbern.synopsis.question_options import DIFFERENCE, QuestionOption
+from dbern.synopsis.question_options import DIFFERENCE, QuestionOption, read_box, read_point
 from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_box, read_point
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
     CommonOptions,

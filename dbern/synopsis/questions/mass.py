@@ -13,17 +13,16 @@ import numpy as np
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
-from dbern.synopsis.question_options import CDF, COUNT, MASS
+from dbern.synopsis.question_options import CDF, COUNT, MASS, read_numbers
 from dbern.synopsis.questions.answers import Answer, Percent, Target
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Denominator, interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.product_intervals import product_intervals
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion, OptionQuestion
-from dbern.synopsis.questions.region_answers import ask_regions
+from dbern.synopsis.questions.region_files import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
     Region,

@@ -17,7 +17,7 @@ from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
-from dbern.synopsis.question_options import QUANTILE
+from dbern.synopsis.question_options import QUANTILE, read_numbers
 from dbern.synopsis.questions.answers import Target
 from dbern.synopsis.questions.band import Band, likely_error
 from dbern.synopsis.questions.conditional import under_condition
@@ -25,7 +25,6 @@ from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
 from dbern.synopsis.questions.linear_family import LinearFamily, noise_deviation, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.population import are_few, levels_of_rows
 from dbern.synopsis.questions.question import (
     CommonOptions,

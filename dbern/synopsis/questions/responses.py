@@ -11,13 +11,18 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.question_options import AVERAGE, CURVE, CURVE_POINTS, QuestionOption
+from dbern.synopsis.question_options import (
+    AVERAGE,
+    CURVE,
+    CURVE_POINTS,
+    QuestionOption,
+    read_numbers,
+)
 from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -26,7 +31,7 @@ from dbern.synopsis.questions.question import (
     Question,
     deferred,
 )
-from dbern.synopsis.questions.region_answers import ask_regions
+from dbern.synopsis.questions.region_files import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
     Region,

@@ -75,28 +75,6 @@ def describe_axis(coordinate: xarray.DataArray, axis: Axis) -> None:
         coordinate.encoding |= {"units": axis.unit.value, "dtype": "float64"}
 
 
-def labelled(
-    values: FloatArray,
-    domain: Domain,
-    classes: Sequence[Any] = (),
-    name: str | None = None,
-    attributes: Mapping[str, Any] | None = None,
-) -> xarray.DataArray:
-    """Label values on a grid over a domain, classes last, by coordinates in data units, upright."""
-    import xarray
-
-    labels: dict[str, Any] = {
-        axis.name: (axis.name, coordinates(axis, count))
-        for axis, count in zip(domain.axes, values.shape, strict=False)
-    }
-    last = ["class"] if values.ndim > domain.dimensions else []
-    labels |= {key: list(classes) for key in last}
-    grid = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
-    for axis in domain.axes:
-        describe_axis(grid[axis.name], axis)
-    return conventional(grid.transpose(*upright(domain.names), *last))
-
-
 def labelled_entries(
     numbers: FloatArray,
     labels: Mapping[str, Sequence[Any]],
@@ -124,6 +102,28 @@ def labelled_entries(
     for axis in axes:
         describe_axis(array[axis.name], axis)
     return conventional(array)
+
+
+def labelled(
+    values: FloatArray,
+    domain: Domain,
+    classes: Sequence[Any] = (),
+    name: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> xarray.DataArray:
+    """Label values on a grid over a domain, classes last, by coordinates in data units, upright."""
+    import xarray
+
+    labels: dict[str, Any] = {
+        axis.name: (axis.name, coordinates(axis, count))
+        for axis, count in zip(domain.axes, values.shape, strict=False)
+    }
+    last = ["class"] if values.ndim > domain.dimensions else []
+    labels |= {key: list(classes) for key in last}
+    grid = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
+    for axis in domain.axes:
+        describe_axis(grid[axis.name], axis)
+    return conventional(grid.transpose(*upright(domain.names), *last))
 
 
 def attributes_of(

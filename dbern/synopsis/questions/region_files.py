@@ -137,7 +137,7 @@ def _features_of_collection(file: TextIO) -> Iterator[Any]:
 RegionFile: TypeAlias = _BoxFile | _ShapeFile
 
 
-def region_file(text: str) -> RegionFile | None:
+def _region_file(text: str) -> RegionFile | None:
     """Return the file that a text names, by its ending; None for any other text."""
     path = Path(text)
     if path.suffix == ".csv":
@@ -145,7 +145,7 @@ def region_file(text: str) -> RegionFile | None:
     return _ShapeFile(path) if path.suffix in (".geojson", ".json", *_BY_LINES) else None
 
 
-def first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: int) -> str:
+def _first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: int) -> str:
     """Name the first row that is no region; or the file, where that is not what is wrong."""
     for number, row in enumerate(rows, start=start + 1):
         try:
@@ -159,7 +159,7 @@ def ask_regions(
     text: str, option: QuestionOption, read: Callable[[Region], Question]
 ) -> Sequence[DeferredQuestion]:
     """Read a box, or a file of regions, which have equal parts of beta."""
-    file = region_file(text)
+    file = _region_file(text)
     if file is None:
         box = read_box(text, option.name)
         return [deferred(lambda: read(box))]
@@ -177,23 +177,11 @@ def _ask_file(
         try:
             region = file.region(rows, payer.domain)
             question = read(region)
-            named = region is not rows[0]
-            if named:
-                question = replace(question, labels={"region": range(len(rows))})
+            if region is not rows[0]:
+                names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
+                question = replace(question, labels={"region": names})
             answer = question.ask(payer, str(beta * len(rows) / total))
         except SpecError as error:
-            raise SpecError(f"{first_refused(file, rows, payer.domain, done)}: {error}") from None
-        names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
-        yield _with_names(answer, names) if named else answer
+            raise SpecError(f"{_first_refused(file, rows, payer.domain, done)}: {error}") from None
+        yield answer
         done += len(rows)
-
-
-def _with_names(answer: Answer, names: Sequence[str | int]) -> Answer:
-    """Return the answer with names of regions, or their numbers, as coordinates."""
-    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
-    arrays = {
-        key: array.assign_coords(region=list(names))
-        for key, array in numbers.items()
-        if array is not None
-    }
-    return replace(answer, **arrays)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -144,12 +144,7 @@ class Density(OptionQuestion):
         if options.condition is not None:
             raise SpecError("--given: the density at points has no condition. Ask for --marginal")
         point = read_point(text, cls.option.name)
-
-        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-            answer = cls.read(bins, point).ask(payer, str(beta))
-            yield replace(answer, question=f"{answer.question}, at {text}")
-
-        return [answers]
+        return [deferred(lambda: cls.read(bins, point), f", at {text}")]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
 from dbern.synopsis.question_options import DIFFERENCE, QuestionOption, read_box, read_point
-from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
+from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
@@ -56,19 +56,18 @@ class Difference(MeanQuestion, OptionQuestion):
         used_target: Target | None = "smoothed"
         if all(of_regions):
             inside = [read_inside(bins, region, target) for region in pair]
-            weights = [batches for batches, _ in inside]
-            shapes = [shape for _, shape in inside]
-            counts, label = [*map(len, shapes)], "region"
-            used_target = None if any(isinstance(shape, Polygons) for shape in shapes) else target
+            weights, label = [batches for batches, _ in inside], "region"
+            of_polygons = any(isinstance(shape, Polygons) for _, shape in inside)
+            used_target = None if of_polygons else target
             where = f"{BY_KERNELS[target]} in {{}} less that in {{}}"
             where = where.format(*map(region_text, pair))
         elif not any(of_regions):
-            kernels = [kernels_at(bins, points, None, None) for points in pair]
-            weights, label = [*kernels], "point"
-            counts = [*map(len, kernels)]
+            weights = [kernels_at(bins, points, None, None) for points in pair]
+            label = "point"
             where = " near points less that near others"
         else:
             raise SpecError("difference: write two points, or two regions")
+        counts = [*map(len, weights)]
         if counts[0] != counts[1]:
             raise SpecError(f"difference: {counts[0]} less {counts[1]}. Write as many of either")
         return cls(
@@ -105,12 +104,8 @@ class Difference(MeanQuestion, OptionQuestion):
                 return difference_of_groups(bins, pair[0], groups, options.target)
             return cls.read(bins, pair[0], pair[1], options.target)
 
-        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-            answer = read().ask(payer, str(beta))
-            yield replace(answer, question=f"{answer.question}, at {text}")
-
         of_points = not _is_region(pair[0])  # which the question does not name
-        return [answers if of_points else deferred(read)]
+        return [deferred(read, f", at {text}" if of_points else "")]
 
 
 class ResponseDifference(MeanQuestion):

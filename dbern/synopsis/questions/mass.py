@@ -126,11 +126,8 @@ class Mass(_SharesOfRegions):
         cls, text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions."""
-
-        def read(region: Region) -> Mass:
-            return cls.read(bins, region, options.condition, options.target)
-
-        return ask_regions(text, cls.option, read)
+        box, target = options.condition, options.target
+        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, box, target))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -162,11 +159,7 @@ class Count(_SharesOfRegions):
         """Read a box, or a file of regions; counts have no condition."""
         if options.condition is not None:
             raise SpecError("--given: counts have no condition. Write it into the box of --count")
-
-        def read(region: Region) -> Count:
-            return cls.read(bins, region, options.target)
-
-        return ask_regions(text, cls.option, read)
+        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, options.target))
 
 
 class Cdf(Mass):

@@ -146,7 +146,8 @@ def _quantile_band(
         fine = numbers / (count * finer)
         return under_condition(between(np.zeros_like(fine), fine))
 
-    coarse, bounds = GridPoints(finer * np.arange(count + 1), cumulative), []
+    coarse = GridPoints(finer * np.arange(count + 1), cumulative)
+    bounds = list[tuple[float, float, float]]()
     shares = _increasing_shares(view, cumulative, base)
     for level in map(float, levels):
         ends = bracket(view, coarse, at, base, level, beta)[:2]

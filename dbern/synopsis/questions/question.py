@@ -181,11 +181,12 @@ def load_question(option: QuestionOption) -> type[OptionQuestion]:
     return cast("type[OptionQuestion]", getattr(import_module(module), name))
 
 
-def deferred(read: Callable[[], Question]) -> DeferredQuestion:
-    """Return what reads and asks one question, when it is asked."""
+def deferred(read: Callable[[], Question], where: str = "") -> DeferredQuestion:
+    """Return what reads and asks one question, when it is asked; `where` follows its text."""
 
     def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-        yield read().ask(payer, str(beta))
+        answer = read().ask(payer, str(beta))
+        yield replace(answer, question=answer.question + where)
 
     return answers
 

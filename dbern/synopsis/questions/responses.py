@@ -21,7 +21,6 @@ from dbern.synopsis.question_options import (
 from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
-from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
@@ -182,7 +181,7 @@ def read_inside(
         return InBoxes(measure, weights, shape), shape
     if weights.kernels:
         raise SpecError("region: of polygons ask for the records, or write boxes")
-    return polygon_envelope(shape, measure.splines), shape
+    return weights.polygons(measure, shape), shape
 
 
 def refuse_condition(option: QuestionOption, options: CommonOptions) -> None:

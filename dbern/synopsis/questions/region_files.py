@@ -177,11 +177,23 @@ def _ask_file(
         try:
             region = file.region(rows, payer.domain)
             question = read(region)
-            if region is not rows[0]:
-                names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
-                question = replace(question, labels={"region": names})
+            named = region is not rows[0]
+            if named:
+                question = replace(question, labels={"region": range(len(rows))})
             answer = question.ask(payer, str(beta * len(rows) / total))
         except SpecError as error:
             raise SpecError(f"{_first_refused(file, rows, payer.domain, done)}: {error}") from None
-        yield answer
+        names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
+        yield _with_names(answer, names) if named else answer
         done += len(rows)
+
+
+def _with_names(answer: Answer, names: Sequence[str | int]) -> Answer:
+    """Return the answer with names of regions, or their numbers, as coordinates."""
+    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
+    arrays = {
+        key: array.assign_coords(region=list(names))
+        for key, array in numbers.items()
+        if array is not None
+    }
+    return replace(answer, **arrays)

@@ -69,8 +69,8 @@ class _SharesOfRegions(OptionQuestion):
             return interval(view, inside, Denominator.total(view) if of_total else None, beta)
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
-        inside = InBoxes(measure, weights, region)
-        return product_intervals(measure, inside, beta, of_total=of_total)
+        boxes = InBoxes(measure, weights, region)
+        return product_intervals(measure, boxes, beta, of_total=of_total)
 
     def _shares_of_box(
         self, boxes: Boxes, box: Boxes, measure: NoisyMeasure, beta: Fraction

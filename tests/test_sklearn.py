@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 import tempfile
 import warnings
 from datetime import datetime
@@ -621,6 +622,30 @@ def test_estimators_without_lists_say_which_have_some():
     )
     with pytest.raises(SpecError, match="KernelDensity has no use for a list of values"):
         able.fit(frame)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
+@pytest.mark.filterwarnings("ignore")
+def test_docstrings_name_what_a_fit_leaves(estimator):
+    x = pd.DataFrame({"a": HOURS[:, 0] % 4})
+    able = clone(estimator).fit(x, (x.a > 2).astype(int))
+    _, _, attributes = type(able).__doc__.partition("Attributes\n")
+    left = {name for name in vars(able) if name.endswith("_")}
+    assert left == set(re.findall(r"^    (\w+_) : ", attributes, re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_says_that_it_is_in_memory_and_which_bandwidth_it_took():
+    able = estimators.KernelRegressor(bounds=(0, 24), y_bounds=(0, 1), epsilon="1/2")
+    synopsis = able.fit(HOURS, LATE).synopsis_
+    said = f"<Synopsis {able.release_name_}: nadaraya-watson over x0, epsilon 0.5, in memory>"
+    assert repr(synopsis) == repr(pickle.loads(pickle.dumps(synopsis))) == said
+    assert "in memory" in synopsis._repr_html_()
+    assert repr(synopsis.shaped("quiet")) == f"{said[:-1]}, quiet>"
+    (bandwidth,) = synopsis.metadata["target"]["bandwidth"]
+    assert 0 < bandwidth < 24
 
 
 @pytest.mark.slow

@@ -114,7 +114,12 @@ def ask(
         shown = list(answers)
     if as_json:  # tables of answers take all of pandas to import
         return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
-    return {}, "\n".join(map(str, shown))
+    lines = [str(answer) for answer in shown]
+    if len(lines) > 1:
+        lines.append(
+            f"all {len(lines)} answers hold at once with probability {float(1 - level):.6g}"
+        )
+    return {}, "\n".join(lines)
 
 
 def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:

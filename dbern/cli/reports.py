@@ -110,7 +110,8 @@ def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]
     from dbern.reporting.registry import as_yaml, blanks, deployment_of
     from dbern.synopsis.reader import open_synopsis
 
-    content = deployment_of(open_synopsis(synopsis_path).metadata)
+    synopsis = open_synopsis(synopsis_path)
+    content = deployment_of(synopsis.metadata, synopsis.promises().constant)
     if out is not None:
         write_file(out, as_yaml(content), "--out")
     if not quiet:

@@ -21,7 +21,7 @@ from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
 from dbern.combination.responses import Ratio, Shifted
 from dbern.data.domain import Axis, Domain, named_with
-from dbern.data.storage import location_at
+from dbern.data.storage import MemoryFolder, location_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -115,11 +115,18 @@ class Synopsis:
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
         label = "RANDOM DP " if "random_dp" in self.metadata else ""
-        name = self.metadata["name"]
-        return printable(f"<{label}Synopsis {name} over {axes} at {self.url}>")
+        name, epsilon = self.metadata["name"], self.metadata["epsilon"]
+        kind = self.metadata["target"]["kind"]
+        text = f"<{label}Synopsis {name}: {kind} over {axes}, epsilon {epsilon}, {self._where}>"
+        return printable(text)
 
     def _repr_html_(self) -> str:
-        return described(self.metadata, self.domain, self.url)
+        return described(self.metadata, self.domain, self._where, self.promises().constant)
+
+    @property
+    def _where(self) -> str:
+        in_memory = isinstance(self._store.location, MemoryFolder)
+        return "in memory" if in_memory else f"at {self.url}"
 
     @property
     def url(self) -> str:
@@ -523,7 +530,7 @@ class Synopsis:
         largest value. It holds for all points at once and any dataset (docs/bands.md; questions to
         `distribution` have an engine of their own, `dbern.synopsis.questions.interval`). `about` is
         as for `band`, which may be wider: here a quotient whose denominator is surely positive, few
-        records and a density before its noise was shrunk are taken as they are. Of a dask array
+        records and a density before its bins were shrunk are taken as they are. Of a dask array
         lazy.
 
         Raises
@@ -566,7 +573,7 @@ class Synopsis:
             low, high = values - width, values + width
             if combination.pointwise:
                 low, high = combination.to_range(low), combination.to_range(high)
-            if shrunk != smoothings:  # the values themselves, of which noise was silenced
+            if shrunk != smoothings:  # the values themselves, of shrunk bins
                 values = self._evaluate(points, total, threads, evaluation=Evaluation(shrunk))
                 low, high = np.minimum(low, values), np.maximum(high, values)
         return np.stack([low, high], axis=-1)

@@ -77,7 +77,8 @@ def test_every_question_is_answered_as_in_python(released, run):
         assert [row["value"], row["low"], row["high"]] == numbers(answer)
     spread = run("ask", "out.zarr", "--cov", "--correlation", "--quiet").out
     with released.confidence(0.05, questions=2) as asked:
-        assert spread == f"{asked.cov('x', 'y')}\n{asked.correlation('x', 'y')}\n"
+        both = f"{asked.cov('x', 'y')}\n{asked.correlation('x', 'y')}\n"
+    assert spread == f"{both}all 2 answers hold at once with probability 0.95\n"
     plain = run("ask", "out.zarr", "--mean", "--given", "y=0..", "--beta", "0.1").out
     with released.confidence("0.1", questions=1) as asked:
         assert plain == f"{asked.mean('x', given={'y': (0.0, None)})}\n"
@@ -108,6 +109,15 @@ def test_a_wide_answer_has_its_likely_error_and_what_makes_it_narrower(released,
     share, covariance = rows("--mass", "x=2..2.5", "--cov")
     assert float(share["likely_error"]) == answer.likely_error
     assert covariance["likely_error"] == ""
+
+
+def test_several_answers_are_followed_by_the_confidence_of_all(released, run):
+    words = ("ask", "out.zarr", "--mass", "x=2..4", "--mean", "--beta", "0.2")
+    *answers, last = run(*words).out.splitlines()
+    assert answers[0].endswith("with probability 0.933333 (records, these data)")
+    assert last == "all 3 answers hold at once with probability 0.8"
+    assert json.loads(run(*words, "--json").out)["beta"] == "0.2"
+    assert "hold at once" not in run("ask", "out.zarr", "--mass", "x=2..4").out
 
 
 def test_places_and_points_are_answered_as_in_python(released, rows):

@@ -552,6 +552,31 @@ def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
     assert "C = 100 in the paper's form" in plan.explain()
 
 
+@pytest.mark.parametrize(
+    ("target", "changes"),
+    [({}, {}), ({"method": "weights"}, {}),
+     ({**RIDGE, "method": "objective"}, {"label": None, "response": RESPONSE})],
+)  # fmt: skip
+def test_a_plan_says_the_method_and_the_c_that_auto_chose(target, changes):
+    plan = plan_files(spec_of(target, n=20_000, **changes), ())
+    assert "auto" not in plan.explain()
+    (choice,) = (note for note in plan.notes if "in the paper's form" in note)
+    method, cost, other_name = re.fullmatch(
+        r"by (\w+), C = ([\d.e+-]+) in the paper's form C/n: scikit-learn's (.*)", choice
+    ).groups()
+    name, value = ("alpha = n/C", 20_000 / float(cost)) if changes else ("C", float(cost) / 20_000)
+    assert other_name.startswith(f"{name} = ")
+    assert float(other_name.rpartition(" ")[2]) == pytest.approx(value, rel=1e-5)
+    stated = {**target, "method": method, "C": float(cost)}
+    same = plan_files(spec_of(stated, n=20_000, **changes), ())
+    for chosen, again in zip(plan.components, same.components, strict=True):
+        assert again.counting.get("weight", 0) == pytest.approx(
+            chosen.counting.get("weight", 0), 1e-5
+        )
+        if method == "weights":
+            assert again.sensitivity.l1 == pytest.approx(chosen.sensitivity.l1, rel=1e-5)
+
+
 def test_a_poor_regression_is_warned_of():
     target = {**LINEAR, "loss": "huber"}
     spec = spec_of(target, n=30, epsilon="0.1", label=None, response=RESPONSE)

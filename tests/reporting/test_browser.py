@@ -83,6 +83,18 @@ def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
             assert 0.02 < off.mean() < 0.7  # neither blank nor covered
 
 
+def test_text_stands_in_the_middle_below_a_wide_picture(debugger, pages):
+    boxes = """["h1", "#live", ".lead", "#guarantee", "footer"].map((name) => {
+        const element = document.querySelector(name), box = element.getBoundingClientRect();
+        const padding = parseFloat(getComputedStyle(element).paddingLeft);
+        return [box.left + padding, box.right - padding];
+    })"""
+    (told,) = ask(debugger, pages / "map.html", boxes)
+    heading, picture, lead, section, footer = told
+    assert heading[0] == lead[0] == section[0] == footer[0] > picture[0] + 100
+    assert lead[0] + lead[1] == pytest.approx(picture[0] + picture[1])
+
+
 def mass(synopsis, box):
     """The integral of the released polynomial over a box, by Gauss's rule: no code of the page."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
@@ -325,7 +337,7 @@ _HOVER = """(() => {
     [
         ("regression", [], r"-?\d\.\d+"),
         ("bins", [], r"-?[\d.]+(×10[⁻\d⁰¹²³⁴-⁹]+)?"),
-        ("bins", ["share"], r"[\d.]+\u202f%"),
+        ("bins", ["share"], r"[\d.]+\u00a0%"),
     ],
 )
 def test_numbers_below_the_pointer_are_written_for_people(debugger, pages, kind, show, pattern):

@@ -105,7 +105,7 @@ def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
 
 
 def test_a_page_draws_each_group_by_its_own_bins():
-    """One group is everywhere and the other at one place: only of that noise is silenced."""
+    """One group is everywhere and the other at one place: only there are bins shrunk."""
     places, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
     places[few] = 0.2
     x, y = places.T.copy()
@@ -146,6 +146,16 @@ def test_a_notebook_draws_what_the_grid_holds(made, kind):
     assert axes.get_ylabel() == synopsis.domain.axes[1].name  # upright
     values = np.asarray(drawn.get_array()).reshape(201, 201)
     np.testing.assert_array_equal(values, synopsis.grid(201).to_numpy())
+
+
+def test_the_title_of_maps_of_groups_is_in_the_figure_above_them(made):
+    synopsis = dbern.open(made("bins").url)
+    synopsis.metadata = {**synopsis.metadata, "title": "Trips of a day"}
+    drawn = synopsis.plot()
+    drawn.fig.canvas.draw()
+    title = drawn.fig._suptitle.get_window_extent()
+    panels = [axes.title.get_window_extent() for axes in drawn.axs.flat]
+    assert max(panel.y1 for panel in panels) < title.y0 < title.y1 <= drawn.fig.bbox.height
 
 
 def test_axes_that_are_alike_are_drawn_to_one_scale(made):
@@ -224,8 +234,14 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
     folder = Path(synopsis.url).parent
     monkeypatch.chdir(folder)
     python, plain = {}, {}
+    capfd.readouterr()
     exec(texts["python"], python)
+    assert (
+        capfd.readouterr().out.split()
+        == f"{python['values']} {python['low']} {python['high']}".split()
+    )
     exec(texts["zarr"], plain)
+    assert capfd.readouterr().out == f"{plain['value']}\n"
     found = np.atleast_1d(python["values"][0])
     scale = np.abs(found).max()
     np.testing.assert_allclose(np.atleast_1d(plain["value"]), found, atol=1e-9 * scale)
@@ -315,7 +331,7 @@ def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
     assert "all but 5 %" in page.words
     assert "% sure of either" not in page.words
     with pytest.raises(dbern.SpecError, match="random differential privacy is not a variant"):
-        deployment_of(synopsis.metadata)
+        deployment_of(synopsis.metadata, "")
 
 
 @pytest.mark.parametrize("kind", ["curve", "regression"])
@@ -391,7 +407,7 @@ administrative: evidence_sources status registry_authors tier
 @pytest.mark.parametrize("kind", ["regions", "gaussian"])
 def test_a_record_has_the_registrys_fields(made, kind):
     facts = made(kind).metadata
-    record = deployment_of(facts)
+    record = deployment_of(facts, "")
     sections = TEMPLATE.replace("\n ", " ").strip().splitlines()
     fields = {name: keys.split() for name, _, keys in (line.partition(":") for line in sections)}
     assert list(record) == ["url_slug", "deployment"]
@@ -426,10 +442,10 @@ def test_a_record_says_which_rows_count(made):
     facts = made("curve").metadata
     kept = {"column": "year", "values": [2023, 2024]}
     filtered = {**facts, "domain": {**facts["domain"], "filter": kept}}
-    variant = deployment_of(filtered)["deployment"]["dp_variant"]
+    variant = deployment_of(filtered, "")["deployment"]["dp_variant"]
     assert variant["data_domain"].endswith(" Of rows whose year is one of [2023, 2024].")
     assert "the bounds, the filter;" in variant["unprotected_quantities"]
-    assert "Of rows" not in str(deployment_of(facts))
+    assert "Of rows" not in str(deployment_of(facts, ""))
 
 
 def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
@@ -448,9 +464,25 @@ def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
     headline = upper_bound_text(synopsis.promises().headline)
     assert f"Error at most {headline} everywhere" in page
     assert f"within ±{headline} everywhere" in page
-    record = str(deployment_of(synopsis.metadata))
+    record = str(deployment_of(synopsis.metadata, ""))
     assert record.count("6.886e-7") == 2
     assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
+
+
+@pytest.mark.parametrize("kind", ["map", "boundary"])
+def test_an_empty_promise_is_no_fact_in_a_record_or_a_notebook(made, kind, monkeypatch):
+    synopsis = made(kind)
+    for empty in (False, True):
+        total = 1e9 if empty else 1e-7
+        monkeypatch.setitem(synopsis.metadata["certificate"], "total", total)
+        constant = synopsis.promises().constant
+        assert bool(constant) == empty
+        record = str(deployment_of(synopsis.metadata, constant))
+        told = synopsis._repr_html_()
+        assert record.count(f"No error is promised for every database: {constant}.") == 2 * empty
+        assert ("within" in record) == ("Certified beforehand" in record) == (not empty)
+        assert (f"none is promised: {constant}" in told) == empty
+        assert ("at most" in told) == (not empty)
 
 
 @pytest.mark.parametrize("kind", ["map", "boundary", "regions"])

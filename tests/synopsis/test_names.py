@@ -176,6 +176,10 @@ def test_grids_and_plots_are_labelled(delays, carriers):
     assert axes.get_legend().get_title().get_text() == "carrier"
     assert axes.get_ylabel() == "density per unit of distance"
     renamed(carriers, units={"distance": "km/h"})
+    axes = Figure().add_subplot()
+    carriers.plot(axes)
+    assert axes.get_xlabel() == "distance [km/h]"
+    assert axes.get_ylabel() == "density per unit of distance"
     assert named_values(carriers.combination, carriers.domain, carriers.metadata) == (
         "density", "(km/h)-1"
     )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import Denominator, interval, undenied_quotients
+from dbern.synopsis.questions.interval import Denominator, quotient_interval, undenied_quotients
 from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import DRAWS, NoisyMeasure
 from dbern.synopsis.questions.weight_batches import ProductWeights
@@ -34,7 +34,8 @@ def product_intervals(
         envelopes = weights.axes(slice(None))
         view = measure.marginal(used) if used else measure.joint()
         laid_out = products([envelopes[i] for i in used] or envelopes).layered()
-        return interval(view, laid_out, Denominator.total(view) if of_total else None, beta)
+        denominator = Denominator.total(view) if of_total else None
+        return quotient_interval(view, laid_out, denominator, beta)
     if measure.spread is not None:
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
 

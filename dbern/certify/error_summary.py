@@ -132,10 +132,10 @@ def upward(amount: float) -> str:
     return _outward(amount, ROUND_CEILING)
 
 
-def _outward(amount: float, rounding: str, digits: int = 4) -> str:
+def _outward(amount: float, rounding: str) -> str:
     if not 0 < amount < math.inf:
         return f"{amount:g}"
-    return _plain(Decimal(amount).quantize(_decimal_place(amount, digits), rounding))
+    return _plain(Decimal(amount).quantize(_decimal_place(amount, 4), rounding))
 
 
 def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:

@@ -85,13 +85,12 @@ def ask(
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
     from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.options import read_box
     from dbern.synopsis.questions.question import CommonOptions, load_question
     from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
     compared = None if compared_path is None else open_synopsis(compared_path).distribution()
-    box = None if condition is None else read_box(condition, "given")
+    box = None if condition is None else question_options.read_box(condition, "given")
     options = CommonOptions(box, target, compared)
     queries = [
         query

@@ -14,7 +14,7 @@ from projects import records
 
 import dbern
 from dbern.errors import SpecError
-from dbern.synopsis.questions.region_files import region_file
+from dbern.synopsis.questions.region_files import _region_file
 
 pytestmark = pytest.mark.slow
 BOX = {"x": (2.0, 7.5), "y": (None, 0.25)}
@@ -244,7 +244,7 @@ def test_a_large_file_of_polygons_takes_little_memory(project):
         file.writelines(line + "\n" for _ in range(100_001))
     tracemalloc.start()
     try:
-        assert sum(1 for _ in region_file(str(path)).rows()) == 100_001
+        assert sum(1 for _ in _region_file(str(path)).rows()) == 100_001
         assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 10
     finally:
         tracemalloc.stop()
@@ -255,7 +255,7 @@ def test_a_collection_beyond_what_is_read_at_once_is_told_how_to_be(tmp_path, mo
     path = tmp_path / "some.json"
     path.write_text(json.dumps({"features": [feature(1)]}))
     with pytest.raises(SpecError, match=r"more than 100 characters\. Write one feature a line"):
-        list(region_file(str(path)).rows())
+        list(_region_file(str(path)).rows())
 
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@sum", "\tx", "\rx", "\x1b]0;title\x07", "\ud800"]
@@ -312,7 +312,7 @@ def test_what_is_no_geojson_is_refused(tmp_path, text):
     path = tmp_path / "some.json"
     path.write_text(text)
     with pytest.raises(SpecError, match="cannot be read as GeoJSON"):
-        list(region_file(str(path)).rows())
+        list(_region_file(str(path)).rows())
 
 
 @pytest.mark.parametrize(

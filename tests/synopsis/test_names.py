@@ -18,7 +18,7 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
-from dbern.synopsis.labels import as_datetimes, named_values
+from dbern.synopsis.labels import _as_datetimes, named_values
 from dbern.synopsis.maps import plotted
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.strict import parse_object
@@ -260,7 +260,7 @@ def test_dates_are_datetimes_that_are_taken_back(unit):
     low = 20454.0 * (86400 // unit.seconds)
     axis = Axis("when", low, low + 365.0 * (86400 // unit.seconds), unit)
     numbers = axis.at(np.linspace(0, 1, 401))
-    moments = as_datetimes(numbers, axis)
+    moments = _as_datetimes(numbers, axis)
     assert moments.dtype == np.dtype("datetime64[us]")
     assert moments[[0, -1]].astype(str).tolist() == [
         "2026-01-01T00:00:00.000000", "2027-01-01T00:00:00.000000"
@@ -273,14 +273,14 @@ def test_dates_are_datetimes_that_are_taken_back(unit):
 @pytest.mark.parametrize("shift", [1e-9, 3.3e-7, -4.1e-7])
 def test_ends_between_microseconds_stay_within_the_bounds(shift):
     axis = Axis("when", 5e5 + shift, 9e5 + shift, TimeUnit.SECONDS)
-    back = TimeUnit.SECONDS.of_datetimes(as_datetimes(axis.at(np.linspace(0, 1, 5)), axis))
+    back = TimeUnit.SECONDS.of_datetimes(_as_datetimes(axis.at(np.linspace(0, 1, 5)), axis))
     assert axis.low <= back[0]
     assert back[-1] <= axis.high
 
 
 def test_a_year_far_from_now_keeps_its_ends():
     axis = Axis("when", -700_000.0, 2_900_000.0, TimeUnit.DAYS)  # the years 53 and 9909
-    back = TimeUnit.DAYS.of_datetimes(as_datetimes(axis.at(np.linspace(0, 1, 5)), axis))
+    back = TimeUnit.DAYS.of_datetimes(_as_datetimes(axis.at(np.linspace(0, 1, 5)), axis))
     assert (back[0], back[-1]) == (axis.low, axis.high)
 
 

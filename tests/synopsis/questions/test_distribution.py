@@ -313,15 +313,15 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 @pytest.mark.slow
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
-    undenied = of_quantiles.undenied_range
+    bracket = of_quantiles.bracket
     monkeypatch.setattr(of_quantiles, "_POINTS_IN_DEVIATION", 0)
     assert smoothed_medians(6)[0] == 6
 
     def alone(*asked):
-        start, stop = undenied(*asked)
-        return start + 1, stop - 1
+        first, last, points = bracket(*asked)
+        return first + 1, last - 1, points
 
-    monkeypatch.setattr(of_quantiles, "undenied_range", alone)
+    monkeypatch.setattr(of_quantiles, "bracket", alone)
     assert smoothed_medians(6)[0] < 6
 
 

@@ -59,13 +59,16 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     """With the middle of the splines in place of a side, the search finds a counterexample."""
     exact = responses.mean_of_split
 
-    def planted(split, weights, count, beta):
+    def planted(split, weights, beta):
         class Middle:
+            def __len__(self):
+                return len(weights)
+
             def select(self, which):
                 g = weights.select(which)
                 return replace(g, **{side: g.estimate})
 
-        return exact(split, Middle(), count, beta)
+        return exact(split, Middle(), beta)
 
     monkeypatch.setattr(responses, "mean_of_split", planted)
     assert attacks(15) > 1e-3
@@ -559,11 +562,14 @@ def test_sides_are_asked_for_in_parts():
     seen = []
 
     class Batches:
+        def __len__(self):
+            return 3
+
         def select(self, which):
             seen.append(which)
             ones = np.ones((which.stop - which.start, *parts.values.shape[1:]))
             return Envelope(ones, ones, ones)
 
-    band = split_measure.mean_of_split(parts, Batches(), 3, split_measure.Fraction(1, 20))
+    band = split_measure.mean_of_split(parts, Batches(), split_measure.Fraction(1, 20))
     assert len(band.value) == 3
     assert seen == [slice(0, 3)]

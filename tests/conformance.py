@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from dbern.data.columns import as_floats
 from dbern.data.domain import Column
+from dbern.measure.vector_sums import VectorSum
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
+from dbern.reconstruct.base import VectorStrategy
 from dbern.synopsis.evaluate import evaluate
 from dbern.testing.counts import counted as counted
 from dbern.testing.counts import integers, integers_of_each, moves
@@ -374,6 +376,23 @@ def largest_move(relation: str, case: Case, axes: int, noise: str, **mechanism: 
     """The largest distance of neighbors' integers over its planned bound, of any component."""
     plan, groups = neighbors(relation, case, axes, noise, **mechanism)
     return max(max(moves(plan, group)) for group in groups)
+
+
+def accumulator_of(vector: VectorSum, n: int) -> Any:
+    """What adds up the numbers of each of n records."""
+    return vector.accumulator(VectorStrategy(vector.size), n, 0.0)
+
+
+def state_of(accumulator: Any, columns: Mapping[str, Any]) -> np.ndarray:
+    """The integers of records, as one batch."""
+    state = np.zeros(accumulator.shape, dtype=np.int64)
+    accumulator.add(state, {name: np.asarray(values) for name, values in columns.items()})
+    return state
+
+
+def sums_of(accumulator: Any, columns: Mapping[str, Any]) -> np.ndarray:
+    """The sums that the integers of records stand for."""
+    return np.ldexp(state_of(accumulator, columns).astype(float), -accumulator.bits)
 
 
 def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:

@@ -21,7 +21,8 @@ from dbern.privacy.calibration import GaussianNoise
 from dbern.reconstruct.base import VectorStrategy
 from dbern.synopsis.evaluate import evaluate
 from dbern.testing.counts import counted as counted
-from dbern.testing.counts import integers, integers_of_each, moves
+from dbern.testing.counts import integers as integers
+from dbern.testing.counts import integers_of_each, moves
 
 NULL = math.nan
 AXES = "xyzuvw"
@@ -395,11 +396,19 @@ def sums_of(accumulator: Any, columns: Mapping[str, Any]) -> np.ndarray:
     return np.ldexp(state_of(accumulator, columns).astype(float), -accumulator.bits)
 
 
+def granules_of_each(
+    spec: ReleaseSpec, plan: ReleasePlan, databases: Iterable[np.ndarray]
+) -> Group:
+    """The integers of a release, of databases of rows of numbers (n, axes)."""
+    names = spec.domain.names
+    return integers_of_each(spec, plan, (
+        [dict(zip(names, row, strict=True)) for row in rows.tolist()] for rows in databases
+    ))  # fmt: skip
+
+
 def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:
     """The integers of a release of one component, of rows of numbers (n, axes)."""
-    names = spec.domain.names
-    records = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
-    (found,) = integers(spec, plan, records)
+    (found,) = granules_of_each(spec, plan, [rows])[0]
     return found
 
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import zarr
+from conformance import accumulator_of, sums_of
 from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import CategoricalNB
 
 import dbern
 from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_error
 from dbern.data.domain import Axis, Column, Domain
-from dbern.reconstruct.base import VectorStrategy
 from dbern.targets.class_sums import ClassSums
 
 SEED = 411
@@ -47,10 +47,7 @@ def test_cells_of_naive_bayes_are_counts(moments):
     rng = np.random.default_rng(SEED)
     label = Column("label", "data.label.classes", ("no", "yes"))
     sums, columns = ClassSums(domain(), label, moments=moments), records(200, rng)
-    accumulator = sums.accumulator(VectorStrategy(sums.size), 200, 0.0)
-    state = np.zeros(accumulator.shape, dtype=np.int64)
-    accumulator.add(state, columns)
-    found = np.ldexp(state.astype(float), -accumulator.bits)
+    found = sums_of(accumulator_of(sums, 200), columns)
     kept = {name: column[3:] for name, column in columns.items()}
     for code, value in itertools.product(range(2), range(3)):
         wanted = ((kept["label"] == code) & (kept["state"] == value)).sum()

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference
-from conformance import granules, moves
+from conformance import granules, granules_of_each, moves
 from strategies import density_plan, density_spec, sections
 
 from dbern.bernstein.kernels import KERNELS, Gaussian
@@ -101,8 +101,7 @@ def test_no_replacement_moves_the_released_integers_more_than_planned(
     others = rng.uniform(size=(n - 1, len(k)))
     missing = np.array([[np.nan], [7.0]]) * np.ones(len(k))
     databases = [np.vstack([others, row]) for row in (*every, *missing)]
-    staged = [[granules(spec, plan, database)] for database in databases]
-    assert 0.4 < max(moves(plan, staged)) <= 1
+    assert 0.4 < max(moves(plan, granules_of_each(spec, plan, databases))) <= 1
 
 
 @pytest.mark.slow
@@ -305,6 +304,7 @@ def test_auto_chooses_what_can_be_counted(kernel, axes, n, width, mechanism):
     assert plan.counters(spec).state_bytes <= 1 << 32
 
 
+@pytest.mark.slow
 def test_a_lattice_too_fine_for_its_noise_gives_way_to_a_coarser_one():
     """Where the noise is of lattice values; the finest that can be counted is taken."""
     target = {"kernel": "triweight", "bandwidth": [0.1] * 3}

@@ -13,19 +13,17 @@ from sklearn.linear_model import LinearRegression
 
 import dbern
 from dbern.bernstein.reproducing import Linear
-from dbern.data.domain import Axis, Domain, RecordSchema, Response
+from dbern.data.domain import Axis, Domain, Response
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Square
 from dbern.learn.least_squares import MomentSums
 from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.reconstruct.moments import Moments
 from dbern.reporting.html import synopsis_page
 from dbern.sklearn import Ridge as Estimator
 from dbern.synopsis.regression import Regression
-from dbern.targets import RidgeRegression
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import TypicalResponses, typical_variances
 
@@ -159,33 +157,6 @@ def planned(target, n=10_000, epsilon="1.0", axes=2):
     return plan_files(spec, ())
 
 
-@pytest.mark.parametrize(
-    ("target", "released"),
-    [
-        ({"C": 2.0}, "moments"),
-        ({"method": "weights"}, "weights"),
-        ({"constant": 0.5}, "weights"),
-        ({"shards": 2}, "weights"),
-        ({"method": "moments"}, "moments"),
-    ],
-)
-def test_moments_are_released_unless_weights_are_asked_for(target, released):
-    plan = planned(target)
-    assert plan.components[0].name == released
-    assert plan.notes[0].startswith(f"by {released}")
-
-
-@pytest.mark.parametrize(
-    ("n", "epsilon", "axes", "counted"),
-    [(10_000, "1", 2, "weight"), (20_000, "1", 2, "bits"), (10_000, "3", 2, "bits"),
-     (25_000, "1", 6, "weight"), (5_000_000, "0.001", 2, "bits")],
-)  # fmt: skip
-def test_moments_are_released_where_their_noise_is_not_felt(n, epsilon, axes, counted):
-    plan = planned({}, n, epsilon, axes)
-    assert counted in plan.components[0].counting
-    assert ReleasePlan.from_dict(plan.to_dict()) == plan
-
-
 @pytest.mark.parametrize("size", [2, 5])
 def test_what_noise_of_moments_adds_to_typical_residuals(size):
     domain = Domain(tuple(Axis(f"x{i}", 0.0, 1.0) for i in range(size)))
@@ -232,24 +203,6 @@ def test_a_larger_budget_errs_less_where_columns_determine_each_other():
     assert errors[0] < 1.8 * without
     assert errors[1] < 1.08 * without
     assert errors[2] < 1.02 * without
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "axes", "n", "method"),
-    [
-        *[(epsilon, 6, 53_940, "objective") for epsilon in ("0.1", "1", "3", "8")],
-        ("12", 6, 53_940, "moments"),  # of six columns a size of noise that is not felt
-        ("3", 5, 24_000, "objective"),
-        ("0.1", 2, 150_000, "moments"),  # of two not much is lost, and cut residuals cost more
-        ("1", 1, 2_000, "objective"),
-        ("1", 1, 5_000, "moments"),
-    ],
-)
-def test_auto_compares_what_both_methods_add(epsilon, axes, n, method):
-    domain = Domain(tuple(Axis(f"x{i}", 0.0, 1.0) for i in range(axes)))
-    schema = RecordSchema(domain, response=Response("y", 0.0, 9.0))
-    learner = RidgeRegression().for_rows(schema, n, dbern.Budget.parse(epsilon))
-    assert learner.method == method
 
 
 def test_of_many_axes_weights_are_released():

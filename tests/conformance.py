@@ -17,7 +17,7 @@ from dbern.measure.vector_sums import VectorSum
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.laws import GaussianNoise
 from dbern.reconstruct.base import VectorStrategy
 from dbern.synopsis.evaluate import evaluate
 from dbern.testing.counts import counted as counted

@@ -19,7 +19,7 @@ from dbern.erm.losses import Square
 from dbern.learn.least_squares import MomentSums
 from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.planning.planner import plan_files
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.laws import LaplaceNoise
 from dbern.reconstruct.moments import Moments
 from dbern.reporting.html import synopsis_page
 from dbern.sklearn import Ridge as Estimator

@@ -554,7 +554,7 @@ def ridges(name, *rows):
     """Of least squares: changes of the target, axes, rows and epsilon."""
     of_responses = {"label": None, "response": RESPONSE}
     return method(name, RIDGE, of_responses, *(
-        (changes, {"bounds": "xyzuvw"[:axes], "n": n, "epsilon": epsilon})
+        (changes, {"bounds": "xyuvwt"[:axes], "n": n, "epsilon": epsilon})
         for changes, axes, n, epsilon in rows
     ))  # fmt: skip
 

@@ -139,10 +139,3 @@ def test_a_plan_of_another_version_is_not_carried_out(project, client, monkeypat
     monkeypatch.setattr(releasing, "version", lambda _: "9.9")
     with pytest.raises(dbern.DbernError, match=r"planned by dbern .* and this is 9\.9"):
         dbern.release(project.spec(), client=client)
-
-
-def test_other_types_of_the_same_classes_are_another_release():
-    from dbern.ledger.comparison import changes
-
-    assert changes({"classes": [0, 1]}, {"classes": [False, True]})
-    assert not changes({"bounds": [0, 1]}, {"bounds": [0.0, 1.0]})

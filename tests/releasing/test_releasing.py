@@ -390,10 +390,8 @@ def removed(project):
     project.files()[1].unlink()
 
 
-UNCHARGED_STATES = ["reserved", "reading", pytest.param("staged", marks=pytest.mark.slow)]
-
-
-@pytest.mark.parametrize("state", UNCHARGED_STATES)
+@pytest.mark.thorough
+@pytest.mark.parametrize("state", ["reserved", "reading", "staged"])
 @pytest.mark.parametrize(("change", "name"), [(replaced, "2"), (added, "9"), (removed, "1")])
 def test_changed_files_stop_a_release_until_they_are_charged(
     project, client, interrupted, state, change, name

@@ -264,12 +264,12 @@ def server() -> Iterator[postgres_server.Server]:
 def postgres_url(
     server: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """A fresh PostgreSQL database, with an environment in which releases can use it."""
+    """An empty PostgreSQL database, with an environment in which releases can use it."""
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv("DBERN_LEDGER_STAGING", str(tmp_path / "shared"))
     monkeypatch.setenv("DBERN_LEDGER_SECRET", bytes(range(32)).hex())
     monkeypatch.setenv("PGPASSWORD", server.password)
-    return server.database()
+    return server.emptied()
 
 
 @pytest.fixture(scope="session")

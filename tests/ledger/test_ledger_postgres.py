@@ -36,14 +36,6 @@ slow = pytest.mark.slow
 
 
 @slow
-def test_clients_that_create_a_ledger_at_once_make_one(postgres_url, python):
-    script = "import sys; from dbern.ledger import BudgetLedger as L; print(L.create(sys.argv[1]))"
-    processes = [python(script, postgres_url) for _ in range(3)]
-    results = [process.communicate(timeout=300) for process in processes]
-    assert sorted(results) == [("False\n", ""), ("False\n", ""), ("True\n", "")]
-
-
-@slow
 @pytest.mark.parametrize("table", ["audit", "grants", "datasets", "releases"])
 def test_written_rows_are_not_truncated(ledger, held, execute, table):
     import psycopg
@@ -238,7 +230,7 @@ def test_a_client_that_lost_its_connection_changes_nothing_any_more(
     with ledger.lock(held):
         reading = ledger.begin_reading(held)
         ledger.require_lock()
-        disconnect(server, name)
+        server.disconnect(name)
         with BudgetLedger.open(url) as other, other.lock(held):  # at once: the lock is free
             with pytest.raises(EnvironmentRefusedError, match="run the same command again"):
                 ledger.spend(reading, bytes(32))
@@ -247,13 +239,6 @@ def test_a_client_that_lost_its_connection_changes_nothing_any_more(
                     attempt()
             assert other.find("trips", "density").state == "reading"
     assert ledger.find("trips", "density").state == "reading"  # outside it connects anew
-
-
-def disconnect(server, name):
-    server.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        f"WHERE datname = '{name}' AND pid != pg_backend_pid()"
-    )
 
 
 @slow

@@ -120,7 +120,7 @@ def test_an_identity_holds_no_number_that_json_has_not(ledger, ask):
 @pytest.mark.parametrize(
     ("state", "kind", "said"),
     [
-        ("reserved", SpecError, r"\(n; files\.a\.parquet\.size\).*refund.* dbern ledger abandon "
+        ("reserved", SpecError, r"\(n; files\.a\.parquet\.size\).*refund.*dbern ledger abandon "
                                 "--ledger {url} --dataset trips --name density"),
         ("reading", IntegrityError, r"files\.a\.parquet\.size.*charge stands.*abandon"),
         ("spent", None, ""),

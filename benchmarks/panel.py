@@ -3,7 +3,7 @@
 A cell is a dataset, a bandwidth and an epsilon. Its error is the largest over a grid of points,
 against the density without noise, and the mean over some releases. Our own is that of the plan's
 choice, with bins and smoothing as they are released and noise of the plan's law under public keys,
-silenced as a release is; *quiet* is the same under ``synopsis.shaped("quiet")``. The command fails
+shrunk as a release is; *quiet* is the same under ``synopsis.shaped("quiet")``. The command fails
 where `shortfalls` finds any. The rivals:
 
 - *20 lines*: each record is split linearly between the nodes of a grid of step ``b / 2``, with
@@ -44,7 +44,7 @@ import dbern
 from dbern.bernstein.basis import coefficient_basis
 from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of, family_of
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import BinnedStrategy
 from dbern.synopsis.shrinkage import shrunk, shrunk_within
@@ -394,7 +394,7 @@ class Cell:
         known = family_of(law).covariance(law.values).scaled(component.noise.scale)
 
         def noisy(seed: int) -> FloatArray:
-            drawn = family_of(law).draw(law, exact.size, 1, public_stream("panel", seed))
+            drawn = errors_of(law).simulate(exact.size, 1, public_stream("panel", seed))
             return exact + granule * drawn.reshape(exact.shape)
 
         def answered(seed: int) -> FloatArray:

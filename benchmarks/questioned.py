@@ -16,8 +16,8 @@ import numpy as np
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.bernstein.splines import bin_matrix
 from dbern.data.domain import Axis, Domain
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
+from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.synopsis.questions.distribution import Distribution
 from dbern.synopsis.questions.envelopes import kernel, polygon, step
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope

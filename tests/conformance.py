@@ -16,7 +16,7 @@ from dbern.data.domain import Column
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.laws import GaussianNoise
 from dbern.synopsis.evaluate import evaluate
 from dbern.testing.counts import counted as counted
 from dbern.testing.counts import integers, integers_of_each, moves

@@ -19,8 +19,8 @@ from dbern.certify.noise_quantile import (
     polynomial_noise_bound,
 )
 from dbern.combination.base import Combination
-from dbern.privacy.families import family_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.families import errors_of
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins
 
@@ -50,12 +50,12 @@ class Certificate:
 
 
 SHRUNK_FRACTION = 0.2
-"""Of the bound on a density's noise: how far silencing it may move the function."""
+"""Of the bound on a density's noise: how far shrinking may move the function."""
 _SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
 
 
 def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
-    """Return the certificate of a density with silenced noise, and the largest change by that.
+    """Return the certificate of a density of shrunk bins, and the largest change by that.
 
     A triangle inequality: `dbern.synopsis.shrinkage.shrunk_within` moves bins' function by no more.
     On one axis hardly anything is gained by it, on more than three and of more bins it would
@@ -67,18 +67,18 @@ def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certif
     return replace(certificate, noise=certificate.noise + max_distance), max_distance
 
 
-def shrunk_distance_if_even(max_distance: float, bins: Sequence[AxisBins], law: Noise) -> float:
-    """Return the part of `max_distance` that is silenced for evenly spread records.
+def shrunk_distance_if_even(max_distance: float, bins: Sequence[AxisBins], law: NoiseLaw) -> float:
+    """Return the part of `max_distance` that is shrunk for evenly spread records.
 
     It is 0 where they stand out: by six deviations of the noise in a window of five bins an axis;
     four are enough.
     """
     if max_distance == 0:
         return 0.0
-    family, cells = family_of(law), [axis.cells for axis in bins]
-    scale = math.ldexp(family.scale(law), law.granularity_exponent)
+    cells = [axis.cells for axis in bins]
     counts = np.array(5.0 ** len(cells))
-    variance = family.covariance(law.values).scaled(scale).variance(counts, counts)
+    noise = errors_of(law).covariance.scaled(math.ldexp(1.0, law.granularity_exponent))
+    variance = noise.variance(counts, counts)
     return 0.0 if (counts / math.prod(cells)) ** 2 > 36 * variance else max_distance
 
 
@@ -93,7 +93,7 @@ class ErrorModel:
 
     approximation: Approximation
     strategy: Strategy
-    law: Noise
+    law: NoiseLaw
     lattice_error: float
     released_error: float
     value_unit: float
@@ -136,7 +136,7 @@ class ErrorModel:
 
 
 def vector_bound(
-    law: Noise,
+    law: NoiseLaw,
     count: int,
     features: tuple[float, ...] | None,
     error: float,
@@ -151,7 +151,7 @@ def vector_bound(
     `num_simultaneous` as in `ErrorModel.bound`.
     """
     if features is None:
-        noise = family_of(law).tail(law, count, beta / num_simultaneous)
+        noise = errors_of(law).tail(count, beta / num_simultaneous)
         return Certificate(0.0, error, noise, float(beta), 0.0)
     axes, constant, *grid = features
     if grid:

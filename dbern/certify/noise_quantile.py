@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -18,14 +18,14 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.failure import FIELD, NODES, PROMISE, SIMULATION
 from dbern.certify.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
 from dbern.combination.polynomials import grid_polynomials
-from dbern.privacy.families import family_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.families import errors_of
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.series import CUT, Hats, Series, excess_between_nodes, released_series
 from dbern.types import FloatArray
 
-ExtraNoise: TypeAlias = tuple[Noise, float] | None
+ExtraNoise: TypeAlias = tuple[NoiseLaw, float] | None
 _OVERSAMPLING = 8  # of nodes that enclose
 _FEWEST_DRAWS, _SOME_DRAWS = 128, 500
 _MOST_DRAWS = (8000, 8000, 700)  # on one axis and more: those on three may rise between more nodes
@@ -42,7 +42,7 @@ _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough t
 def noise_bound(
     strategy: Strategy,
     h: tuple[int, ...],
-    law: Noise,
+    law: NoiseLaw,
     beta: Fraction,
     extra_noise: ExtraNoise = None,
 ) -> float:
@@ -61,15 +61,17 @@ def noise_bound(
     beta_left = beta if simulated is None else beta * SIMULATION["quantile"]
     extra = 0.0
     if extra_noise is not None:
-        extra = extra_noise[1] * _largest_draw(extra_noise[0], 1, 2 * PROMISE["number"] * beta_left)
+        extra = extra_noise[1] * errors_of(extra_noise[0]).tail(
+            1, 2 * PROMISE["number"] * beta_left
+        )
         beta_left *= PROMISE["values"]
-    bound = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, beta_left)
+    bound = strategy.released_norm(h) * errors_of(law).tail(strategy.layout.size, beta_left)
     if strategy.whole is None:
         bound = min(bound, _tail_at_nodes(strategy, h, law, beta_left))
     return bound + extra if simulated is None else min(bound + extra, simulated)
 
 
-def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: NoiseLaw, beta: Fraction) -> float:
     """Chernoff's bound for the value at a node, and the union bound over nodes.
 
     A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
@@ -82,15 +84,13 @@ def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fract
     enclosure = enclose(strategy, h, _OVERSAMPLING)
     reached = _reached_at(enclosure.bases, law, float(beta * NODES["values at nodes"]))
     granule = math.ldexp(1.0, law.granularity_exponent)
-    largest = _largest_draw(law, strategy.layout.size, beta * NODES["largest draw"])
+    largest = errors_of(law).tail(strategy.layout.size, beta * NODES["largest draw"])
     return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
 
 
-def _largest_draw(law: Noise, count: int, beta: Fraction) -> float:
-    return family_of(law).tail(law, count, beta)
-
-
-def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta: Fraction) -> float:
+def linear_noise_bound(
+    law: NoiseLaw, count: int, axes: int, constant: float, beta: Fraction
+) -> float:
     """Bound ``sup_y |c n_0 + sum_j n_j y_j|`` of every linear function at once.
 
     The `count` weights are, function by function, those of coordinates in [0, 1] and, unless c is
@@ -107,25 +107,25 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
 
     beta_left, simulated = _of_vectors(law, count, count, beta, sups)
     return min(
-        OUTWARD * (axes + constant) * _largest_draw(law, count, beta_left), OUTWARD * simulated
+        OUTWARD * (axes + constant) * errors_of(law).tail(count, beta_left), OUTWARD * simulated
     )
 
 
 def _of_vectors(
-    law: Noise, count: int, nodes: int, beta: Fraction, sups: Callable[[FloatArray], FloatArray]
+    law: NoiseLaw, count: int, nodes: int, beta: Fraction, sups: Callable[[FloatArray], FloatArray]
 ) -> tuple[Fraction, float]:
     """The part of beta left for other bounds, and a simulated quantile as in `noise_bound`."""
     draws = min(_VECTORS, _VECTOR_VALUES // nodes)
     rank = quantile_rank(draws, float(beta))
     if rank is None:
         return beta, math.inf
-    drawn = family_of(law).draw(law, draws * count, 1, public_stream("certificate", 0))
+    drawn = errors_of(law).simulate(draws * count, 1, public_stream("certificate", 0))
     reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
     return beta * SIMULATION["quantile"], reached
 
 
 def polynomial_noise_bound(
-    law: Noise, count: int, grid: int, beta: Fraction
+    law: NoiseLaw, count: int, grid: int, beta: Fraction
 ) -> tuple[float, float]:
     """Bound ``sup |sum_b n_b p_b|`` of `grid_polynomials`, and the same of noise of size one.
 
@@ -141,11 +141,11 @@ def polynomial_noise_bound(
     beta_left, simulated = _of_vectors(
         law, count, nodes, beta, lambda drawn: np.abs(drawn @ table.T).max(axis=1)
     )
-    return min(gain * _largest_draw(law, count, beta_left), between * simulated), gain
+    return min(gain * errors_of(law).tail(count, beta_left), between * simulated), gain
 
 
 def _simulated_quantile(
-    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, extra_noise: ExtraNoise = None
+    strategy: Strategy, h: Sequence[int], law: NoiseLaw, beta: float, extra_noise: ExtraNoise = None
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
@@ -166,10 +166,10 @@ def _simulated_quantile(
     rank = quantile_rank(draws, at_nodes)
     if max_draws < _FEWEST_DRAWS or rank is None:
         return None
-    added, draw = np.zeros(draws), partial(family_of(law).draw, law)
+    added, draw = np.zeros(draws), errors_of(law).simulate
     if extra_noise is not None:
         extra_law, factor = extra_noise
-        drawn = family_of(extra_law).draw(extra_law, 1, draws, public_stream("promise", 0))[0]
+        drawn = errors_of(extra_law).simulate(1, draws, public_stream("promise", 0))[0]
         step = extra_law.granularity_exponent - law.granularity_exponent
         added = math.ldexp(factor, step) * np.maximum(drawn, 0.0)
     if has_joint_map or not series:
@@ -180,7 +180,7 @@ def _simulated_quantile(
     excess = sum(
         size * _reached_at(rows, law, beta_i) for size, rows in excess_between_nodes(series, COARSE)
     )
-    largest = _largest_draw(law, strategy.layout.size, between * NODES["largest draw"])
+    largest = errors_of(law).tail(strategy.layout.size, between * NODES["largest draw"])
     largest = math.ldexp(largest, -law.granularity_exponent)
     reached = sup_order_statistic(series, excess, draw, rank, added)
     reached += excess / FINER**2 + _left_out(series) * largest
@@ -198,7 +198,7 @@ def _left_out(series: Sequence[Series]) -> float:
 
 
 def _affordable(
-    strategy: Strategy, h: Sequence[int], law: Noise, series: Sequence[Series | Hats]
+    strategy: Strategy, h: Sequence[int], law: NoiseLaw, series: Sequence[Series | Hats]
 ) -> tuple[list[FloatArray], int]:
     """Return bases of the nodes of draws, and how many draws are within the work."""
 
@@ -220,12 +220,12 @@ def _affordable(
     return bases, affordable
 
 
-def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
+def _reached_at(bases: Sequence[FloatArray], law: NoiseLaw, beta: float) -> float:
     """Chernoff's bound for values at nodes, and the union bound over them, in units of the grid."""
     a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in bases)
     m = math.prod(float(np.abs(basis).max()) for basis in bases)
     nodes = math.prod(len(basis) for basis in bases)
-    return family_of(law).node_tail(law, a, m, math.log(2 * nodes / beta)) if m > 0 else 0.0
+    return errors_of(law).node_tail(a, m, math.log(2 * nodes / beta)) if m > 0 else 0.0
 
 
 def _fewest_draws(max_draws: int, beta: float) -> int:
@@ -288,7 +288,7 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float 
     return Enclosure(bases, factor, OUTWARD * (1 + factor) * (cut_norm - norm))
 
 
-def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
+def _work(strategy: Strategy, bases: Sequence[FloatArray], law: NoiseLaw) -> float:
     """Multiplications for one draw: noise, the map of the whole lattice, if any, and the axes."""
     shape = [basis.shape[1] for basis in bases]
     work = 0.0 if strategy.whole is None else float(strategy.whole.size)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dbern.privacy.families import Draw
+from dbern.privacy.error_law import Draw
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.series import Series
 from dbern.types import FloatArray, Int64Array

@@ -25,10 +25,8 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     promises = synopsis.promises(page_picture(synopsis).largest)
     signers, text = synopsis.signers, _describe(synopsis.metadata, promises.constant)
     moved = max(array.shrunk_distance for array in synopsis.arrays)
-    quieter = (
-        f"noise that nothing stands out of: values moved by at most {moved:.3g}{promises.unit}"
-    )
-    text += f"\n{'silenced':<12} {quieter}" if moved else ""
+    shrunk = f"where noise is all there is: values moved by at most {moved:.3g}{promises.unit}"
+    text += f"\n{'shrunk':<12} {shrunk}" if moved else ""
     text += "".join(f"\n{label:<12} {promise}" for label, promise in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(signer)}" for signer in signers or (None,))
     if not (quiet or as_json):

@@ -32,7 +32,7 @@ from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.system import Progress
 from dbern.types import Int64Array
 
@@ -179,7 +179,7 @@ def centers(
     client: Client,
     total: Future,
     counters: Counters,
-    jobs: Sequence[tuple[SlabJob, Noise]],
+    jobs: Sequence[tuple[SlabJob, NoiseLaw]],
     salt: bytes,
     files: Sequence[FileFacts] = (),
 ) -> Iterator[tuple[SlabJob, Int64Array, int]]:
@@ -197,7 +197,7 @@ def centers(
     origins: set[str] = set()
     active = workers.arriving()
 
-    def submit(job: SlabJob, noise: Noise) -> None:
+    def submit(job: SlabJob, noise: NoiseLaw) -> None:
         future = workers.submit(worker_tasks.sent, total, counters, job, noise, salt)
         job_of[future.key] = job
         active.add(future)

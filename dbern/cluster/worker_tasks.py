@@ -26,7 +26,8 @@ from dbern.errors import (
 from dbern.measure.accumulator import StoppedError
 from dbern.measure.counters import Counters
 from dbern.measure.reading import Portion, Reading, TableReading
-from dbern.privacy.mechanism import Noise, to_grid
+from dbern.privacy.mechanism import to_grid
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.layouts import Slab
 from dbern.system import one_thread
 from dbern.types import Int64Array
@@ -89,7 +90,7 @@ def merge(outcomes: Sequence[TaskResult]) -> TaskResult:
 
 
 def center(
-    total: TaskResult, counters: Counters, job: SlabJob, noise: Noise, salt: bytes
+    total: TaskResult, counters: Counters, job: SlabJob, noise: NoiseLaw, salt: bytes
 ) -> TaskResult:
     """Return the values of one slab, rounded to the noise's grid, as integers."""
     if total.state is None:
@@ -107,7 +108,9 @@ def center(
     return TaskResult(granules, total.rows, origin=origin)
 
 
-def sent(total: TaskResult, counters: Counters, job: SlabJob, noise: Noise, salt: bytes) -> bytes:
+def sent(
+    total: TaskResult, counters: Counters, job: SlabJob, noise: NoiseLaw, salt: bytes
+) -> bytes:
     """Return `center` as bytes, the only result that leaves the cluster; nobody unpickles it."""
     try:
         return packed(center(total, counters, job, noise, salt))

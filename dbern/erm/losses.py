@@ -89,7 +89,7 @@ class NamedLoss(Loss, Protocol):
 
     name: ClassVar[str]
     of_classes: ClassVar[bool]  # its labels are classes, not a response
-    by_objective: ClassVar[bool]  # `dbern.erm.perturbed` was proved and tested with it
+    perturbable: ClassVar[bool]  # `dbern.erm.perturbed` was proved and tested with it
 
     @classmethod
     def stated(cls, lengths: StatedLengths) -> NamedLoss:
@@ -152,7 +152,7 @@ class Hinge(_SignLabels, _RoundedKinks):
     """
 
     name: ClassVar[str] = "hinge"
-    by_objective: ClassVar[bool] = True
+    perturbable: ClassVar[bool] = True
     width: float = 0.1
 
     def __post_init__(self) -> None:
@@ -199,7 +199,7 @@ class Logistic(_SignLabels):
     """
 
     name: ClassVar[str] = "logistic"
-    by_objective: ClassVar[bool] = True
+    perturbable: ClassVar[bool] = True
     curvature = 0.25
     at_zero = OUTWARD * math.log(2)
     derivative_error = (EXP_ULPS + 4) * UNIT_ROUNDOFF
@@ -233,7 +233,7 @@ class Square(Responses):
     """
 
     name: ClassVar[str] = "square"
-    by_objective: ClassVar[bool] = False
+    perturbable: ClassVar[bool] = False
     bound: float = 1.0
     curvature = 1.0
     derivative_error = 0.0  # beyond one rounding, relative to M: counted for every loss
@@ -278,7 +278,7 @@ class Huber(Responses):
     """
 
     name: ClassVar[str] = "huber"
-    by_objective: ClassVar[bool] = True
+    perturbable: ClassVar[bool] = True
     threshold: float = 1.0
     bound: float = 1.0
     curvature = 1.0
@@ -334,7 +334,7 @@ class EpsilonInsensitive(Responses, _RoundedKinks):
     """
 
     name: ClassVar[str] = "epsilon-insensitive"
-    by_objective: ClassVar[bool] = False
+    perturbable: ClassVar[bool] = False
     tube: float = 0.1
     width: float = 0.1
     bound: float = 1.0

@@ -47,7 +47,7 @@ from dbern.targets.base import DesignedMeasurement, Learner, Lengths, Positive, 
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 
-_OBJECTIVE_LOSSES = [name for name, loss in LOSSES.items() if loss.by_objective]
+_PERTURBABLE_LOSSES = [name for name, loss in LOSSES.items() if loss.perturbable]
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
@@ -167,26 +167,26 @@ class KernelERM(Learner):
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
         space = self._space(schema)
-        if self._by_objective_or_weights:
+        if self._has_both_methods:
             parameters = self.method, self.C, self.constant, self.shards
             return (build_linear_functions(schema, loss, *parameters),)
         if self.method == "objective" or schema.domain.categorical:
             key = "target.method" if self.method == "objective" else "data.bounds"
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
-                f'{_either(_OBJECTIVE_LOSSES)}. Write these, or method = "auto" and numbers.'
+                f'{_either(_PERTURBABLE_LOSSES)}. Write these, or method = "auto" and numbers.'
             )
         minimizer = build_minimizer(schema, loss, space, stated_cost(self.C), self.shards)
         return (replace(minimizer, sources=self._sources()),)
 
     @property
-    def _by_objective_or_weights(self) -> bool:
+    def _has_both_methods(self) -> bool:
         """Whether both methods can release it."""
-        return self.kernel == "linear" and self.loss in _OBJECTIVE_LOSSES
+        return self.kernel == "linear" and self.loss in _PERTURBABLE_LOSSES
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> KernelERM:
         """Return it with its C."""
-        if self.C != "auto" or self._by_objective_or_weights:
+        if self.C != "auto" or self._has_both_methods:
             return self
         loss, space = self._loss(schema), self._space(schema)
         cost = choose_cost(schema, loss, space, n, charge.epsilon)
@@ -194,7 +194,7 @@ class KernelERM(Learner):
 
     def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
         """Return the method, where there is a choice."""
-        return released_method(counting) if self._by_objective_or_weights else {}
+        return released_method(counting) if self._has_both_methods else {}
 
     def identity(self) -> dict[str, Any]:
         """Digests of the modules of a user's kernel and loss."""
@@ -220,7 +220,7 @@ class KernelERM(Learner):
     ) -> tuple[str, ...]:
         """Predict the risk on typical records, beside a constant's; not of a loss of your own."""
         del n
-        if self._by_objective_or_weights or ":" in self.loss:
+        if self._has_both_methods or ":" in self.loss:
             return ()
         axes, response = schema.domain.dimensions, schema.response
         if response:
@@ -244,7 +244,7 @@ class KernelERM(Learner):
         both = (("kernel", self.kernel), ("loss", self.loss))
         declared = [f'{key} = "{name}"' for key, name in both if ":" in name]
         words = f"as stated, not checked, and privacy rests on it: {', '.join(declared)}"
-        unresolved = self._by_objective_or_weights and self.C == "auto"
+        unresolved = self._has_both_methods and self.C == "auto"
         return (
             *(() if unresolved else (cost_text(stated_cost(self.C), n),)),
             *([words] if declared else []),
@@ -320,7 +320,7 @@ class KernelERM(Learner):
             raise SpecError(f'data.label: loss = "{self.loss}" is for a response. Leave it out.')
         bound = 1.0 if loss.of_classes else response_of(schema).radius
         by_weights = self.method == "weights" or (self.method == "auto" and self.C != "auto")
-        smooth = self._by_objective_or_weights and not by_weights
+        smooth = self._has_both_methods and not by_weights
         return loss.stated(StatedLengths(bound, self.width, self.tube, self.threshold, smooth))
 
     def _refuse_lengths(self, scale: float) -> None:

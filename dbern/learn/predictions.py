@@ -38,7 +38,7 @@ from dbern.erm.perturbed import (
     categorical_fraction,
 )
 from dbern.erm.solver import minimize
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.reconstruct.moments import Moments
 from dbern.reconstruct.noisy_least_squares import least_squares
@@ -58,7 +58,7 @@ _RELATIVE_CURVATURE = 0.6
 """Mean second derivative of the logistic loss there, of its largest."""
 
 
-def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> float:
+def predicted_moments(moments: Moments, law: NoiseLaw, ridge: float | None) -> float:
     """Predict the excess risk of least squares by moments with a law's noise."""
     axes, deviation = moments.columns - 1, deviation_of(law)
     products = _typical_products(moments)

@@ -19,6 +19,6 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     if _added[0] > _FEW or _LOOPS in sys.modules:
         from dbern.measure import loops  # numba: half a second, and as much to be ready
 
-        loops.add_rows(state, rows, terms)
+        loops.add_rows_compiled(state, rows, terms)
     else:
         add_slowly(state, rows, terms)

@@ -443,7 +443,7 @@ def _gather() -> Any:
     return compiled(gather, types.void(int64[::1], int64[::1], int64, int64, int64))
 
 
-def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
+def add_rows_compiled(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to a C-contiguous `state`, in place; the interpreter's lock is not held.
 
     Raises IndexError for arrays of different lengths, missing outputs and a smaller state.

@@ -15,7 +15,7 @@ from dbern.planning.noise_scale import noise_law, sensitivity_and_params
 from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.reconstruct.layouts import Lattice
@@ -55,7 +55,7 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
     errors, unit = accumulator.errors, on_lattice.unit
     lattice_error = errors.kernel + errors.position
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
-    approximation, certificate, most_silenced = _certified(
+    approximation, certificate, max_shrunk_distance = _certified(
         on_lattice, design, law, (lattice_error, released_error), bound
     )
     planned = PlannedMeasurement.ready()(
@@ -75,8 +75,8 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
         released_error=released_error,
         entries=measurement.entries,
     )
-    if most_silenced:  # else it is left out
-        planned = planned.model_copy(update={"most_silenced": most_silenced})
+    if max_shrunk_distance:  # else it is left out
+        planned = planned.model_copy(update={"most_silenced": max_shrunk_distance})
     released_component(measurement, planned)  # refuses what no reader takes
     return PlannedPart(measurement, design, planned, accumulator)
 
@@ -95,7 +95,7 @@ def with_kernels(
         BinnedStrategy(Lattice(planned.k), bins), planned.h, family_of(planned.noise.law)
     )
     errors = planned.lattice_error, planned.released_error
-    approximation, certificate, most_silenced = _certified(
+    approximation, certificate, max_shrunk_distance = _certified(
         candidate, design, planned.noise.law, errors, bound
     )
     function = candidate.function_sensitivity / bound.n * planned.unit
@@ -105,7 +105,7 @@ def with_kernels(
             "sensitivity": planned.sensitivity.model_copy(update={"function": function}),
             "certificate": certificate,
             "approximation": approximation,
-            "most_silenced": most_silenced,
+            "most_silenced": max_shrunk_distance,
         }
     )
 
@@ -113,11 +113,11 @@ def with_kernels(
 def _certified(
     measurement: Measurement,
     design: Design,
-    law: Noise,
+    law: NoiseLaw,
     errors: tuple[float, float],
     bound: BoundSpec,
 ) -> tuple[FunctionClass | None, Certificate, float]:
-    """Bound the error of a release: its class, certificate, and what silencing noise may move.
+    """Bound the error of a release: its class, certificate, and how far shrinking may move it.
 
     `errors` are those of a lattice value before release, and of a released one but for its noise.
     """

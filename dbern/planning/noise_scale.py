@@ -12,7 +12,7 @@ from dbern.measure.measurement import Measurement
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import NoiseFamily
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy, Strategy
 
 _MAX_KERNEL_ERROR = 0.01  # fraction of the noise that the effective kernel may cost
@@ -24,7 +24,7 @@ def noise_law(
     accumulator: Accumulator,
     family: NoiseFamily,
     bound: BoundSpec,
-) -> Noise:
+) -> NoiseLaw:
     """Calibrate the noise of a measurement to its sensitivity and its fraction of the charge."""
     # The fraction that was checked to add up: what a measurement becomes cannot spend more.
     fraction = measurement.output_fraction

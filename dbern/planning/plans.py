@@ -23,7 +23,6 @@ from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
-from dbern.privacy.families import family_of
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
@@ -120,7 +119,7 @@ class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
     unit-cube units, the error of a lattice value before release, and of a released one but for its
     noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
     at hand, by a number's value (`dbern.planning.tune`). `most_silenced`, in data units, bounds how
-    far silencing noise may move the function: it is in the certificate's noise.
+    far shrinking bins may move the function: it is in the certificate's noise.
     """
 
     counting: dict[str, Any]
@@ -302,7 +301,7 @@ class ReleasePlan:
     def _rho_of(self, planned: PlannedMeasurement, budget_fraction: Fraction) -> Fraction | None:
         if not self.charge.delta:
             return pure_rho(self.charge.epsilon * budget_fraction)
-        return family_of(planned.noise.law).rho(planned.noise.law)
+        return planned.noise.law.rho
 
     @property
     def lattice(self) -> Lattice | ArrayLayout:
@@ -523,7 +522,7 @@ def _released_as(planned: PlannedMeasurement) -> str:
     what = planned.maps[0].called
     of = " of the whole lattice" if planned.maps[0].of else ""
     of += (
-        f"; noise alone silenced, by at most {planned.most_silenced:.3g}"
+        f"; shrunk where noise is all there is, by at most {planned.most_silenced:.3g}"
         if planned.most_silenced
         else ""
     )

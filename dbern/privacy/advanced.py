@@ -35,8 +35,9 @@ from fractions import Fraction
 from typing import Final
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import EXPONENTS, GRANULES_PER_SENSITIVITY, LaplaceNoise, floor_log2
+from dbern.privacy.calibration import GRANULES_PER_SENSITIVITY, floor_log2
 from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE
+from dbern.privacy.laws import EXPONENTS, LaplaceNoise
 
 _DIGITS: Final = Context(prec=100, Emax=99_999, Emin=-99_999)
 _SLACK: Final = Fraction(1, 10**60)

@@ -22,9 +22,9 @@ from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import calibrate_gaussian, calibrate_k_norm, calibrate_laplace
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 
-Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], Noise]
+Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], NoiseLaw]
 """Of what is moved, errs, how many values, a budget, and a bound on values, in this order."""
 
 
@@ -122,7 +122,7 @@ class Contract:
         return cls(sensitivity, *errors, _exact_bound(bounds.value_bound), size, fraction)
 
 
-def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> Noise:
+def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> NoiseLaw:
     """Noise that makes the contract's integers private for its fraction of the charge.
 
     `calibrated` is that of another law; unless it is given, the norm decides which of ours it is.

@@ -1,4 +1,4 @@
-"""The families of noise: a law, its names in a spec, and functions that only accuracy rests on.
+"""The families of noise: each law's names in a spec, what it is calibrated to and how it errs.
 
 A new law is a file beside this one, and a `NoiseFamily` of it here.
 """
@@ -7,38 +7,35 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, ClassVar, Final, TypeAlias
-
-import numpy as np
+from typing import ClassVar, Final
 
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.contract import Contract, law_of
-from dbern.privacy.covariance import NoiseCovariance, k_norm_covariance
+from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.curves import squared_for
-from dbern.privacy.draws import independent_draws, k_norm_draws
-from dbern.privacy.keystream import KeyStream
-from dbern.privacy.mechanism import Noise
-from dbern.privacy.tails import gaussian_tail, gaussian_weighted_tail, tail, weighted_tail
-from dbern.types import FloatArray
-
-Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
-"""Granules (values, vectors), by the number of values and of vectors, and a stream."""
+from dbern.privacy.error_law import (
+    ErrorLaw,
+    GaussianErrors,
+    KNormErrors,
+    LaplaceErrors,
+    NoiseErrors,
+)
+from dbern.privacy.laws import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
+from dbern.privacy.noise_law import NoiseLaw
 
 
 @dataclass(frozen=True)
 class NoiseFamily(ABC):
     """One kind of noise: what differs between kinds are its methods, and what a spec may say.
 
-    `law` is the type of its calibrated noise, whose `kind` is written into plans and synopses.
-    `norm` is that of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
-    `max_values` is the most a component may have. `balanced`: it is for what
-    `Sensitivity.balanced` says. Spectral coordinates are weighted by the eigenvalues to the power
-    of `eigenvalue_exponent`.
+    `law` is the type of its calibrated noise, whose `kind` is written into plans and synopses;
+    `errors` is how large that noise is. `norm` is that of the sensitivity it is calibrated to: 1,
+    2, or infinity for any one value. `max_values` is the most a component may have. `balanced`: it
+    is for what `Sensitivity.balanced` says. Spectral coordinates are weighted by the eigenvalues to
+    the power of `eigenvalue_exponent`.
 
     `spec_names` maps what a strategy releases (`Strategy.kind`) to the name in ``mechanism.noise``
     and plans; the names of all other strategies' noise end with `strategy_suffix`, "" where it is
@@ -52,7 +49,8 @@ class NoiseFamily(ABC):
     in_auto: bool = True
     by_function: bool = False
 
-    law: ClassVar[type[Any]]
+    law: ClassVar[type[NoiseLaw]]
+    errors: ClassVar[type[NoiseErrors]]
     norm: ClassVar[float]
     eigenvalue_exponent: ClassVar[float]
     max_values: ClassVar[float] = math.inf
@@ -62,51 +60,22 @@ class NoiseFamily(ABC):
     def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         """Scale of the noise for sensitivity one."""
 
-    @abstractmethod
-    def scale(self, law: Any) -> int:
-        """Scale of a law, in granules."""
-
-    @abstractmethod
-    def sensitivity_in_steps(self, law: Any) -> float:
-        """Sensitivity that a law is calibrated to, in granules."""
-
-    @abstractmethod
-    def tail(self, law: Any, count: int, beta: Fraction) -> float:
-        """Size that none of so many draws reaches with probability ``1 - beta``."""
-
-    @abstractmethod
-    def node_tail(self, law: Any, a: float, m: float, level: float) -> float:
-        """Granules that ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
-
-        For ``|c|_2 <= a`` and ``|c|_inf <= m``: this bounds noise at nodes.
-        """
-
-    @abstractmethod
-    def weighted_tail(
-        self, law: Any, root: FloatArray, largest: FloatArray, level: float
-    ) -> FloatArray:
-        """`node_tail` for many weights, at once and without a search."""
-
     def covariance(self, values: float) -> NoiseCovariance:
         """Covariance of a component's noise at scale one, of one joint draw of so many values."""
-        del values
-        return NoiseCovariance(1.0)
+        return self.errors.unit_covariance(values)
 
-    def draw(self, law: Any, size: int, draws: int, stream: KeyStream) -> FloatArray:
-        """Independent draws of so many values of one output, in granules (size, draws)."""
-        return independent_draws(law, size, draws, stream)
-
-    def rho(self, law: Any) -> Fraction | None:
-        """Return the zCDP of a law, where that is what it is calibrated to."""
-        del law
-        return None
-
-    def calibrate(self, contract: Contract, charge: Budget) -> Noise:
+    def calibrate(self, contract: Contract, charge: Budget) -> NoiseLaw:
         """Return the law that makes the contract's integers private for its fraction.
 
-        A family with a law of its own overrides this: ``law_of(contract, charge, calibrated)``.
+        A law that is not of `dbern.privacy.laws` overrides this: ``law_of(contract, charge,
+        calibrated)`` with a `Calibrated` of its own.
         """
         return law_of(contract, charge)
+
+    @property
+    def law_kind(self) -> str:
+        """Name of the law in plans and stores."""
+        return str(self.law.__dataclass_fields__["kind"].default)
 
     @property
     def lattice_name(self) -> str:
@@ -129,34 +98,12 @@ class _LaplaceFamily(NoiseFamily):
     """Independent Laplace noise."""
 
     law = LaplaceNoise
+    errors = LaplaceErrors
     norm: ClassVar[float] = 1
     eigenvalue_exponent = 0.25
 
     def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         return 1 / float(budget.epsilon)
-
-    def covariance(self, values: float) -> NoiseCovariance:
-        del values
-        return NoiseCovariance(math.sqrt(2))
-
-    def scale(self, law: LaplaceNoise) -> int:
-        return law.scale
-
-    def sensitivity_in_steps(self, law: LaplaceNoise) -> float:
-        return float(law.l1_sensitivity_granules)
-
-    def tail(self, law: LaplaceNoise, count: int, beta: Fraction) -> float:
-        return tail(law, count, beta)
-
-    def node_tail(self, law: LaplaceNoise, a: float, m: float, level: float) -> float:
-        fractions = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
-        exponents = (fractions * a / m) ** 2 / (1 - fractions**2)
-        return law.scale * m * float(((level + exponents) / fractions).min())
-
-    def weighted_tail(
-        self, law: LaplaceNoise, root: FloatArray, largest: FloatArray, level: float
-    ) -> FloatArray:
-        return weighted_tail(law, root, largest, level)
 
 
 class _AdvancedFamily(_LaplaceFamily):
@@ -169,49 +116,24 @@ class _AdvancedFamily(_LaplaceFamily):
 
 
 class _KNormFamily(_LaplaceFamily):
-    """Noise of the K-norm law; its tails are those of Laplace noise (`dbern.privacy.tails`)."""
+    """Noise of the K-norm law."""
 
     law = KNormNoise
+    errors = KNormErrors
     max_values = MOST_VALUES
     balanced = True
-
-    def covariance(self, values: float) -> NoiseCovariance:
-        return k_norm_covariance(values)
-
-    def draw(self, law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
-        return k_norm_draws(law, size, draws, stream)
 
 
 class _GaussianFamily(NoiseFamily):
     """Independent Gaussian noise."""
 
     law = GaussianNoise
+    errors = GaussianErrors
     norm = 2
     eigenvalue_exponent = 0.5
 
     def scale_per_unit_sensitivity(self, budget: Budget) -> float:
         return 1 / math.sqrt(squared_for(budget.epsilon, budget.delta))
-
-    def scale(self, law: GaussianNoise) -> int:
-        return law.sigma
-
-    def sensitivity_in_steps(self, law: GaussianNoise) -> float:
-        return math.sqrt(law.l2_sensitivity_granules_squared)
-
-    def tail(self, law: GaussianNoise, count: int, beta: Fraction) -> float:
-        return gaussian_tail(law, count, beta)
-
-    def node_tail(self, law: GaussianNoise, a: float, m: float, level: float) -> float:
-        del m
-        return law.sigma * a * math.sqrt(2 * level)
-
-    def weighted_tail(
-        self, law: GaussianNoise, root: FloatArray, largest: FloatArray, level: float
-    ) -> FloatArray:
-        return gaussian_weighted_tail(law, root, largest, level)
-
-    def rho(self, law: GaussianNoise) -> Fraction:
-        return law.rho
 
 
 LAPLACE: Final = _LaplaceFamily({"": "laplace"}, strategy_suffix="laplace")
@@ -229,15 +151,14 @@ K_NORM: Final = _KNormFamily({"binned": "binned-k-norm"})
 FAMILIES: Final[tuple[NoiseFamily, ...]] = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
 
 
-def family_of(law: Noise) -> NoiseFamily:
+def family_of(law: NoiseLaw) -> NoiseFamily:
     """Return the first family with this law."""
     return next(family for family in FAMILIES if family.law is type(law))
 
 
-def covariance_of(law: Noise) -> NoiseCovariance:
-    """Return the covariance of a component's noise, in granules."""
-    family = family_of(law)
-    return family.covariance(law.values).scaled(family.scale(law))
+def errors_of(law: NoiseLaw) -> ErrorLaw:
+    """Return how far noise of this law moves released values."""
+    return family_of(law).errors(law)
 
 
 def named(

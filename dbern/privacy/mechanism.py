@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
 from dbern.errors import IntegrityError
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KEY_BYTES, KeyStream, subkey
 from dbern.privacy.laplace import MAX_CENTER, SignedNoise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.types import FloatArray, Int64Array
 
 CANONICAL_BLOCK: Final = 65536
 
-Noise: TypeAlias = LaplaceNoise | GaussianNoise
-
 
 def privatize(
-    center: Int64Array, start: int, noise: Noise, key: bytes, component: str
+    center: Int64Array, start: int, noise: NoiseLaw, key: bytes, component: str
 ) -> Int64Array:
     """Add the release's noise to a slice of one component's centers.
 
@@ -56,7 +54,7 @@ def privatize(
     return noisy
 
 
-def place_of(noise: Noise, arrays: Sequence[str], output: int, size: int) -> tuple[str, int]:
+def place_of(noise: NoiseLaw, arrays: Sequence[str], output: int, size: int) -> tuple[str, int]:
     """Component and first position of the noise of an output.
 
     Outputs have independent noise, but one vector of a joint law: separate vectors would cost twice
@@ -65,7 +63,7 @@ def place_of(noise: Noise, arrays: Sequence[str], output: int, size: int) -> tup
     return (arrays[output], 0) if noise.values == math.inf else (arrays[0], output * size)
 
 
-def _block_noise(noise: Noise, count: int, stream_key: bytes, block: int) -> SignedNoise:
+def _block_noise(noise: NoiseLaw, count: int, stream_key: bytes, block: int) -> SignedNoise:
     """The first `count` samples of a block; more samples would begin with the same ones."""
     return noise.draw(count, KeyStream(stream_key, block))
 
@@ -78,7 +76,7 @@ def _check_center(center: Int64Array, start: int) -> None:
         raise IntegrityError("noise: a center reaches 2**62 granules, which the plan excluded")
 
 
-def to_grid(values: FloatArray, noise: Noise) -> Int64Array:
+def to_grid(values: FloatArray, noise: NoiseLaw) -> Int64Array:
     """The multiples of the granularity nearest to computed values, in granules.
 
     Scaling by a power of two is exact (the exponents a law allows cannot overflow a value

@@ -1,4 +1,4 @@
-"""Tails of noise, rounded outward: what no coefficient's noise reaches.
+"""Tails of noise, rounded outward, in granules: what no coefficient's noise reaches.
 
 Certificates follow from them; privacy does not rest on them.
 """
@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.types import FloatArray
 
 _DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -32,42 +31,40 @@ _SLACK: Final = Fraction(1, 10**60)
 # stochastically smaller than of Laplace noise.
 
 
-def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
+def laplace_tail(scale: int, coefficients: int, beta: Fraction) -> int:
     """Size that no coefficient's noise reaches, with probability at least ``1 - beta``.
 
-    ``m g``, rounded up, for the smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union
+    The smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union
     bound). With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so ``m >= s ln(2 cN / (beta
     (1 + q)))``. That is computed to 100 digits with correctly rounded operations; as s <= 2**61 the
     error is below 1e-60 for fewer than 10**30 coefficients, and 1e-60 is added before rounding up.
-    The result is in the target's unit; the center's own rounding, at most g/2 + eta, is not part of
-    it.
+    The center's own rounding, at most g/2 + eta, is not part of it.
     """
     if not 0 < beta < 1 or coefficients < 1:
         raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
     digits = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    q = digits.exp(digits.divide(Decimal(-1), Decimal(noise.scale)))
+    q = digits.exp(digits.divide(Decimal(-1), Decimal(scale)))
     odds = 2 * coefficients / beta
     ratio = digits.divide(Decimal(odds.numerator), Decimal(odds.denominator))
     length = digits.ln(digits.divide(ratio, digits.add(Decimal(1), q)))
-    length = digits.fma(Decimal(noise.scale), length, Decimal("1e-60"))
-    granules = max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
-    return _float_above(granules * noise.granularity)
+    length = digits.fma(Decimal(scale), length, Decimal("1e-60"))
+    return max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
 
 
-def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> float:
-    """Size that no coefficient's noise reaches, with probability at least ``1 - beta``.
+def laplace_node_tail(scale: int, a: float, m: float, level: float) -> float:
+    """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
 
-    The union bound of `_gaussian_tail_granules`, in the target's unit and rounded up. Accuracy
-    only.
+    For ``|c|_2 <= a`` and ``|c|_inf <= m``, as `dbern.certify.noise_quantile` proves.
     """
-    granules = _gaussian_tail_granules(noise.sigma, coefficients, beta)
-    return _float_above(granules * noise.granularity)
+    fractions = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
+    exponents = (fractions * a / m) ** 2 / (1 - fractions**2)
+    return scale * m * float(((level + exponents) / fractions).min())
 
 
-def weighted_tail(
-    noise: LaplaceNoise, root: FloatArray, largest: FloatArray, level: float
+def laplace_weighted_tail(
+    scale: int, root: FloatArray, largest: FloatArray, level: float
 ) -> FloatArray:
-    """Bound what ``sum_j w_j X_j`` exceeds with probability at most ``exp(-level)``, in granules.
+    """Bound what ``sum_j w_j X_j`` exceeds with probability at most ``exp(-level)``.
 
     X are independent draws; of the weights only ``|w|_2 <= root`` and ``|w|_inf <= largest`` are
     used. With s the scale, ``E e^(u X) <= 1 / (1 - u^2 s^2)`` for ``u s < 1`` (as ``(cosh z - 1) /
@@ -75,24 +72,22 @@ def weighted_tail(
     (1 - c u))`` with ``v = 2 s^2 |w|_2^2``, ``c = s |w|_inf``: a sub-gamma variable, which exceeds
     ``sqrt(2 v x) + c x`` with probability at most ``e^-x`` (Boucheron, Lugosi, Massart 2013, 2.4).
     """
-    return np.asarray(noise.scale * (2 * math.sqrt(level) * root + level * largest))
+    return np.asarray(scale * (2 * math.sqrt(level) * root + level * largest))
 
 
-def gaussian_weighted_tail(
-    noise: GaussianNoise, root: FloatArray, largest: FloatArray, level: float
-) -> FloatArray:
+def gaussian_weighted_tail(sigma: int, root: FloatArray, level: float) -> FloatArray:
     """Bound the same for Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
-    del largest
-    return np.asarray(noise.sigma * root * math.sqrt(2 * level))
+    return np.asarray(sigma * root * math.sqrt(2 * level))
 
 
-def _float_above(value: Fraction) -> float:
+def float_above(value: Fraction) -> float:
+    """Round up to a float."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def _gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:
-    """An integer m that no coefficient's noise reaches, with probability at least ``1 - beta``.
+def gaussian_tail(sigma: int, coefficients: int, beta: Fraction) -> int:
+    """Size that no coefficient's noise reaches, with probability at least ``1 - beta``.
 
     The least m >= 1 with ``cN min(2, r) e^(-m^2/(2 s^2)) <= beta`` for ``r = .79789 (1/s + s/m)``
     and s = sigma (union bound). Proof that ``P(|X| >= m)`` is at most either product:
@@ -104,9 +99,7 @@ def _gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> in
       ``e^(-m^2/(2 s^2)) / (1 - e^(-m/s^2)) <= e^(-m^2/(2 s^2)) (1 + s^2/m)``, and
       ``S(0) >= sqrt(2 pi) s`` by Poisson's formula; ``2/sqrt(2 pi) < .79789``.
 
-    Each logarithm errs by less than `_SLACK`, which is added. Accuracy only.
-
-    sigma is in granules.
+    Each logarithm errs by less than `_SLACK`, which is added.
     """
     if not 0 < beta < 1 or coefficients < 1:
         raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")

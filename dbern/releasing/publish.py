@@ -34,7 +34,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
-from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
+from dbern.privacy.mechanism import place_of, privatize, to_grid
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import BinnedStrategy
 from dbern.reconstruct.layouts import Lattice, Slab
@@ -137,8 +138,8 @@ def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iter
     if stored.maps:
         released = noisy.all_released
         with one_thread():
-            values, silencing = _derived_from(noisy.planned, released)
-        writer.write_released(stored, released, silencing)
+            values, shrinkage = _derived_from(noisy.planned, released)
+        writer.write_released(stored, released, shrinkage)
 
         def lattice_slab(slab: Slab) -> Int64Array:
             return to_grid(strategy.reconstruct(values, slab), law)
@@ -160,16 +161,14 @@ def _derived_from(
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / value_unit)
     strategy = cast("Strategy", planned.strategy)
-    values, moved, silenced_fraction = shrunk_within(
-        values, noise, strategy, planned.h, limit / value_unit
-    )
+    values, moved, fraction = shrunk_within(values, noise, strategy, planned.h, limit / value_unit)
     return values, {
         "silenced": moved * value_unit,
-        "silenced_share": silenced_fraction,
-    } if silenced_fraction else {}
+        "silenced_share": fraction,
+    } if fraction else {}
 
 
-def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
+def _noise_key(key: bytes, reservation: Reservation, law: NoiseLaw) -> bytes:
     """Derive the key of this very center's noise.
 
     It is bound to the seal and to the law: should the ledger ever be put back to before the charge,

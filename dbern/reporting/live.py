@@ -1,6 +1,6 @@
 """Questions to a released function on the report's page: offline, without Python.
 
-The page holds released numbers R, where noise is silenced also without it, and, for each axis, the
+The page holds released numbers R, where bins are shrunk also before that, and, for each axis, the
 matrix M from them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's
 weights of a place, and products over axes those of the numbers in the value there. An integral of
 the basis is a tail of that of the next degree.
@@ -330,7 +330,7 @@ def _band_bounds(synopsis: Synopsis, cells: int) -> FloatArray:
 
 
 def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
-    """Half-widths of `interval` by group, before silencing, in cells where they vary."""
+    """Half-widths of `interval` by group, before bins are shrunk, in cells where they vary."""
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     tables = []
     for band in synopsis._bands(beta, None, "these-data", raw=True):  # what `interval` reads

@@ -133,11 +133,11 @@ class ReleasedArray:
 
     @property
     def shrunk_distance(self) -> float:
-        """Distance between the function of the lattice and that of the bins, by silenced noise."""
-        return self._silence[0]
+        """Distance between the function of the lattice and that of the bins, by shrinking."""
+        return self._shrinkage[0]
 
     @cached_property
-    def _silence(self) -> tuple[float, float]:
+    def _shrinkage(self) -> tuple[float, float]:
         family = self.strategy.kind
         attributes = (
             self._store.array_attributes(f"{self._path}/{family}/released") if family else {}
@@ -146,12 +146,12 @@ class ReleasedArray:
 
     @property
     def shrunk(self) -> FloatArray:
-        """Source of the lattice, in data units: bins, some of their noise silenced."""
-        released, (_, fraction) = self.released, self._silence
+        """Source of the lattice, in data units: bins, shrunk by the published part."""
+        released, (_, fraction) = self.released, self._shrinkage
         return released + fraction * (shrunk(released, self.noise) - released)
 
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
-        """Return the whole release at an order; at another than its own no noise is silenced."""
+        """Return the whole release at an order; at another than its own nothing is shrunk."""
         if self.component.interpolated and tuple(h) not in ((), self.order):
             raise SpecError(
                 "h: this function is linear between lattice values, which no order changes. "
@@ -240,7 +240,7 @@ class ReleasedArray:
     ) -> Certificate:
         """Bound its error; `selected`: the smoothing was chosen by looking at the values.
 
-        `extra_noise` as of `ErrorModel.bound`. The distance moved by silencing counts as noise.
+        `extra_noise` as of `ErrorModel.bound`. The distance moved by shrinking counts as noise.
         """
         if selected:
             num_simultaneous *= len(smoothings(self.strategy, self.order))
@@ -360,5 +360,5 @@ class ReleasedArray:
 
 
 def as_released(array: ReleasedArray | ReleasedVector, smoothing: Smoothing) -> Smoothing:
-    """Return the smoothing of what carries the noise, before any of it was silenced."""
+    """Return the smoothing of what carries the noise, before it was shrunk."""
     return replace(smoothing, raw=array.shrunk_distance > 0)

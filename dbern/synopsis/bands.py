@@ -8,7 +8,7 @@ for the database at hand, from the released numbers alone: `dbern.certify.bias_e
 for the unknown c, with public e_j >= 0 for each public cell I of y. What is released of c_j is
 ``z_j = c_j + x_j + f_j``, x_j the noise and ``|f_j|`` at most the published error of a released
 value. So the right side is at most ``sum_j e_j z_j - sum_j e_j x_j + max |f| sum_j e_j``, and
-``-sum_j e_j x_j`` exceeds ``weighted_tail(x, |e|_2, |e|_inf, ..)`` of no cell but with the share of
+``-sum_j e_j x_j`` exceeds ``weighted_tail(|e|_2, |e|_inf, ..)`` of no cell but with the share of
 beta that `BAND` has for it; the quantile of the values' own noise is told at the rest. The two
 events hold at once, at every y, however the point was chosen, for whatever database: bounds of the
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
@@ -62,9 +62,9 @@ from dbern.certify.noise_quantile import enclose, quantile_rank
 from dbern.certify.noise_sups import noise_sups
 from dbern.combination.responses import Quotient
 from dbern.privacy.budget import PrivacyUnit
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.component import LatticeComponent, StoredBiasStatistic, VectorComponent
 from dbern.synopsis.metadata import ReleaseMetadata
@@ -145,7 +145,7 @@ class DataDependentBound:
         return DataDependentBand(minimum, release)
 
     @property
-    def noise(self) -> tuple[Noise, float]:
+    def noise(self) -> tuple[NoiseLaw, float]:
         """Its law, and the factor of its draws."""
         return self.number.component.noise.law, OUTWARD * self.terms.factor
 
@@ -195,7 +195,7 @@ class LocalBiasBound:
         envelopes, count_array = self.envelopes(smoothing), self.count_array
         root, largest = norms(envelopes, 2), norms(envelopes, math.inf)
         level = math.log(root.size / beta)
-        reached = family_of(count_array.law).weighted_tail(count_array.law, root, largest, level)
+        reached = errors_of(count_array.law).weighted_tail(root, largest, level)
         rest = _granule(count_array) * reached + count_array.released_error * norms(envelopes, 1)
         return _read(count_array.released, envelopes, self.array.value_unit * rest)
 
@@ -251,8 +251,7 @@ def _quotient_bands(
         return None
     top, below = numerator.array, denominator.array
     shared_by_top, shared_by_below = (
-        (a.bins, a.lattice, a.value_unit, a.kernels, family_of(a.law).weighted_tail)
-        for a in (top, below)
+        (a.bins, a.lattice, a.value_unit, a.kernels, type(a.law)) for a in (top, below)
     )
     if (
         shared_by_top != shared_by_below
@@ -270,7 +269,7 @@ def _quotient_bands(
         math.log(len(_QUOTIENTS) * root.size / (beta * BAND["approximation"])),
         _scales(top, below),
     )
-    tail = _granule(below) * family_of(below.law).weighted_tail(below.law, root, largest, level)
+    tail = _granule(below) * errors_of(below.law).weighted_tail(root, largest, level)
     bands = []
     for m, noise in zip(_QUOTIENTS.tolist(), noises, strict=True):
         # Independent sums, so that exponents of their bounds add up; of the larger scale.
@@ -285,7 +284,7 @@ def _quotient_bands(
 
 
 def _scales(*arrays: ReleasedArray) -> list[float]:
-    return [family_of(array.law).scale(array.law) * _granule(array) for array in arrays]
+    return [array.law.scale * _granule(array) for array in arrays]
 
 
 def _quotient_noise(
@@ -316,7 +315,7 @@ def _quotient_noise(
     largest: list[FloatArray] = []
 
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
-        fields_by_law = [family_of(law).draw(law, size // 2, draws, stream) for law in laws]
+        fields_by_law = [errors_of(law).simulate(size // 2, draws, stream) for law in laws]
         largest.append(np.abs(fields_by_law).max(axis=(0, 1)))
         return np.stack(fields_by_law, axis=1).reshape(size, draws)
 

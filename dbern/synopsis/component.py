@@ -19,7 +19,7 @@ from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
 from dbern.privacy.contract import Sensitivity
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
 from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.gram import MOST_POINTS
@@ -46,14 +46,14 @@ MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""
 
 _OF_LATTICES = {"k", "h", "approximation", "oblique", "spectral"}
-_LAWS = {family.law.kind: family.law for family in FAMILIES}
+_LAWS = {family.law_kind: family.law for family in FAMILIES}
 _NAMES = tuple(dict.fromkeys(name for family in FAMILIES for name in noise_names(family).values()))
 
 
-def _law_of(law: Any) -> Noise:
+def _law_of(law: Any) -> NoiseLaw:
     """Return a law by its fields; others are left out."""
     if isinstance(law, tuple(_LAWS.values())):
-        return cast("Noise", law)
+        return cast("NoiseLaw", law)
     require(isinstance(law, dict), "is no object")
     kind = law.get("kind")
     require(isinstance(kind, str) and kind in _LAWS, f"kind is none of {', '.join(_LAWS)}")
@@ -62,11 +62,11 @@ def _law_of(law: Any) -> Noise:
     for name in names:
         require(name in law, f"{name} is missing")
         require(name == "kind" or type(law[name]) is int, f"{name} is not an integer")
-    restored: Noise = or_value_error(lambda: family_law(**{name: law[name] for name in names}))
+    restored: NoiseLaw = or_value_error(lambda: family_law(**{name: law[name] for name in names}))
     return restored
 
 
-Law: TypeAlias = Annotated[Noise, PlainValidator(_law_of), PlainSerializer(dataclasses.asdict)]
+Law: TypeAlias = Annotated[NoiseLaw, PlainValidator(_law_of), PlainSerializer(dataclasses.asdict)]
 """The exact integer law of a component's noise."""
 
 
@@ -79,10 +79,10 @@ class ScaledNoise(StrictModel):
     law: Law
 
     @classmethod
-    def of(cls, family: NoiseFamily, strategy_kind: str, law: Noise, unit: float) -> Self:
+    def of(cls, family: NoiseFamily, strategy_kind: str, law: NoiseLaw, unit: float) -> Self:
         """Return that of values in some unit."""
         granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-        scale = family.scale(law) * granularity
+        scale = law.scale * granularity
         kind = noise_names(family)[strategy_kind]
         return cls.ready()(kind=kind, scale=scale, granularity=granularity, law=law)
 
@@ -100,7 +100,7 @@ class ScaledNoise(StrictModel):
         granularity = granule * unit
         same = math.isclose(self.granularity, granularity)
         require(same, "noise: granularity is not that of law and value_unit")
-        scale = or_value_error(lambda: family_of(self.law).scale(self.law) * granularity)
+        scale = or_value_error(lambda: self.law.scale * granularity)
         require(math.isclose(self.scale, scale), "noise: scale is not that of law")
 
     @property
@@ -127,9 +127,9 @@ class ScaledSensitivity(StrictModel):
     derivation: tuple[Text, ...]
 
     @classmethod
-    def of(cls, exact: Sensitivity, law: Noise, unit: float) -> Self:
+    def of(cls, exact: Sensitivity, law: NoiseLaw, unit: float) -> Self:
         """Return that of values in some unit, with what rounding adds."""
-        total = math.ldexp(family_of(law).sensitivity_in_steps(law), law.granularity_exponent)
+        total = math.ldexp(law.sensitivity_in_granules, law.granularity_exponent)
         added = total / float(exact.bound) - 1
         return cls.ready()(
             function=float(exact.function) * unit,

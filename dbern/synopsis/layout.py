@@ -14,7 +14,7 @@ COEFFICIENTS = "coefficients"
 LARGEST_NUMBER = 1e100
 """Of a matrix: products of several stay finite."""
 
-_SILENCE = {
+_SHRINKAGE = {
     "silenced": Limits(float, 0, LARGEST_NUMBER, needed=False),
     "silenced_share": Limits(float, 0, 1, needed=False),
 }
@@ -79,9 +79,9 @@ def array_paths(component: Component) -> list[str]:
 def group_layout(component: Component) -> dict[str, ArrayLayout]:
     """Return the coefficients and axes of a component, by their path in its group."""
     names, shape = component.axes or ("entry",), component.lattice.shape
-    scale, limits = _scale_of(component), _SILENCE | _NO_OBLIQUE
+    scale, limits = _scale_of(component), _SHRINKAGE | _NO_OBLIQUE
     if component.oblique:  # who has this group alone must not take its coordinates for the axes
-        scale, limits = {**scale, "oblique": component.oblique.to_json()}, _SILENCE
+        scale, limits = {**scale, "oblique": component.oblique.to_json()}, _SHRINKAGE
     coefficients = ArrayLayout(shape, names, "int64", scale, limits, sharded=True)
     axes = zip(component.axes, shape, strict=False)  # a vector has none
     return {COEFFICIENTS: coefficients, **{axis: ArrayLayout((n,), (axis,)) for axis, n in axes}}
@@ -93,7 +93,7 @@ def map_layouts(component: Component, ranks: Sequence[int]) -> dict[str, ArrayLa
     if axis_map is None:
         return {}
     shape, modes = tuple(ranks), tuple(group.mode for group in groups)
-    released = ArrayLayout(shape, modes, "int64", _scale_of(component), _SILENCE | _NO_OBLIQUE)
+    released = ArrayLayout(shape, modes, "int64", _scale_of(component), _SHRINKAGE | _NO_OBLIQUE)
     layouts = {released_path(component): released}
     for group, rank in zip(groups, ranks, strict=True):
         sizes = {"axis": (group.axis, group.nodes), "mode": (group.mode, rank)}

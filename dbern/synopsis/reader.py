@@ -523,7 +523,7 @@ class Synopsis:
         largest value. It holds for all points at once and any dataset (docs/bands.md; questions to
         `distribution` have an engine of their own, `dbern.synopsis.questions.interval`). `about` is
         as for `band`, which may be wider: here a quotient whose denominator is surely positive, few
-        records and a density before its noise was shrunk are taken as they are. Of a dask array
+        records and a density before its bins were shrunk are taken as they are. Of a dask array
         lazy.
 
         Raises
@@ -566,7 +566,7 @@ class Synopsis:
             low, high = values - width, values + width
             if combination.pointwise:
                 low, high = combination.to_range(low), combination.to_range(high)
-            if shrunk != smoothings:  # the values themselves, of which noise was silenced
+            if shrunk != smoothings:  # the values themselves, of shrunk bins
                 values = self._evaluate(points, total, threads, evaluation=Evaluation(shrunk))
                 low, high = np.minimum(low, values), np.maximum(high, values)
         return np.stack([low, high], axis=-1)

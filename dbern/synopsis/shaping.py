@@ -23,7 +23,7 @@ are many windows. Bins where nothing stands out of the noise vanish, and those w
 stay. Small bumps may hide below the noise, so no band that holds for every database is narrower for
 this (Low 1997): the band is wider by how far the function was moved.
 
-Densities by bins on two and three axes are silenced at the release, by at most a share of the
+Densities by bins on two and three axes are shrunk at the release, by at most a share of the
 certificate's noise, which counts it (`dbern.synopsis.shrinkage.shrunk_within`). *Raw* is the
 function before that, of which *quiet* is made; its band is narrower by how far it was moved.
 
@@ -93,8 +93,8 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     Parameters
     ----------
     shapes : sequence of str
-        Any of ``"raw"`` (of a density whose noise is silenced, as it was released), ``"quiet"``
-        (silenced wherever nothing stands out of it, however far that moves it), ``"nonnegative"``
+        Any of ``"raw"`` (of a density whose bins are shrunk, as they were released), ``"quiet"``
+        (shrunk wherever nothing stands out of it, however far that moves it), ``"nonnegative"``
         (clipped at zero), ``"normalized"`` (a density that integrates to one over the domain),
         ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the axis ``x``). The order does
         not matter: all of them are done, and those that the synopsis has already. Densities of
@@ -275,10 +275,10 @@ class ShapedArray(ReleasedArray):
         bernstein, moved = self._coefficients(smoothing), 0.0
         linear = self.component.interpolated
         if _QUIET in self._shapes:
-            quiet = shrunk(self.released, self.noise, self.bins[0].levels)
-            quiet = self._coefficients_of(quiet, smoothing)
-            moved = OUTWARD * float(np.abs(value_range(quiet - bernstein, linear=linear)).max())
-            bernstein = quiet
+            bins = shrunk(self.released, self.noise, self.bins[0].levels)
+            target = self._coefficients_of(bins, smoothing)
+            moved = OUTWARD * float(np.abs(value_range(target - bernstein, linear=linear)).max())
+            bernstein = target
         for axis, sign in self._monotone:
             bernstein, step = monotone(bernstein, axis, sign, linear=linear)
             moved += step

@@ -1,4 +1,4 @@
-"""Noise of released bins is shrunk where nothing stands out of it."""
+"""Released bins are shrunk where nothing stands out of their noise."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def shrunk_within(
     h: Sequence[int],
     max_distance: float,
 ) -> tuple[FloatArray, float, float]:
-    """Return bins moved towards quiet ones, how far their function is moved, and by what share.
+    """Return bins moved towards `shrunk` ones, how far their function is moved, and by what share.
 
     The share is the largest up to 1 that moves it by at most `max_distance`; 0 where few bins
     are empty.
     """
-    quiet = shrunk(values, noise)
-    if np.mean(quiet == 0) < _LEAST_EMPTY:
+    target = shrunk(values, noise)
+    if np.mean(target == 0) < _LEAST_EMPTY:
         return values, 0.0, 0.0
     for oversampling in _OVERSAMPLING:
         nodes = enclose(strategy, h, oversampling, _CUT)
@@ -69,7 +69,7 @@ def shrunk_within(
         count = math.prod(map(len, nodes.bases))
         if count * first.shape[1] <= min(_ENCLOSING, _CHANGES * len(first)):
             break
-    step, distance = quiet - values, 0.0
+    step, distance = target - values, 0.0
     lines = on_others(step, rest).reshape(len(step), -1)
     for rows in np.array_split(first, math.ceil(count / _CHANGES)):
         changes = rows @ lines

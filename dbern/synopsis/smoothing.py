@@ -26,7 +26,7 @@ _SUMS = 1 << 23  # numbers at nodes, of all the candidates of one pass (64 MiB)
 class Smoothing:
     """An order per axis, and how many leading components of each axis are used (None: plain).
 
-    `raw`: of the bins as they were released, where noise was silenced in the lattice.
+    `raw`: of the bins as they were released, where the lattice is of shrunk ones.
     """
 
     h: tuple[int, ...]

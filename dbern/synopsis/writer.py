@@ -111,7 +111,7 @@ class SynopsisWriter:
             array[slab.start : slab.stop] = values.reshape(shape)
 
     def write_released(
-        self, group: ReleasedGroup, values: Int64Array, silence: Mapping[str, float]
+        self, group: ReleasedGroup, values: Int64Array, shrinkage: Mapping[str, float]
     ) -> None:
         """Write released integers that are no lattice values, and the arrays of each map."""
         component = group.component
@@ -119,7 +119,7 @@ class SynopsisWriter:
         with self._made() as store:
             parent = zarr.open_group(store, path=group.path, mode="r+")
             parent.create_group(component.noise.strategy_kind)
-            _create_array(parent, released_path(component), values, layouts, silence)
+            _create_array(parent, released_path(component), values, layouts, shrinkage)
             for map_group, axis_map in zip(map_groups(component), group.maps, strict=True):
                 for name, matrix in axis_map.arrays().items():
                     path, attributes = map_group.paths[name], axis_map.attributes(name)

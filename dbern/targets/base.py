@@ -20,7 +20,7 @@ from dbern.data.domain import Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy
 from dbern.targets.section import Section, explain
 
@@ -53,7 +53,7 @@ class DesignedMeasurement:
     measurement: Measurement
     strategy: AnyStrategy
     h: tuple[int, ...]
-    law: Noise
+    law: NoiseLaw
 
 
 class Learner(Section, ABC):

@@ -25,8 +25,8 @@ from dbern.certify.mean_squares import typical_noise
 from dbern.combination.base import Combination
 from dbern.combination.gaussian_scores import GaussianScores
 from dbern.combination.kernel_scores import KernelScores
-from dbern.privacy.families import covariance_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.families import errors_of
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.axis_maps import released_translates
 from dbern.reconstruct.base import Strategy
 from dbern.targets.base import DesignedMeasurement
@@ -37,9 +37,9 @@ _EVENLY = (np.arange(64) + 0.5) / 64
 _MIN_LIKELIHOOD = 1e-12
 
 
-def deviation_of(law: Noise) -> float:
+def deviation_of(law: NoiseLaw) -> float:
     """Standard deviation of a law, in the units of values."""
-    return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
+    return math.ldexp(errors_of(law).covariance.deviation, law.granularity_exponent)
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class Function:
         squares = np.prod([np.square(factor).sum(axis=1) for factor in rows], axis=0)
         sums = np.prod([factor.sum(axis=1) for factor in rows], axis=0)
         grid_step = math.ldexp(self.design.measurement.unit, law.granularity_exponent)
-        noise = covariance_of(law).variance(squares, sums)
+        noise = errors_of(law).covariance.variance(squares, sums)
         return np.asarray(grid_step**2 * np.maximum(noise, 0.0))
 
     @property
     def deviation(self) -> float:
         """Deviation of the noise, its root mean square over the domain."""
         grid_step = math.ldexp(self.design.measurement.unit, self.design.law.granularity_exponent)
-        noise = covariance_of(self.design.law).scaled(grid_step)
+        noise = errors_of(self.design.law).covariance.scaled(grid_step)
         return typical_noise(self._strategy, self.design.h, noise)
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:
@@ -125,7 +125,7 @@ _MAX_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
 _MAX_LIKELIHOODS = 1 << 23
 
 
-def bayes_notes(combination: GaussianScores, law: Noise) -> tuple[str, ...]:
+def bayes_notes(combination: GaussianScores, law: NoiseLaw) -> tuple[str, ...]:
     """Predict the share of wrong classes of Gaussian naive Bayes, and warn where it is no better.
 
     The released rule draws means of classes together by how much of their differences may be noise,

@@ -88,8 +88,6 @@ def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
         family for family in FAMILIES if planned.noise.kind in noise_names(family).values()
     )
     if family.norm < math.inf:
-        return family.norm, family.sensitivity_in_steps(law)
+        return family.norm, law.sensitivity_in_granules
     # The move of any one value, whose number is part of the law.
-    return math.inf, family.sensitivity_in_steps(law) / (
-        planned.outputs * planned.strategy.layout.size
-    )
+    return math.inf, law.sensitivity_in_granules / (planned.outputs * planned.strategy.layout.size)

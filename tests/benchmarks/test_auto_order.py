@@ -12,7 +12,7 @@ from rivals.ours import Planned, planned
 from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.privacy.families import covariance_of
+from dbern.privacy.families import errors_of
 from dbern.synopsis.smoothing import ORDERS, Smoothing, full_ranks, select, smoothed
 
 REPEATS = int(os.environ.get("DBERN_REPEATS", "20"))
@@ -38,7 +38,7 @@ def test_auto_is_within_a_tenth_of_the_best_fixed_order(name, epsilon):
     positions = np.linspace(0, 1, count)
     truth = task.exact(grid(count, axes)).reshape((count,) * axes)
     law = plan.noise.law
-    noise = covariance_of(law).scaled(2.0**law.granularity_exponent)
+    noise = errors_of(law).covariance.scaled(2.0**law.granularity_exponent)
     fixed = [Smoothing((h,) * axes, full_ranks(strategy)) for h in sorted({*ORDERS, *plan.h})]
     errors, chosen = [], []
     for noisy in Planned(plan, granules).draw(rng, REPEATS):

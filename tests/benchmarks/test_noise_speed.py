@@ -11,15 +11,15 @@ import opendp.prelude as dp
 import pytest
 from timing import BENCH, Table, keep, seconds
 
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
-from dbern.privacy.mechanism import CANONICAL_BLOCK, Noise, privatize
+from dbern.privacy.laws import GaussianNoise, LaplaceNoise
+from dbern.privacy.mechanism import CANONICAL_BLOCK, NoiseLaw, privatize
 
 SCALES = {"1": 1, "1000": 1000, "41965": 41965, "2^40 + 1": 2**40 + 1}
 BLOCKS, FEW = (16, 16384) if BENCH else (1, 1000)
 LEAST = {"Laplace": 50, "Gaussian": 20}
 
 
-def ours(noise: Noise) -> float:
+def ours(noise: NoiseLaw) -> float:
     center = np.zeros(BLOCKS * CANONICAL_BLOCK, np.int64)
     spent = seconds(lambda: privatize(center, 0, noise, bytes(32), "speed"))
     return center.size / spent

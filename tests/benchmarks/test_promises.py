@@ -54,7 +54,7 @@ def truth_of(records, shape, width):
 
 
 def ratios(records, width, epsilon, tune):
-    """Of each release the error, and what was promised; both before any noise was silenced."""
+    """Of each release the error, and what was promised; both before any bin was shrunk."""
     names = AXES[: records.shape[1]]
     spec = dbern.ReleaseSpec(
         release={"name": "case", "output": "case.zarr"},
@@ -88,7 +88,7 @@ def ratios(records, width, epsilon, tune):
 @pytest.mark.parametrize("tune", ["0", "0.02"])
 @pytest.mark.parametrize("name", MOST)
 def test_promises_hold_and_are_near_what_data_are_off_by(name, tune):
-    found, before_silence = {}, []
+    found, before_shrinking = {}, []
     for kind, records, width, epsilon in tasks(name):
         error, promise, *raw = ratios(records, width, epsilon, tune)
         middle, exceeded = np.median(error), int((error > promise).sum())
@@ -98,7 +98,7 @@ def test_promises_hold_and_are_near_what_data_are_off_by(name, tune):
         where = f", b {width:g}, epsilon {epsilon:g}" if name == "clusters" else ""
         row = map(float, (REPEATS, ratio, least, exceeded, 100 * surely))
         found[f"{name}, {kind}{where}"] = tuple(row)
-        before_silence.append(np.median(raw[1]) / np.median(raw[0]))
+        before_shrinking.append(np.median(raw[1]) / np.median(raw[0]))
         for one, promised in ((error, promise), raw):
             failed = int((one > promised).sum())
             assert failed <= 0.05 * REPEATS + 3.5 * (0.05 * 0.95 * REPEATS) ** 0.5
@@ -108,8 +108,8 @@ def test_promises_hold_and_are_near_what_data_are_off_by(name, tune):
     print(f"{name}, tune {tune}: median {np.median(few):.2f}, largest {max(few):.2f}")
     most = MOST[name][0] if tune == "0" else MOST[name][1]
     assert np.median(few) <= most
-    assert np.median(before_silence) <= most
-    assert max(before_silence) <= MOST[name][2]
+    assert np.median(before_shrinking) <= most
+    assert max(before_shrinking) <= MOST[name][2]
     assert max(few) <= 1.3 * MOST[name][2]  # a smaller error, and a wider band
 
 

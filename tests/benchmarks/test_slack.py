@@ -10,7 +10,6 @@ tables; as a test it runs small, so that it cannot rot.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from dbern.certify.bias_envelopes import weighed
 from dbern.certify.failure import BAND, FIELD, SIMULATION
 from dbern.certify.noise_sups import noise_sups
 from dbern.planning.planner import plan_files
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of
 from dbern.privacy.public_numbers import public_stream
 
 AXES = "xyz"
@@ -80,7 +79,7 @@ class Case:
         array = self.array
         each = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)
         self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
-        self.draw = partial(family_of(array.law).draw, array.law)
+        self.draw = errors_of(array.law).simulate
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
         self.brackets = self.bias_bound.envelopes(self.smoothing)
         counts = np.array([len(one.kernel) for one in self.brackets])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -27,11 +26,11 @@ from dbern.combination.responses import Quotient, Shifted
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy import laplace
-from dbern.privacy.families import family_of
+from dbern.privacy.error_law import LaplaceErrors
+from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
-from dbern.privacy.tails import tail
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.series import excess_between_nodes, released_series
@@ -188,7 +187,7 @@ def test_the_tail_is_reached_as_rarely_as_it_says_and_not_much_more_rarely(beta,
     noise = discrete_laplace(law.scale, repeats * coefficients, public_stream("coverage", 7))
     signed = noise.added_to(np.zeros(repeats * coefficients, np.int64)) * float(law.granularity)
     largest = np.abs(signed).reshape(repeats, coefficients).max(axis=1)
-    missed = float((largest > tail(law, coefficients, Fraction(beta))).mean())
+    missed = float((largest > errors_of(law).tail(coefficients, Fraction(beta))).mean())
     allowed = float(Fraction(beta))
     deviation = 5 * math.sqrt(allowed / repeats)
     expected = 1 - (1 - allowed / coefficients) ** coefficients  # independent draws
@@ -323,7 +322,7 @@ def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, m
     monkeypatch.setattr(laplace, "_samples", counted)
     monkeypatch.setattr(KeyStream, "words", read)
     monkeypatch.setattr(np, "tensordot", multiplied)
-    noise_sups.noise_sups(bases, partial(family_of(law).draw, law), draws)
+    noise_sups.noise_sups(bases, errors_of(law).simulate, draws)
     taken = noise_quantile._DRAWING * sum(numbers) + sum(products)
     accounted = draws * noise_quantile._work(strategy, bases, law)
     spare = noise_quantile._DRAWING * 2 * 8400  # of the last batch, and of chance
@@ -377,7 +376,7 @@ def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
 def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkeypatch):
     """Whatever is not looked at again; those at nodes alone are less."""
     plan, draws = density_plan((width,) * len(k), k, h=8, noise="binned-laplace"), 120
-    draw = partial(family_of(plan.noise.law).draw, plan.noise.law)
+    draw = errors_of(plan.noise.law).simulate
     axes = zip(k, plan.h, plan.strategy.axis_maps, strict=True)
     series = [released_series(*axis) for axis in axes]
     angles = np.linspace(0, np.pi, count)
@@ -418,8 +417,8 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
     y, draws = np.linspace(0, 1, 201), 4000
     axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_sups.noise_sups(bases, partial(family_of(law).draw, law), draws, "test")
-    beside = family_of(law).draw(law, 1, draws, public_stream("test", 1))[0]
+    sups = noise_sups.noise_sups(bases, errors_of(law).simulate, draws, "test")
+    beside = errors_of(law).simulate(1, draws, public_stream("test", 1))[0]
     found = math.ldexp(1, law.granularity_exponent) * (sups + factor * np.maximum(0, beside))
     allowed = 0.1 + 3 * math.sqrt(0.09 / draws)
     assert (found > bound).mean() <= allowed
@@ -429,14 +428,14 @@ def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
 
 @pytest.mark.parametrize(("work", "share"), [(1e12, SIMULATION["quantile"]), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
-    plan, given, real = bins_of(1, "binned-laplace"), [], noise_quantile._largest_draw
+    plan, given, real = bins_of(1, "binned-laplace"), [], LaplaceErrors.tail
     monkeypatch.setattr(noise_quantile, "_WORK", work)
     monkeypatch.setattr(noise_quantile, "_LITTLE_WORK", work)
     monkeypatch.setattr(
         noise_quantile, "_tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
     )
     monkeypatch.setattr(
-        noise_quantile, "_largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
+        LaplaceErrors, "tail", lambda *facts: given.append(facts[-1]) or real(*facts)
     )
     law, beta = plan.noise.law, Fraction(1, 20)
     found = noise_quantile.noise_bound.__wrapped__(plan.strategy, plan.h, law, beta)

@@ -16,7 +16,7 @@ from dbern.certify.noise_quantile import polynomial_noise_bound
 from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.learn.functional_mean import CurveSums, _chosen_degree, _most_degree
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.laws import LaplaceNoise
 from dbern.reconstruct.base import VectorStrategy
 
 SEED = 230900125

@@ -22,7 +22,7 @@ from dbern.measure.accumulator import Accumulator
 from dbern.measure.private_rows import most_rows
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.laws import LaplaceNoise
 from dbern.reconstruct.base import VectorStrategy
 from dbern.reconstruct.moments import Moments
 from dbern.reconstruct.noisy_least_squares import least_squares

@@ -23,8 +23,8 @@ from dbern.measure.gathered import GatheredAccumulator, Gathering
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.tradeoffs import tradeoff
-from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KEY_BYTES
+from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
 

@@ -15,7 +15,7 @@ from dbern.bernstein.splines import _cell_of
 from dbern.data.domain import Axis, Domain
 from dbern.measure import record_integers
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.loops import add_rows
+from dbern.measure.loops import add_rows_compiled
 from dbern.measure.rows import Rows
 from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
@@ -52,7 +52,7 @@ def accumulator(degree: int, axes: int, n: int = 100):
     return KernelSum("density", domain, (Gaussian(0.2),) * axes).accumulator(strategy, n, 1.0)
 
 
-def counted(part, point, weight, add=add_rows) -> np.ndarray:
+def counted(part, point, weight, add=add_rows_compiled) -> np.ndarray:
     columns = [np.array([float(x)]) for x in point]
     ends = [0.0] * len(columns), [1.0] * len(columns)
     state = np.zeros(part.shape, dtype=np.int64)
@@ -60,7 +60,7 @@ def counted(part, point, weight, add=add_rows) -> np.ndarray:
     return state[0]
 
 
-def off_by(part, point, weight, add=add_rows) -> Fraction:
+def off_by(part, point, weight, add=add_rows_compiled) -> Fraction:
     """How many units the integers of a record are from exact ones, at most."""
     found, axes = counted(part, point, weight, add), part.strategy.bins
     places = [exact_weights(x, a.cells, a.degree) for x, a in zip(point, axes, strict=True)]

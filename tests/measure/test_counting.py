@@ -17,7 +17,7 @@ from sketches import unit_rows
 from dbern import compiling
 from dbern.measure import adding as dispatching
 from dbern.measure import loops as compiled
-from dbern.measure.loops import add_rows
+from dbern.measure.loops import add_rows_compiled
 from dbern.measure.moments import Cells, MomentSketch
 from dbern.measure.record_integers import add_slowly
 from dbern.measure.rows import EQUAL, Rows, Terms, strides
@@ -59,7 +59,7 @@ TERMS = [
 def states(rows: Rows, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """Compiled sums and the twin's."""
     found = np.zeros((2, terms.min_state_size), dtype=np.int64)
-    add_rows(found[0], rows, terms)
+    add_rows_compiled(found[0], rows, terms)
     add_slowly(found[1], rows, terms)
     return found[0], found[1]
 
@@ -148,7 +148,7 @@ def test_sums_that_lie_apart_are_those_that_overlap(monkeypatch, cells, degree):
     for size in (compiled._SPREAD_BYTES, 0):
         monkeypatch.setattr(compiled, "_SPREAD_BYTES", size)
         found.append(np.zeros(terms.min_state_size, dtype=np.int64))
-        add_rows(found[-1], rows, terms)
+        add_rows_compiled(found[-1], rows, terms)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], states(rows, terms)[1])
 
@@ -203,13 +203,13 @@ def test_what_would_leave_the_arrays_is_refused():
         rows(counts=np.ones(5, dtype=bool)),
     ):
         with pytest.raises(IndexError):
-            add_rows(state, bad, terms)
+            add_rows_compiled(state, bad, terms)
     with pytest.raises(IndexError):
-        add_rows(state[:-1], rows(), terms)
+        add_rows_compiled(state[:-1], rows(), terms)
     with pytest.raises(IndexError):
-        add_rows(np.zeros(2 * terms.min_state_size, dtype=np.int64)[::2], rows(), terms)
+        add_rows_compiled(np.zeros(2 * terms.min_state_size, dtype=np.int64)[::2], rows(), terms)
     assert not state.any()
-    add_rows(state, rows(output=np.array([0, 1, 1, 0])), terms)
+    add_rows_compiled(state, rows(output=np.array([0, 1, 1, 0])), terms)
     assert state.any()
 
 
@@ -220,7 +220,7 @@ def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypat
     monkeypatch.setattr(dispatching, "_FEW", 2 * 100 * len(terms.indices))
     monkeypatch.setattr(dispatching, "_added", [0])
     monkeypatch.setattr(dispatching, "add_slowly", lambda *_: ways.append("slowly"))
-    monkeypatch.setattr(compiled, "add_rows", lambda *_: ways.append("compiled"))
+    monkeypatch.setattr(compiled, "add_rows_compiled", lambda *_: ways.append("compiled"))
     monkeypatch.setattr("dbern.measure.loops", compiled)
     for _ in range(3):
         dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.certify.noise_quantile import _tail_at_nodes
 from dbern.certify.noise_sups import noise_sups
 from dbern.planning.planner import plan_files
-from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import GaussianNoise
 
 WIDTH = 0.35
 
@@ -86,7 +85,7 @@ def sup_at_nodes(strategy, h, law, draws):
     matrices = strategy.matrices(h)
     bases = [bernstein_basis(y, k) @ m for k, m in zip(strategy.lattice.k, matrices, strict=True)]
     return (
-        noise_sups(bases, partial(family_of(law).draw, law), draws, label="test")
+        noise_sups(bases, errors_of(law).simulate, draws, label="test")
         * 2.0**law.granularity_exponent
     )
 

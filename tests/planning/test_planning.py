@@ -8,7 +8,6 @@ import re
 from contextlib import suppress
 from datetime import date
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +36,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of, family_of
 from dbern.system import one_thread
 
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
@@ -451,7 +450,7 @@ def _draws_of(plan):
     axes = zip((iterated_basis(y, *axis) for axis in zip(plan.k, plan.h, strict=True)), maps,
                strict=True)  # fmt: skip
     bases = [rows if axis is None else rows @ axis.synthesis for rows, axis in axes]
-    draws = noise_sups(bases, partial(family_of(law).draw, law), 60, "test", strategy.whole)
+    draws = noise_sups(bases, errors_of(law).simulate, 60, "test", strategy.whole)
     return draws * math.ldexp(1.0, law.granularity_exponent)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbern.errors import SpecError
 from dbern.privacy.advanced import _advanced_ratio, calibrate_advanced_laplace
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.laws import LaplaceNoise
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
 etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)

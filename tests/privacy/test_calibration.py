@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
-from dbern.privacy.calibration import (
-    GaussianNoise,
-    LaplaceNoise,
-    calibrate_gaussian,
-    calibrate_laplace,
-    floor_log2,
-)
+from dbern.privacy.calibration import calibrate_gaussian, calibrate_laplace, floor_log2
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.privacy.mechanism import to_grid
-from dbern.privacy.tails import tail
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
 etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)
@@ -165,7 +160,7 @@ def test_floor_log2_next_to_powers() -> None:
 @given(st.integers(1, 60), st.integers(1, 10**6), st.fractions(Fraction(1, 10**9), Fraction(9, 10)))
 def test_tail_is_the_smallest_bound(scale: int, coefficients: int, beta: Fraction) -> None:
     noise = LaplaceNoise(scale, -3, 1)
-    m = Fraction(tail(noise, coefficients, beta)) * 8
+    m = Fraction(errors_of(noise).tail(coefficients, beta)) * 8
     assert m.denominator == 1
 
     def union(magnitude: int) -> float:
@@ -180,7 +175,7 @@ def test_tail_is_rounded_up_at_huge_scales() -> None:
     for scale in range(2**60 + 1, 2**60 + 40):
         noise = LaplaceNoise(scale, 0, 1)
         length = scale * math.log(2 * 21 * 20 / (1 + math.exp(-1 / scale)))
-        assert tail(noise, 21, Fraction(1, 20)) == pytest.approx(length, rel=1e-12)
+        assert errors_of(noise).tail(21, Fraction(1, 20)) == pytest.approx(length, rel=1e-12)
 
 
 CALIBRATIONS = {
@@ -229,4 +224,4 @@ def test_noise_out_of_range(
 @pytest.mark.parametrize("beta", [Fraction(0), Fraction(1)])
 def test_tail_refuses(beta: Fraction) -> None:
     with pytest.raises(SpecError):
-        tail(LaplaceNoise(1, 0, 1), 1, beta)
+        errors_of(LaplaceNoise(1, 0, 1)).tail(1, beta)

@@ -11,12 +11,7 @@ import pytest
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import (
-    GaussianNoise,
-    KNormNoise,
-    LaplaceNoise,
-    calibrate_laplace,
-)
+from dbern.privacy.calibration import calibrate_laplace
 from dbern.privacy.contract import (
     Contract,
     FloatBounds,
@@ -26,6 +21,7 @@ from dbern.privacy.contract import (
     require_one_charge,
 )
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 
 ONE = Fraction(1)
 PURE, APPROXIMATE = Budget.parse("1"), Budget.parse("1", "1e-6")

@@ -12,9 +12,6 @@ from dbern.errors import SpecError
 from dbern.privacy.advanced import _advanced_ratio, calibrate_advanced_laplace
 from dbern.privacy.budget import Budget, decimal_text, exact
 from dbern.privacy.calibration import (
-    GaussianNoise,
-    KNormNoise,
-    LaplaceNoise,
     calibrate_gaussian,
     calibrate_k_norm,
     calibrate_laplace,
@@ -23,20 +20,18 @@ from dbern.privacy.calibration import (
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.curves import _delta_at, squared_for
-from dbern.privacy.draws import k_norm_draws
+from dbern.privacy.families import errors_of
 from dbern.privacy.gaussian import _inverse_root_e, _thresholds, discrete_gaussian
 from dbern.privacy.keystream import KeyStream, content_words, subkey
 from dbern.privacy.laplace import SignedNoise, _inverse_e, discrete_laplace
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.privacy.random_privacy import fewest_samples, order_statistic
 from dbern.privacy.tails import (
-    _float_above,
-    _gaussian_tail_granules,
+    float_above,
     gaussian_tail,
-    tail,
-    weighted_tail,
 )
 from dbern.privacy.zcdp import _delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
 
@@ -112,21 +107,21 @@ def test_a_contract_has_the_law_of_its_fraction_of_the_charge():
 
 def test_tails_have_their_sizes():
     noise = LaplaceNoise(2**20, -20, l1_sensitivity_granules=2**20)
-    assert round(tail(noise, 21, Fraction(1, 20)), 4) == 6.0403
+    assert round(errors_of(noise).tail(21, Fraction(1, 20)), 4) == 6.0403
     normal = GaussianNoise(2**20, -20, l2_sensitivity_granules_squared=1)
-    assert round(gaussian_tail(normal, 21, Fraction(1, 20)), 4) == 3.0642
-    assert _gaussian_tail_granules(1000, 1, Fraction(1, 20)) == 2032
+    assert round(errors_of(normal).tail(21, Fraction(1, 20)), 4) == 3.0642
+    assert gaussian_tail(1000, 1, Fraction(1, 20)) == 2032
 
 
 def test_the_tail_of_one_weight_is_no_smaller_than_that_of_a_draw():
     noise = LaplaceNoise(scale=100, granularity_exponent=0, l1_sensitivity_granules=100)
-    bound = weighted_tail(noise, np.array(1.0), np.array(1.0), math.log(20))
+    bound = errors_of(noise).weighted_tail(np.array(1.0), np.array(1.0), math.log(20))
     assert float(bound.round(1)) == 645.7
 
 
-def test_a_float_above_is_the_next_one_only_where_rounding_went_down():
-    assert _float_above(Fraction(0.1)) == 0.1
-    assert _float_above(Fraction(1, 3)) == math.nextafter(1 / 3, 1)
+def test_afloat_above_is_the_next_one_only_where_rounding_went_down():
+    assert float_above(Fraction(0.1)) == 0.1
+    assert float_above(Fraction(1, 3)) == math.nextafter(1 / 3, 1)
 
 
 def test_a_covariance_scales_by_its_deviation():
@@ -135,7 +130,7 @@ def test_a_covariance_scales_by_its_deviation():
 
 def test_k_norm_draws_are_vectors_in_columns():
     law = KNormNoise(2000, -10, l1_sensitivity_granules=1000, values=3)
-    assert k_norm_draws(law, 3, 2, public_stream("example", 0)).shape == (3, 2)
+    assert errors_of(law).simulate(3, 2, public_stream("example", 0)).shape == (3, 2)
 
 
 def test_parameters_are_read_and_written_exactly():

@@ -10,8 +10,8 @@ from reference_gaussian import cumulative, cuts, twin
 
 from dbern.errors import IntegrityError
 from dbern.privacy import gaussian
-from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream, subkey
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import privatize, to_grid
 
 KEY = hashlib.sha256(b"a fixed test key").digest()

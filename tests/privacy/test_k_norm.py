@@ -17,21 +17,15 @@ from scipy import stats
 
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import (
-    KNormNoise,
-    LaplaceNoise,
-    calibrate_k_norm,
-    calibrate_laplace,
-)
+from dbern.privacy.calibration import calibrate_k_norm, calibrate_laplace
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, law_of
 from dbern.privacy.covariance import k_norm_covariance
-from dbern.privacy.draws import k_norm_draws
-from dbern.privacy.families import K_NORM, covariance_of, family_of
+from dbern.privacy.families import K_NORM, errors_of, family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import SignedNoise, discrete_k_norm
+from dbern.privacy.laws import KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import place_of, privatize
 from dbern.privacy.public_numbers import public_stream
-from dbern.privacy.tails import tail
 
 KEY = hashlib.sha256(b"a fixed test key").digest()
 SCALES = [1, 2, 3, 2**20, 2**40 + 1, 2**61]
@@ -269,7 +263,7 @@ def test_draws_for_simulations_have_the_very_law(scale):
     norm = (np.abs(x).sum(axis=1) + np.abs(x.sum(axis=1))) / 2
     weights = np.exp(-2 * norm / scale)
     expected = draws * weights / weights.sum()
-    drawn = k_norm_draws(law, 2, draws, public_stream("test", 2)).astype(int)
+    drawn = errors_of(law).simulate(2, draws, public_stream("test", 2)).astype(int)
     counts = np.bincount((drawn[0] + 60) * 121 + drawn[1] + 60, minlength=121**2)
     often = expected >= 20
     found = (np.square(counts - expected) / expected)[often].sum()
@@ -280,17 +274,17 @@ def test_draws_for_simulations_have_the_very_law(scale):
 
 def test_covariance_and_tails_of_what_is_drawn():
     law, draws = KNormNoise(10_000, 0, 10_000, values=12), 20_000
-    drawn = k_norm_draws(law, 12, draws, public_stream("test", 0))
-    noise = covariance_of(law)
+    drawn = errors_of(law).simulate(12, draws, public_stream("test", 0))
+    noise = errors_of(law).covariance
     weights = np.random.default_rng(1).normal(size=(20, 12)) + 1
     weights[0] = 1
     squares, sums = np.square(weights).sum(axis=1), weights.sum(axis=1)
     ratio = (weights @ drawn).var(axis=1) / noise.variance(squares, sums)
     assert np.abs(ratio - 1).max() < 0.06
     level = math.log(200)
-    reached = K_NORM.weighted_tail(law, np.sqrt(squares), np.abs(weights).max(axis=1), level)
+    reached = errors_of(law).weighted_tail(np.sqrt(squares), np.abs(weights).max(axis=1), level)
     assert ((weights @ drawn) > np.asarray(reached)[:, None]).mean(axis=1).max() < 1 / 200
-    assert (np.abs(drawn).max(axis=0) > tail(law, 12, Fraction(1, 20))).mean() < 1 / 20
-    some = k_norm_draws(law, 5, 50, public_stream("test", 0))
+    assert (np.abs(drawn).max(axis=0) > errors_of(law).tail(12, Fraction(1, 20))).mean() < 1 / 20
+    some = errors_of(law).simulate(5, 50, public_stream("test", 0))
     assert np.array_equal(some, drawn[:5, :50])
     assert family_of(law) is K_NORM

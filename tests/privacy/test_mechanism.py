@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reference_laplace import saturated, twin
 
 from dbern.errors import IntegrityError
-from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.keystream import KeyStream, subkey
+from dbern.privacy.laws import LaplaceNoise
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.types import Int64Array

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
+from dbern.privacy.calibration import calibrate_gaussian
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at, squared_for
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import to_grid
-from dbern.privacy.tails import _gaussian_tail_granules, gaussian_tail
+from dbern.privacy.tails import gaussian_tail
 from dbern.privacy.zcdp import (
     _delta_of,
     epsilon_of,
@@ -272,7 +274,7 @@ def test_the_grid_serves_the_gaussian_too() -> None:
 
 @given(st.integers(1, 60), st.integers(1, 10**6), st.fractions(Fraction(1, 10**9), Fraction(9, 10)))
 def test_tail_holds_for_the_exact_law(sigma: int, coefficients: int, beta: Fraction) -> None:
-    m = _gaussian_tail_granules(sigma, coefficients, beta)
+    m = gaussian_tail(sigma, coefficients, beta)
     x = np.arange(-40 * sigma, 40 * sigma + 1)
     weight = np.exp(-(x**2) / (2 * sigma**2))
 
@@ -289,13 +291,13 @@ def test_tail_holds_for_the_exact_law(sigma: int, coefficients: int, beta: Fract
 def test_tail_of_fine_noise(sigma: int, coefficients: int) -> None:
     beta = Fraction(1, 20)
     exact = sigma * stats.norm.isf(float(beta) / (2 * coefficients))
-    assert exact < _gaussian_tail_granules(sigma, coefficients, beta) < 1.07 * exact
+    assert exact < gaussian_tail(sigma, coefficients, beta) < 1.07 * exact
 
 
 def test_tail_is_in_the_targets_unit() -> None:
     noise = GaussianNoise(2**61, -70, 1)
-    granules = _gaussian_tail_granules(noise.sigma, 21, Fraction(1, 20))
-    found = Fraction(gaussian_tail(noise, 21, Fraction(1, 20)))
+    granules = gaussian_tail(noise.sigma, 21, Fraction(1, 20))
+    found = Fraction(errors_of(noise).tail(21, Fraction(1, 20)))
     assert 0 <= found - granules * noise.granularity <= noise.granularity * 2**12
 
 
@@ -312,4 +314,4 @@ def test_bad_arguments_of_the_conversions() -> None:
         with pytest.raises(SpecError):
             epsilon_of(Fraction(rho), delta)
     with pytest.raises(SpecError):
-        _gaussian_tail_granules(1, 1, Fraction(1))
+        gaussian_tail(1, 1, Fraction(1))

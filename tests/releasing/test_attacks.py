@@ -14,7 +14,7 @@ from dbern.cluster.connection import UNREACHABLE, connect
 from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
-from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
 from dbern.releasing import run as releasing

@@ -94,7 +94,7 @@ def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
 
 
 def test_a_page_draws_each_group_by_its_own_bins():
-    """One group is everywhere and the other at one place: only of that noise is silenced."""
+    """One group is everywhere and the other at one place: only there are bins shrunk."""
     places, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
     places[few] = 0.2
     x, y = places.T.copy()

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
+from dbern.privacy.calibration import calibrate_gaussian
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import privatize
-from dbern.privacy.tails import gaussian_tail
 from dbern.types import FloatArray, Int64Array
 
 pytestmark = pytest.mark.slow
@@ -110,7 +111,7 @@ def test_noise_reused_across_coefficients_is_rejected() -> None:
 
 def test_sampled_sup_norm_stays_under_the_tail() -> None:
     noise, count, beta = calibrated(BUDGETS[1]), 21, Fraction(1, 20)
-    bound = gaussian_tail(noise, count, beta)
+    bound = errors_of(noise).tail(count, beta)
     releases = 20 * 65536 // count
     drawn = privatize(np.zeros(releases * count, np.int64), 0, noise, bytes(32), "tail")
     largest = np.abs(drawn.reshape(releases, count)).max(axis=1) * float(noise.granularity)

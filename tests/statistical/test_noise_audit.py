@@ -18,11 +18,12 @@ from scipy import stats
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.privacy.calibration import LaplaceNoise, calibrate_k_norm, calibrate_laplace
+from dbern.privacy.calibration import calibrate_k_norm, calibrate_laplace
+from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_k_norm
+from dbern.privacy.laws import LaplaceNoise
 from dbern.privacy.mechanism import privatize, to_grid
-from dbern.privacy.tails import tail
 from dbern.types import Int64Array
 
 pytestmark = pytest.mark.slow
@@ -164,7 +165,7 @@ def test_one_vector_covers_the_record_that_changes_its_output(separate: bool) ->
 
 def test_sampled_sup_norm_stays_under_the_tail() -> None:
     count, beta = 21, Fraction(1, 20)
-    bound = tail(NOISE, count, beta)
+    bound = errors_of(NOISE).tail(count, beta)
     releases = 20 * 65536 // count
     drawn = privatize(np.zeros(releases * count, np.int64), 0, NOISE, bytes(32), "tail")
     largest = np.abs(drawn.reshape(releases, count)).max(axis=1) * float(NOISE.granularity)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -25,9 +24,10 @@ from dbern.certify.noise_quantile import noise_bound
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
 from dbern.planning.bin_grids import BIN_RESOLUTIONS
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
-from dbern.privacy.families import family_of
+from dbern.privacy.error_law import LaplaceErrors
+from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
+from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import bands
 
@@ -378,7 +378,7 @@ _ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
         (3, 0.15, "binned-laplace", {}),
     ],
 )
-def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, noise, target):
+def test_no_release_is_moved_further_by_shrinking_than_it_says(axes, bandwidth, noise, target):
     """Of six kinds of records, of which none and few that hardly stand out of the noise."""
     case = planned(axes, 5000, bandwidth, noise, "0.2", **target)
     points = np.random.default_rng(1).uniform(size=(4000, axes))
@@ -396,13 +396,13 @@ def test_no_release_is_moved_further_by_silencing_than_it_says(axes, bandwidth, 
     assert shrunk >= 2
 
 
-def test_where_records_are_nearly_everywhere_nothing_is_silenced():
+def test_where_records_are_nearly_everywhere_nothing_is_shrunk():
     """And the band is as wide as it was; one axis with few of them is enough."""
     spread = np.random.default_rng(0).uniform(size=(20_000, 2))
-    for width, silenced in ((1.0, False), (0.1, True)):
+    for width, shrunk in ((1.0, False), (0.1, True)):
         (found,) = drawn(planned(2, 20_000), columns(spread * [1.0, width]), [0])
-        assert bool(found.arrays[0].shrunk_distance) is silenced
-        assert (found.band() > found.shaped("raw").band()) is silenced
+        assert bool(found.arrays[0].shrunk_distance) is shrunk
+        assert (found.band() > found.shaped("raw").band()) is shrunk
 
 
 @pytest.mark.parametrize(
@@ -431,8 +431,7 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
     places = rng.uniform(size=(8, axes))
     beside = rng.uniform(-1.5, 1.5, size=(20, axes)) * bandwidth
     ones = np.ones((100, 1))
-    none = SimpleNamespace(weighted_tail=lambda _law, root, *_rest: np.zeros_like(root))
-    monkeypatch.setattr(bands, "family_of", lambda _law: none)
+    monkeypatch.setattr(LaplaceErrors, "weighted_tail", lambda _law, root, *_: np.zeros_like(root))
     outside = 0
     for place in places:
         near = np.clip(place + beside, 0, 1)
@@ -594,11 +593,8 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
 def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkeypatch):
     """Of ``N - m D`` at every public m, for responses of all signs and sizes."""
     case = regression(200_000, 0.05)
-    none = SimpleNamespace(
-        weighted_tail=lambda _law, root, *_rest: np.zeros_like(root), scale=lambda _law: 1
-    )
     monkeypatch.setattr(bands, "_quotient_noise", lambda *_: [0.0] * len(bands._QUOTIENTS))
-    monkeypatch.setattr(bands, "family_of", lambda _law: none)
+    monkeypatch.setattr(LaplaceErrors, "weighted_tail", lambda _law, root, *_: np.zeros_like(root))
     points = np.linspace(0, 1, 400)[:, None]
     tight = 0.0
     for records in (np.full((100, 1), 0.4321), np.random.default_rng(1).uniform(size=(500, 1))):
@@ -778,7 +774,7 @@ def test_no_weighted_sum_of_noise_goes_beyond_its_tail(gaussian, weights):
     drawn = law.draw(len(zeros), KeyStream(bytes(32), 0)).added_to(zeros)
     sums = drawn.reshape(-1, len(weights)) @ np.array(weights)
     norms = (np.array(np.linalg.norm(weights, order)) for order in (2, np.inf))
-    reached = float(family_of(law).weighted_tail(law, *norms, math.log(100)))
+    reached = float(errors_of(law).weighted_tail(*norms, math.log(100)))
     share = float((sums > reached).mean())
     assert share <= 0.01
     assert float((sums > reached / 3).mean()) > 0.01  # a third of it would not do

@@ -15,9 +15,9 @@ from projects import SOLVED, fix_reservations, labelled, released_in
 import dbern
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import LAPLACE
+from dbern.privacy.laws import LaplaceNoise
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.reconstruct.layouts import Lattice
 from dbern.synopsis import arrays as released

@@ -312,7 +312,7 @@ def noisy(tmp_path_factory, client):
         return released(folder, client, ["x", "y"], "4", mechanism, bandwidth=[0.5, 0.1])
 
 
-def test_noise_is_silenced_and_what_stands_out_of_it_stays():
+def test_bins_are_shrunk_and_what_stands_out_of_it_stays():
     """A noise that is told wrong by half leaves noise, or takes peaks."""
     noise = np.random.default_rng(6).laplace(scale=0.5**0.5, size=(40, 40))  # of deviation one
     quiet = shrunk(noise, NoiseCovariance(1.0))
@@ -351,7 +351,7 @@ def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy
     assert ((low <= both(points)) & (both(points) <= high)).all()
 
 
-def test_noise_is_silenced_by_as_much_as_the_store_and_the_certificate_say(noisy):
+def test_bins_are_shrunk_by_as_much_as_the_store_and_the_certificate_say(noisy):
     """At the order of the release alone; the ends of the band stay those of what was released."""
     points, plain = points_of(noisy, 81), noisy.shaped("raw")
     exact = truth(noisy, points, [0.5, 0.1])

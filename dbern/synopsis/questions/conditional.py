@@ -13,7 +13,7 @@ import numpy as np
 
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.noisy_measure import BinView
 from dbern.types import FloatArray
 
@@ -24,7 +24,7 @@ def conditional_means(view: BinView, weights: Envelope, beta: Fraction) -> Band:
     """Return means of nonnegative weights (m, bins) of an axis, over those under its condition."""
     ones = np.ones((1, weights.estimate.shape[1]))
     condition = Envelope(*(layer_weights({layer: ones}) for layer in LAYERS))
-    return interval(view, under_condition(weights), Denominator.of(view, condition), beta)
+    return quotient_interval(view, under_condition(weights), Denominator.of(view, condition), beta)
 
 
 def under_condition(weights: Envelope) -> Envelope:

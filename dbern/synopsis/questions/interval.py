@@ -66,7 +66,7 @@ class Denominator(NamedTuple):
         return cls(view.total, view.total.value, view.total)
 
 
-def interval(
+def quotient_interval(
     view: BinView, numerator: Envelope, denominator: Denominator | None, beta: Fraction
 ) -> Band:
     """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights (m, layers, bins) of g.

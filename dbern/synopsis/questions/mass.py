@@ -17,7 +17,7 @@ from dbern.synopsis.question_options import CDF, COUNT, MASS
 from dbern.synopsis.questions.answers import Answer, Percent, Target
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
@@ -66,7 +66,9 @@ class _SharesOfRegions(OptionQuestion):
         region, weights = self.region, self.weights
         if isinstance(region, Polygons):
             view, inside = measure.joint(), weights.polygons(measure, region).layered()
-            return interval(view, inside, Denominator.total(view) if of_total else None, beta)
+            return quotient_interval(
+                view, inside, Denominator.total(view) if of_total else None, beta
+            )
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
         bounded = ((region.low > 0) | (region.high < 1)).any(axis=0)
@@ -87,7 +89,7 @@ class _SharesOfRegions(OptionQuestion):
 
         def band(batch: slice, beta_i: Fraction) -> Band:
             inside = products(self.weights.axes(measure, intersections.select(batch)))
-            return interval(view, inside.layered(), base, beta_i)
+            return quotient_interval(view, inside.layered(), base, beta_i)
 
         return band_in_batches(len(boxes), _BATCH_WEIGHTS // measure.values.size, beta, band)
 

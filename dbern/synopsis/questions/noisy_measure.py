@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.privacy.families import covariance_of, family_of
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.families import errors_of
+from dbern.privacy.noise_law import NoiseLaw
 from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.reconstruct.levels import Levels
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
@@ -51,7 +51,7 @@ class NoisyMeasure:
 
     values: FloatArray
     splines: tuple[AxisSplines, ...]
-    law: Noise
+    law: NoiseLaw
     error: float
     stream: int = 0
     spread: FloatArray | None = None
@@ -105,7 +105,7 @@ class NoisyMeasure:
     @property
     def covariance(self) -> NoiseCovariance:
         """Covariance of the bins' noise, which one law may draw jointly."""
-        return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
+        return errors_of(self.law).covariance.scaled(math.ldexp(1.0, self.law.granularity_exponent))
 
     def orthonormal(self, weights: FloatArray) -> FloatArray:
         """Return a basis (numbers, m) of weights of the numbers, for those (m, bins) of bins.
@@ -137,7 +137,7 @@ class NoisyMeasure:
         level = math.log(count / beta)
         grid_step = math.ldexp(1.0, self.law.granularity_exponent)
         norms = np.array([1.0, 0.0])
-        q, loose = family_of(self.law).weighted_tail(self.law, norms, norms[::-1], level)
+        q, loose = errors_of(self.law).weighted_tail(norms, norms[::-1], level)
         return float(grid_step * q), float(grid_step * loose)
 
     def joint(self) -> BinView:
@@ -288,13 +288,13 @@ def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
 
 
 @lru_cache(maxsize=8)
-def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
+def _simulated(law: NoiseLaw, size: int, stream: int) -> FloatArray:
     """Draw the noise of so many bins, in shares: (bins, draws); none where they are too many."""
     fitting = _NOISE_NUMBERS // size
     draws = max(_MIN_DRAWS, min(_MAX_DRAWS, fitting // 4), min(DRAWS, fitting))
     if size * draws > 4 * _NOISE_NUMBERS:
         return np.empty((size, 0))
-    noise = family_of(law).draw(law, size, draws, public_stream("questions", stream))
+    noise = errors_of(law).simulate(size, draws, public_stream("questions", stream))
     noise *= math.ldexp(1.0, law.granularity_exponent)
     noise.setflags(write=False)
     return noise

@@ -15,7 +15,7 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
-from dbern.synopsis.questions.interval import Denominator, interval, undenied_quotients
+from dbern.synopsis.questions.interval import Denominator, quotient_interval, undenied_quotients
 from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import DRAWS, NoisyMeasure
 from dbern.types import FloatArray
@@ -42,7 +42,7 @@ def product_intervals(
         envelopes = axes(slice(None))
         view = measure.marginal(used) if used else measure.joint()
         weights = products([envelopes[i] for i in used] or envelopes).layered()
-        return interval(view, weights, Denominator.total(view) if of_total else None, beta)
+        return quotient_interval(view, weights, Denominator.total(view) if of_total else None, beta)
     if measure.spread is not None:
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
 

@@ -17,10 +17,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.privacy.families import family_of
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure, normal_draws
 from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.weight_batches import WeightBatches
@@ -49,8 +48,8 @@ class SplitMeasure(NoisyMeasure):
         return cls(
             np.tensordot(mixing, values, axes=1),
             arrays[0].splines,
-            max((array.law for array in arrays), key=lambda law: math.ldexp(
-                family_of(law).scale(law), law.granularity_exponent)),
+            max((array.law for array in arrays),
+                key=lambda law: math.ldexp(law.scale, law.granularity_exponent)),
             float((np.abs(mixing) @ errors).max()),
             levels=arrays[0].levels,
             arrays=tuple(arrays),
@@ -110,6 +109,6 @@ def mean_of_split(split: NoisyMeasure, weights: WeightBatches, count: int, beta:
         of_p = (np.concatenate([rows, 0.0 * rows], 1) for rows in (g.lower, g.estimate, g.upper))
         pairs = (g.upper, g.lower), (g.estimate, g.estimate), (g.lower, g.upper)
         of_both = Envelope(*(np.concatenate(pair, 1) for pair in pairs))
-        return interval(view, Envelope(*of_p), Denominator.of(view, of_both), beta_i)
+        return quotient_interval(view, Envelope(*of_p), Denominator.of(view, of_both), beta_i)
 
     return band_in_batches(count, batch_size, beta, band)

@@ -9,9 +9,9 @@ import pytest
 from questioned import asked, counted
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.privacy.families import family_of
+from dbern.privacy.families import errors_of
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
 from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.bandwidths import _cross_validation, best_kernels
@@ -30,7 +30,7 @@ def surplus(law):
     """What noise adds to the estimate of a bandwidth in the mean, and how sure that is."""
     splines, kernels, draws = (AxisSplines(6, 2),), (Gaussian(0.4),), 4000
     exact = NoisyMeasure(np.zeros(8), splines, law, 0.0)  # the rest is linear in the noise
-    drawn = family_of(law).draw(law, 8, draws, public_stream("test", 0)) * 2.0**-28
+    drawn = errors_of(law).simulate(8, draws, public_stream("test", 0)) * 2.0**-28
     still = replace(exact, law=replace(law, granularity_exponent=-300))  # no noise to take off
     found = [
         _cross_validation(replace(exact, values=exact.values + one), kernels, 1000.0)
@@ -89,7 +89,7 @@ def test_what_noise_makes_of_two_estimates_apart_is_about_what_is_told():
     splines, wide, fine = (AxisSplines(8, 2),) * 2, (Gaussian(0.3),) * 2, (Gaussian(0.1),) * 2
     law, draws = LAWS["gaussian"], 600
     values = np.random.default_rng(2).uniform(size=(10, 10)) / 100
-    drawn = family_of(law).draw(law, 100, draws, public_stream("test", 1)) * 2.0**-28
+    drawn = errors_of(law).simulate(100, draws, public_stream("test", 1)) * 2.0**-28
     noisy = [NoisyMeasure(values + one.reshape(10, 10), splines, law, 0.0) for one in drawn.T]
     apart = [_cross_validation(one, wide, 900.0) - _cross_validation(one, fine, 900.0)
              for one in noisy]  # fmt: skip

@@ -34,7 +34,7 @@ from dbern.synopsis.questions.envelopes import step as of_step
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals, steps
-from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import region_text
 
@@ -90,7 +90,7 @@ def test_an_axis_that_is_whole_is_summed_first():
     ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
     x = [intervals(one, *pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
     told, view = d.mass({"x": (0.2, 0.5)}), measure.joint()
-    found = interval(view, products(x).layered(), Denominator.total(view), share)
+    found = quotient_interval(view, products(x).layered(), Denominator.total(view), share)
     numbers = told.value, told.low, told.high
     np.testing.assert_allclose(numbers, np.ravel(found[:3]), rtol=0, atol=1e-12)
 

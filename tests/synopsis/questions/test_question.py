@@ -13,7 +13,7 @@ from questioned import asked, databases
 from dbern.synopsis import question_options
 from dbern.synopsis.question_options import QuestionOption
 from dbern.synopsis.questions.band import Band
-from dbern.synopsis.questions.interval import Denominator, interval
+from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -51,7 +51,7 @@ class Entropy(OptionQuestion):
         """All shares hold at once; the largest of ``-p ln p`` is at 1 / e, the least at an end."""
         view = measure.marginal((self.index,))
         parts = Weights().between(measure, self.index, CUTS[:-1], CUTS[1:]).layered()
-        shares = interval(view, parts, Denominator.total(view), beta)
+        shares = quotient_interval(view, parts, Denominator.total(view), beta)
         largest = minus_p_log_p(np.clip(1 / np.e, shares.low, shares.high)).sum()
         least = np.minimum(*map(minus_p_log_p, (shares.low, shares.high))).sum()
         value = np.clip(minus_p_log_p(shares.value).sum(), least, largest)

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.laws import LaplaceNoise
 from dbern.synopsis.questions import differences, responses, split_measure
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.question import CommonOptions

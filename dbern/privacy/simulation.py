@@ -1,4 +1,4 @@
-"""Draws of several values of a law for simulations, on which privacy does not rest."""
+"""Draws of noise in floats for simulations, on which privacy does not rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import SignedNoise, discrete_k_norm
 from dbern.privacy.public_numbers import uniform
@@ -17,17 +16,15 @@ _MAX_UNIFORM_NUMBERS: Final = 1 << 18  # drawn at a time
 _SUMMED_TOGETHER: Final = 1 << 14
 
 
-def independent_draws(
-    law: LaplaceNoise | GaussianNoise, size: int, draws: int, stream: KeyStream
-) -> FloatArray:
-    """Draw vectors of `size` independent values, in granules; shape (size, draws)."""
-    return _granules(law.draw(size * draws, stream)).reshape(size, draws)
+def independent_draws(samples: SignedNoise, size: int) -> FloatArray:
+    """Arrange samples of one law as vectors of `size` values, in granules; (size, draws)."""
+    return _granules(samples).reshape(size, -1)
 
 
-def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
-    """Draw the first `size` values of independent vectors, in granules; shape (size, draws).
+def k_norm_draws(scale: int, values: int, size: int, draws: int, stream: KeyStream) -> FloatArray:
+    """Draw the first `size` of each vector's `values`, in granules; shape (size, draws).
 
-    For simulations: of the very law, but for the rounding of floats, and at once. With ``R U/2`` of
+    The vectors are independent, of the very law but for the rounding of floats. With ``R U/2`` of
     the continuous law (`k_norm_covariance`): signs are fair, and kept with probability ``C(M, p) /
     C(M, M // 2)``, as ``P(p) ~ C(M, p)^2``. In a simplex of p dimensions U is exponential variables
     over G, the sum of themselves and one more; G of both signs together is of the gamma law of M +
@@ -35,9 +32,9 @@ def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> F
     rounded to x and kept with probability ``exp(-(2 N(x) - 2 N(y) + M)/s)``, at most one as ``|N(x)
     - N(y)| <= M/2``: so x has a probability proportional to ``exp(-2 N(x)/s)``.
     """
-    values, batches = law.values, [np.empty((0, size))]
-    if values > law.scale:  # where few would be kept
-        vectors = discrete_k_norm(law.scale, values, stream, stream.second())
+    batches = [np.empty((0, size))]
+    if values > scale:  # where few would be kept
+        vectors = discrete_k_norm(scale, values, stream, stream.second())
         return np.stack(
             [_granules(vector)[:size] for vector in itertools.islice(vectors, draws)], axis=1
         )
@@ -55,11 +52,11 @@ def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> F
         sizes, more = -np.log1p(positive - halves), -np.log1p(-uniforms[:, 2:4])
         up, down = np.where(positive, sizes, 0.0), np.where(positive, 0.0, sizes)
         sums = [side.sum(axis=1) + extra for side, extra in zip((up, down), more.T, strict=True)]
-        radius = law.scale / 2 * (sums[0] + sums[1]) * uniforms[:, 4] ** (1 / (values + 1))
+        radius = scale / 2 * (sums[0] + sums[1]) * uniforms[:, 4] ** (1 / (values + 1))
         exact = up * (radius / sums[0])[:, None] - down * (radius / sums[1])[:, None]
         rounded = np.rint(exact)
         excess = 2 * (_largest_side(rounded) - _largest_side(exact)) + values
-        batches.append(rounded[-np.log1p(-uniforms[:, 1]) >= excess / law.scale, :size][:left])
+        batches.append(rounded[-np.log1p(-uniforms[:, 1]) >= excess / scale, :size][:left])
     return np.concatenate(batches).T
 
 

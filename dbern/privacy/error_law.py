@@ -1,0 +1,158 @@
+"""Laws of errors: all that certificates, bands and intervals need to know of noise.
+
+Accuracy alone rests on it. An answer may have an `ErrorLaw` that no release draws noise of.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from dbern.privacy.covariance import NoiseCovariance, k_norm_covariance
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.noise_law import NoiseLaw
+from dbern.privacy.simulation import independent_draws, k_norm_draws
+from dbern.privacy.tails import (
+    float_above,
+    gaussian_tail,
+    gaussian_weighted_tail,
+    laplace_node_tail,
+    laplace_tail,
+    laplace_weighted_tail,
+)
+from dbern.types import FloatArray
+
+Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
+"""`ErrorLaw.simulate`."""
+
+
+class ErrorLaw(ABC):
+    """The law of errors of released values, in granules but for `tail`."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """Scale that the errors are in proportion to."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> NoiseCovariance:
+        """Covariance of a component's values."""
+
+    @abstractmethod
+    def tail(self, count: int, beta: Fraction) -> float:
+        """Size that none of so many values reaches with probability ``1 - beta``, in the unit."""
+
+    @abstractmethod
+    def node_tail(self, a: float, m: float, level: float) -> float:
+        """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
+
+        For ``|c|_2 <= a`` and ``|c|_inf <= m``: this bounds noise at nodes.
+        """
+
+    @abstractmethod
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+        """`node_tail` for many weights, at once and without a search."""
+
+    @abstractmethod
+    def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        """Draw so many values of one output, independently, in floats: (size, draws)."""
+
+
+@dataclass(frozen=True)
+class NoiseErrors(ErrorLaw):
+    """Errors that noise of one `law` adds to released values."""
+
+    law: NoiseLaw
+
+    @staticmethod
+    @abstractmethod
+    def unit_covariance(values: float) -> NoiseCovariance:
+        """Covariance at scale one, of a component of so many values."""
+
+    @abstractmethod
+    def tail_in_granules(self, count: int, beta: Fraction) -> int:
+        """Size that none of so many values reaches with probability ``1 - beta``, in granules."""
+
+    @property
+    def scale(self) -> float:
+        """Scale of the law."""
+        return self.law.scale
+
+    @property
+    def covariance(self) -> NoiseCovariance:
+        """Covariance of the law's values."""
+        return self.unit_covariance(self.law.values).scaled(self.law.scale)
+
+    def tail(self, count: int, beta: Fraction) -> float:
+        """Size that none of so many values reaches, rounded up."""
+        granule = Fraction(2) ** self.law.granularity_exponent
+        return float_above(self.tail_in_granules(count, beta) * granule)
+
+    def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        """Draw as a release does; every value is independent."""
+        return independent_draws(self.law.draw(size * draws, stream), size)
+
+
+class LaplaceErrors(NoiseErrors):
+    """Independent Laplace noise."""
+
+    @staticmethod
+    def unit_covariance(values: float) -> NoiseCovariance:
+        """Covariance of the continuous law."""
+        del values
+        return NoiseCovariance(math.sqrt(2))
+
+    def tail_in_granules(self, count: int, beta: Fraction) -> int:
+        """Union bound (`laplace_tail`)."""
+        return laplace_tail(self.law.scale, count, beta)
+
+    def node_tail(self, a: float, m: float, level: float) -> float:
+        """Chernoff's bound (`laplace_node_tail`)."""
+        return laplace_node_tail(self.law.scale, a, m, level)
+
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+        """Bound of a sub-gamma variable (`laplace_weighted_tail`)."""
+        return laplace_weighted_tail(self.law.scale, root, largest, level)
+
+
+class KNormErrors(LaplaceErrors):
+    """One vector of the K-norm law, with tails of Laplace noise (`dbern.privacy.tails`)."""
+
+    @staticmethod
+    def unit_covariance(values: float) -> NoiseCovariance:
+        """Covariance of the continuous law (`k_norm_covariance`)."""
+        return k_norm_covariance(values)
+
+    def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
+        """Draw the first values of whole vectors, by rejection (`k_norm_draws`)."""
+        return k_norm_draws(self.law.scale, int(self.law.values), size, draws, stream)
+
+
+class GaussianErrors(NoiseErrors):
+    """Independent Gaussian noise."""
+
+    @staticmethod
+    def unit_covariance(values: float) -> NoiseCovariance:
+        """Covariance of the continuous law."""
+        del values
+        return NoiseCovariance(1.0)
+
+    def tail_in_granules(self, count: int, beta: Fraction) -> int:
+        """Union bound (`gaussian_tail`)."""
+        return gaussian_tail(self.law.scale, count, beta)
+
+    def node_tail(self, a: float, m: float, level: float) -> float:
+        """Bound of a sub-Gaussian variable, whatever `m`."""
+        return float(self.weighted_tail(np.array(a), np.array(m), level))
+
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+        """Bound of a sub-Gaussian variable (`gaussian_weighted_tail`)."""
+        del largest
+        return gaussian_weighted_tail(self.law.scale, root, level)

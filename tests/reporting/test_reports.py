@@ -19,24 +19,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from banding import centers, synopsis_of
+from banding import in_memory
 from pages_read import read
-from projects import Project
-from samples import EVIL, KINDS, make
+from samples import EVIL, KINDS, maker
 from strategies import sections
 
 import dbern
 from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
-from dbern.planning.planner import plan_files
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
 from dbern.reporting.page_templates import template
 from dbern.reporting.pictures import picture_of
 from dbern.reporting.recipes import recipes
-from dbern.reporting.registry import _slug, blanks, deployment_of
+from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
-from dbern.reporting.wording import _up, guarantee_of
+from dbern.reporting.wording import guarantee_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,19 +44,11 @@ EVERY = [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, client):
-    """Each kind of synopsis, released when it is first wanted."""
-    found = {}
-
-    def synopsis(kind):
-        if kind not in found:
-            found[kind] = make(Project(tmp_path_factory.mktemp(kind)), kind, client)
-        return found[kind]
-
-    return synopsis
+    return maker(tmp_path_factory, client)
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
+def test_every_page_and_drawing_keeps_the_rules_and_says_what_was_released(made, kind):
     synopsis = made(kind)
     facts, page = synopsis.metadata, read(synopsis_page(synopsis))
     for said in ("What is promised", f"one {facts['unit']}", facts["neighbors"], "How to query it"):
@@ -67,6 +57,9 @@ def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
         assert " ".join(line.split()) in page.words
     assert len(page.images()) == 1
     assert ("approximate" in page.words) == (facts["delta"] != "0")
+    text = drawing(synopsis)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
 def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
@@ -78,21 +71,17 @@ def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
     )
 
 
-def in_memory(records, target, **data):
+def of_two_axes(records, target, **data):
     """The synopsis of records of two axes, by a plan that is free to choose."""
-    content = sections(
-        data={"bounds": {"x": [0, 1], "y": [0, 1]}, "n": len(records["x"]), **data}
-    )  # fmt: skip
-    spec = dbern.ReleaseSpec(**{**content, "target": target, "mechanism": {}})
-    plan = plan_files(spec, ())
-    return synopsis_of(spec, plan, centers(spec, plan, records), bytes(32))
+    content = sections(data={"bounds": {"x": [0, 1], "y": [0, 1]}, "n": len(records["x"]), **data})
+    return in_memory(dbern.ReleaseSpec(**{**content, "target": target, "mechanism": {}}), records)
 
 
 def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
     x, y = np.random.default_rng(1).uniform(size=(5000, 2)).T.copy()
     width, tilted = (
         live(
-            in_memory(
+            of_two_axes(
                 {"x": x, "y": y, "r": x},
                 {"kind": "nadaraya-watson", **target},
                 response={"column": "r", "bounds": [-1.0, 3.0]},
@@ -109,7 +98,7 @@ def test_a_page_draws_each_group_by_its_own_bins():
     places, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
     places[few] = 0.2
     x, y = places.T.copy()
-    synopsis = in_memory(
+    synopsis = of_two_axes(
         {"x": x, "y": y, "g": few.astype(float)},
         {"kind": "kernel-density", "bandwidth": [0.1, 0.1]},
         group={"column": "g", "values": ["a", "b"]},
@@ -363,13 +352,6 @@ def test_regions_are_those_that_are_predicted(made):
         assert certain == (low[row, best[row]] > np.delete(high[row], best[row]).max())
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_drawing_fits_a_terminal(made, kind):
-    text = drawing(made(kind))
-    assert max(map(len, text.splitlines())) <= 80
-    assert all(letter.isprintable() or letter == "\n" for letter in text)
-
-
 def test_the_drawn_curve_is_the_function(made):
     synopsis = made("curve")
     rows = [line.partition("▏")[2].ljust(60) for line in drawing(synopsis).splitlines()[:14]]
@@ -421,22 +403,11 @@ def test_a_record_has_the_registrys_fields(made, kind):
     product = record["deployment"]["basic"]["data_product_type"]
     assert product == ("Machine learning model" if kind == "regions" else "Summary statistics")
     assert "deployment/basic/intended_use" in blanks(record)
+    assert deployment_of({**facts, "name": "City trips, 2026"})["url_slug"] == "city-trips-2026"
 
 
 def test_blanks_are_named_by_their_path():
     assert blanks({"a": {"b": "", "c": 1}, "d": [""]}) == ["a/b", "d"]
-
-
-def test_a_slug_is_a_name_in_small_letters():
-    assert _slug("City trips, 2026") == "city-trips-2026"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(2.7182, "2.72"), (0.5, "0.5"), (73.1059, "73.2"), (1234.2, "1240"), (100.0, "100")],
-)
-def test_a_promise_is_rounded_up(value, text):
-    assert _up(value) == text
 
 
 def test_a_record_says_which_rows_count(made):
@@ -504,20 +475,15 @@ def test_an_empty_promise_is_no_fact_on_a_page(made, kind, monkeypatch):
 # --- the commands ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def released(project, run):
+def test_report_show_and_export_on_the_command_line(project, run):
     assert run("release", "release.toml").code == 0
-    return project
-
-
-def test_report_show_and_export_on_the_command_line(released, run):
     ran = run("report", "out.zarr")
     assert (ran.code, ran.out) == (0, "wrote out.html\n")
-    first = (released.folder / "out.html").read_text()
+    first = (project.folder / "out.html").read_text()
     assert read(first).headings[0] == 1
     ran = run("report", "out.zarr", "--out", "again.html", "--json")
     assert ran.json == {"report": "again.html"}
-    assert (released.folder / "again.html").read_text() == first
+    assert (project.folder / "again.html").read_text() == first
     assert "▏" in run("show", "out.zarr").out
     assert "▏" not in run("show", "out.zarr", "--quiet").out
     assert run("show", "out.zarr", "--json").json["name"] == "density"
@@ -525,27 +491,24 @@ def test_report_show_and_export_on_the_command_line(released, run):
     assert yaml.safe_load(ran.out) == run("export", "out.zarr", "--json").json
     assert "fill in: deployment/basic/data_curators" in ran.err
     assert run("export", "out.zarr", "--out", "record.yaml", "--quiet").err == ""
-    assert yaml.safe_load((released.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
-    names = {path.name for path in released.folder.iterdir()}
+    assert yaml.safe_load((project.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
+    names = {path.name for path in project.folder.iterdir()}
     assert not any(name.endswith(".tmp") for name in names)
 
 
-def test_reports_that_make_no_sense_are_refused(released, run):
-    for arguments in ([], ["out.zarr", "--ledger", "sqlite:///ledger.db"],
-                      ["out.zarr", "--dataset", "trips"]):  # fmt: skip
-        ran = run("report", *arguments)
-        assert (ran.code, ran.out) == (2, "")
-        assert "--ledger URL" in ran.err
-    ran = run("report", "out.zarr", "--out", "no/such/folder.html")
-    assert ran.code == 4
-    assert "--out: no/such/folder.html cannot be written" in ran.err
-    assert run("report", "nothing.zarr").code == 2
+def test_reports_that_make_no_sense_are_refused(made, run):
+    store = made("curve").url
+    for arguments in ([], [store, "--ledger", "sqlite:///ledger.db"],
+                      [store, "--dataset", "trips"]):  # fmt: skip
+        run("report", *arguments).refused(2, "--ledger URL")
+    said = "--out: no/such/folder.html cannot be written"
+    run("report", store, "--out", "no/such/folder.html").refused(4, said)
+    run("report", "nothing.zarr").refused(2)
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib", "bokeh.document"])
-def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch, module):
+def test_a_report_without_its_packages_says_what_to_install(made, run, monkeypatch, module):
+    store = made("curve").url
     monkeypatch.setitem(sys.modules, module, None)
     template.cache_clear()  # as in a new process
-    ran = run("report", "out.zarr")
-    assert ran.code == 4
-    assert "pip install 'dbern[report]'" in ran.err
+    run("report", store).refused(4, "pip install 'dbern[report]'")

@@ -10,7 +10,7 @@ import pytest
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from projects import SOLVED, Project, fix_reservations, labelled
+from projects import SOLVED, fix_reservations, labelled, released_in
 
 import dbern
 from dbern.data.domain import Axis, Domain
@@ -121,15 +121,13 @@ def release(tmp_path_factory, client):
 
     @cache
     def made(noise):
-        project = Project(tmp_path_factory.mktemp("large"))
-        project.write(labelled())
-        project.grant()
         sections = SOLVED if noise.startswith("spectral") else {}
-        spec = project.spec(mechanism={"k": [30, 8], "h": 3, "noise": noise}, **sections)
+        sections = {**sections, "mechanism": {"k": [30, 8], "h": 3, "noise": noise}}
         with pytest.MonkeyPatch.context() as patch:
             fix_reservations(patch.setattr)  # whichever test wants it first
             patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 45)
-            return dbern.release(spec, client=client).url
+            folder = tmp_path_factory.mktemp("large")
+            return released_in(folder, client, labelled(), **sections).url
 
     return made
 

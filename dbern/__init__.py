@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
     from dbern.privacy.random_privacy import RandomPrivacy
     from dbern.releasing.run import Release, release
+    from dbern.synopsis.opening import open_synopsis as open  # noqa: A004 -- the documented name
     from dbern.synopsis.reader import Synopsis
-    from dbern.synopsis.reader import open_synopsis as open  # noqa: A004 -- the documented name
     from dbern.synopsis.streams import open_stream
 
 _HOMES = {
@@ -45,7 +45,7 @@ _HOMES = {
     "ReleaseSpec": "dbern.planning.spec",
     "SpecError": "dbern.errors",
     "Synopsis": "dbern.synopsis.reader",
-    "open": "dbern.synopsis.reader",
+    "open": "dbern.synopsis.opening",
     "open_stream": "dbern.synopsis.streams",
     "plan": "dbern.planning.planner",
     "published": "dbern.data.storage",

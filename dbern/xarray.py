@@ -135,7 +135,7 @@ class ReleasedDataset:
     @cached_property
     def _released(self) -> dict[str, Any]:
         """Metadata of the store that xarray says the dataset came from; empty where unknown."""
-        from dbern.synopsis.reader import open_synopsis
+        from dbern.synopsis.opening import open_synopsis
 
         try:
             return open_synopsis(self._dataset.encoding["source"]).metadata

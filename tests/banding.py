@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from strategies import sections
 
+from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize, to_grid
@@ -33,6 +38,57 @@ class Held:
 
     def values(self, path: str) -> Any:
         return self.arrays[path][0]
+
+
+AXES = "xyzw"
+
+
+@lru_cache(maxsize=64)
+def planned(
+    axes: int = 1,
+    n: int = 5000,
+    bandwidth: float | None = 0.1,
+    noise: str = "binned-laplace",
+    epsilon: str = "1",
+    roles: str = "{}",
+    questions: tuple[str, ...] = (),
+    **target: Any,
+) -> tuple[ReleaseSpec, ReleasePlan]:
+    """A spec on the unit cube and its plan, free to choose; `roles` are more keys of its data."""
+    mechanism = {"k": None, "h": None, "noise": noise}
+    content = sections(
+        data={"bounds": {name: [0.0, 1.0] for name in AXES[:axes]}, "n": n, **json.loads(roles)},
+        target={"bandwidth": [bandwidth] * axes if bandwidth else None, **target},
+        mechanism=mechanism | ({"questions": list(questions)} if questions else {}),
+        budget={"epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0"},
+    )
+    spec = ReleaseSpec(**content)
+    return spec, plan_files(spec, ())
+
+
+def columns(rows: Any) -> dict[str, Any]:
+    """Rows (n, axes) by column name."""
+    return dict(zip(AXES, np.ascontiguousarray(rows.T), strict=False))
+
+
+def in_memory(
+    spec: ReleaseSpec, records: dict[str, Any], key: bytes | None = bytes(32)
+) -> Synopsis:
+    """The synopsis of these records, by the plan of their spec."""
+    plan = plan_files(spec, ())
+    return synopsis_of(spec, plan, centers(spec, plan, records), key)
+
+
+def drawn(case: Any, records: dict[str, Any], draws: Iterable[int]) -> Iterable[Synopsis]:
+    """Synopses of the same records, each with the noise of its own key."""
+    integers = centers(*case, records)
+    return (synopsis_of(*case, integers, draw.to_bytes(32, "big")) for draw in draws)
+
+
+def released(case: Any, records: dict[str, Any], key: int = 1) -> Any:
+    """The distribution that one release gives."""
+    (synopsis,) = drawn(case, records, [key])
+    return synopsis.distribution()
 
 
 def centers(spec: ReleaseSpec, plan: ReleasePlan, records: dict[str, Any]) -> dict[str, Any]:
@@ -93,6 +149,20 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) 
 def planned_axes(store: Held, name: str) -> list[str]:
     (axes,) = (one["axes"] for one in store.attributes["components"] if name in one["arrays"])
     return list(axes)
+
+
+def covers(answer: Any, known: Any) -> bool:
+    """Whether all ends of an answer are around what is known."""
+    return bool(np.all((np.asarray(answer.low) <= known) & (known <= np.asarray(answer.high))))
+
+
+def covering(releases: Iterable[Any], questions: dict[str, tuple[Any, Any]]) -> dict[Any, int]:
+    """How many releases cover what is known, for each question and what it is known to be."""
+    found = dict.fromkeys([(name,) for name in questions], 0)
+    for release in releases:
+        for name, (ask, known) in questions.items():
+            found[name,] += covers(ask(release), known)
+    return found
 
 
 # --- Records of five kinds

@@ -13,13 +13,16 @@ import pyarrow as pa
 
 from dbern.data.columns import as_floats
 from dbern.data.domain import Column
+from dbern.measure.vector_sums import VectorSum
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.laws import GaussianNoise
+from dbern.reconstruct.base import VectorStrategy
 from dbern.synopsis.evaluate import evaluate
 from dbern.testing.counts import counted as counted
-from dbern.testing.counts import integers, integers_of_each, moves
+from dbern.testing.counts import integers as integers
+from dbern.testing.counts import integers_of_each, moves
 
 NULL = math.nan
 AXES = "xyzuvw"
@@ -376,11 +379,36 @@ def largest_move(relation: str, case: Case, axes: int, noise: str, **mechanism: 
     return max(max(moves(plan, group)) for group in groups)
 
 
+def accumulator_of(vector: VectorSum, n: int) -> Any:
+    """What adds up the numbers of each of n records."""
+    return vector.accumulator(VectorStrategy(vector.size), n, 0.0)
+
+
+def state_of(accumulator: Any, columns: Mapping[str, Any]) -> np.ndarray:
+    """The integers of records, as one batch."""
+    state = np.zeros(accumulator.shape, dtype=np.int64)
+    accumulator.add(state, {name: np.asarray(values) for name, values in columns.items()})
+    return state
+
+
+def sums_of(accumulator: Any, columns: Mapping[str, Any]) -> np.ndarray:
+    """The sums that the integers of records stand for."""
+    return np.ldexp(state_of(accumulator, columns).astype(float), -accumulator.bits)
+
+
+def granules_of_each(
+    spec: ReleaseSpec, plan: ReleasePlan, databases: Iterable[np.ndarray]
+) -> Group:
+    """The integers of a release, of databases of rows of numbers (n, axes)."""
+    names = spec.domain.names
+    return integers_of_each(spec, plan, (
+        [dict(zip(names, row, strict=True)) for row in rows.tolist()] for rows in databases
+    ))  # fmt: skip
+
+
 def granules(spec: ReleaseSpec, plan: ReleasePlan, rows: np.ndarray) -> np.ndarray:
     """The integers of a release of one component, of rows of numbers (n, axes)."""
-    names = spec.domain.names
-    records = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
-    (found,) = integers(spec, plan, records)
+    (found,) = granules_of_each(spec, plan, [rows])[0]
     return found
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import postgres_server
 import pytest
+from clusters import local_cluster
 from hypothesis import HealthCheck, Phase, settings
 from object_server import Bucket, ObjectServer
 from object_server import start as start_objects
@@ -239,24 +240,13 @@ def project(tmp_path: Path) -> Project:
 def client() -> Iterator[Any]:
     """One worker of two threads in this process."""
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     memory = "distributed.worker.memory"
     kept = {f"{memory}.target": False, f"{memory}.spill": False}
     # No size of this process, and no pause, takes the worker away.
     kept |= {f"{memory}.pause": False, "distributed.scheduler.worker-ttl": None}
-    with (
-        dask.config.set(kept),
-        LocalCluster(
-            n_workers=1,
-            threads_per_worker=2,
-            processes=False,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any that is free
-            worker_dashboard_address="127.0.0.1:0",
-        ) as local,  # fmt: skip
-        Client(local) as connected,
-    ):
+    with dask.config.set(kept), local_cluster(threads=2) as local, Client(local) as connected:
         yield connected
 
 
@@ -274,12 +264,12 @@ def server() -> Iterator[postgres_server.Server]:
 def postgres_url(
     server: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """A fresh PostgreSQL database, with an environment in which releases can use it."""
+    """An empty PostgreSQL database, with an environment in which releases can use it."""
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv("DBERN_LEDGER_STAGING", str(tmp_path / "shared"))
     monkeypatch.setenv("DBERN_LEDGER_SECRET", bytes(range(32)).hex())
     monkeypatch.setenv("PGPASSWORD", server.password)
-    return server.database()
+    return server.emptied()
 
 
 @pytest.fixture(scope="session")

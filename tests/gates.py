@@ -116,7 +116,7 @@ def many_parameters(module: Module) -> Iterator[str]:
     loops = module.name in ("dbern.measure.loops", "dbern.synopsis.evaluate")
     public = (
         "dbern.releasing.run.release",
-        "dbern.synopsis.reader.open_synopsis",
+        "dbern.synopsis.opening.open_synopsis",
         "dbern.ledger.ledger.BudgetLedger.grant",
     )
     for name, node in module.scopes:

@@ -39,6 +39,7 @@ class Server:
         self.password = secrets.token_hex(16)
         self.port = 0
         self._numbers = itertools.count()
+        self._reused: str | None = None
 
     def start(self) -> None:
         if os.geteuid() == 0:
@@ -91,6 +92,24 @@ class Server:
         name = f"ledger_{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def emptied(self) -> str:
+        """The URL of one database, emptied: it is sooner there than a new one, and less to copy."""
+        if self._reused is None:
+            self._reused = self.database()
+        name = self._reused.rpartition("/")[2]
+        self.disconnect(name)
+        self.execute(f"ALTER DATABASE {name} RESET ALL", name)
+        self.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public", name)
+        self.execute("GRANT USAGE ON SCHEMA public TO PUBLIC", name)  # as in a new database
+        return self._reused
+
+    def disconnect(self, name: str) -> None:
+        """End all other connections to a database."""
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = '{name}' AND pid != pg_backend_pid()"
+        )
 
     def execute(self, statement: str, name: str = "postgres") -> list[tuple[Any, ...]]:
         """Run a statement past the ledger, as whoever owns the database could."""

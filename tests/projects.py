@@ -273,3 +273,10 @@ class Ran:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+    def refused(self, code: int, *words: str) -> None:
+        """Assert that it ended with this code, without a result, and said this in any lines."""
+        message = " ".join(self.err.split())
+        assert (self.code, self.out) == (code, ""), self
+        for said in words:
+            assert said in message, self

@@ -84,13 +84,15 @@ def kernel(name: str, x: np.ndarray, bandwidth: float) -> np.ndarray:
 
 
 def exact_kernel(name: str, x: Fraction, bandwidth: Fraction) -> Decimal:
-    """The same to sixty digits, but for the Gaussian."""
+    """The same to sixty digits."""
     with localcontext() as context:
         context.prec = DIGITS
 
         def number(value: Fraction) -> Decimal:
             return Decimal(value.numerator) / Decimal(value.denominator)
 
+        if name == "gaussian":
+            return exact_gaussian(number(x), number(bandwidth))
         z, b = abs(x) / bandwidth, number(bandwidth)
         if name in ("laplace", "matern-3/2", "matern-5/2"):
             nu = {"laplace": 1, "matern-3/2": 3, "matern-5/2": 5}[name]

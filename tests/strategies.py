@@ -1,9 +1,10 @@
-"""Valid specs for hypothesis, as section mappings, and small helpers to build one by hand."""
+"""Valid specs for hypothesis, as section mappings, helpers to build one by hand, and numbers."""
 
 from __future__ import annotations
 
 import copy
 import json
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
@@ -34,6 +35,10 @@ DECIMALS = st.one_of(
 )
 BETAS = st.sampled_from(["0.05", "1/3", "1e-6", "0.5", "0.999"])
 
+POSITIVE = st.builds(Fraction, st.integers(1, 10**6), st.integers(1, 10**9))
+FLOAT_ERRORS = st.just(Fraction(0)) | st.builds(Fraction, st.integers(0, 10**12), st.just(10**15))
+SOME_DELTAS = st.sampled_from([Fraction(1, 10**k) for k in (1, 2, 5, 10, 30)] + [Fraction(9, 10)])
+
 
 def sections(**changes: dict[str, Any]) -> dict[str, Any]:
     """The minimal spec with some keys of some sections replaced; a value of None removes one."""
@@ -44,6 +49,20 @@ def sections(**changes: dict[str, Any]) -> dict[str, Any]:
             if value is None:
                 del content[section][key]
     return content
+
+
+def spec_of(**changes: dict[str, Any]) -> ReleaseSpec:
+    """The minimal spec with changes; of another kind of target, with nothing but what is said."""
+    content = sections(**changes)
+    if "kind" in changes.get("target", {}):
+        content["target"] = changes["target"]
+        content["mechanism"] = changes.get("mechanism", {})
+    return ReleaseSpec(**content)
+
+
+def plan_of(**changes: dict[str, Any]) -> ReleasePlan:
+    """The plan of `spec_of`, from its n alone."""
+    return plan_files(spec_of(**changes), ())
 
 
 def density_spec(

@@ -472,7 +472,7 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
         copy.parent,
         released('"laplace"')
         + """
-    (whole,) = found._parts(np.array([[5.0]]), found._smoothings(None), 1)
+    (whole,) = found._function.parts(np.array([[5.0]]), found._function.smoothings(None), 1)
     print(found.metadata["combine"], bool(found(np.array([[5.0]])) == whole / 2))
     low, high = found.interval(np.array([[5.0]]))
     print(plan.certificate.total == plan.components[0].certificate.total / 2, bool(high > low))

@@ -184,6 +184,11 @@ ROLES: dict[str, dict[str, Any]] = {
 UNIT = {"neighbors": dbern.Neighbors.ADD_OR_REMOVE_ONE, "unit": dbern.PrivacyUnit("v", 2)}
 
 
+def project_in(folder: Path) -> Project:
+    folder.mkdir()
+    return Project(folder)
+
+
 def spec_for(project: Project, role: str, **data: Any) -> dbern.ReleaseSpec:
     project.grant(**(UNIT if role == "id" else {}))
     changes = {"data": {}, "target": {"bandwidth": [2.0]}, "data__bounds": {"x": [0.0, 8.0]}}
@@ -233,8 +238,7 @@ def differing(case: Case, kind: str, folder: Path, caplog: Any) -> dict[str, Any
     """Outcomes that are not that of the tame value."""
     outcomes = {}
     for number, value in enumerate((case.tame, *case.extremes)):
-        project = Project(folder / f"{case.role}-{number}-{abs(hash((kind, case.kind)))}")
-        project.folder.mkdir()
+        project = project_in(folder / f"{case.role}-{number}-{abs(hash((kind, case.kind)))}")
         table = case.table(value)
         if not held(kind, table, project):
             continue
@@ -299,9 +303,7 @@ def test_a_time_far_out_of_bounds_counts_as_in_a_file(tmp_path, kind, outside):
         pytest.importorskip(NEEDED[kind])
     table = pa.table({"v": SECONDS[0]})
     largest_of_file = [9_000_000, 2**63 - 1, 5000, 2**63 - 1, 1 - 2**63, 70_000]
-    file, frame = (Project(tmp_path / name) for name in ("file", "frame"))
-    for project in (file, frame):
-        project.folder.mkdir()
+    file, frame = (project_in(tmp_path / name) for name in ("file", "frame"))
     written = pa.table({"v": ticks(pa.timestamp("ms"), largest_of_file)})
     pq.write_table(written, file.folder / "rows.parquet")
     dbern.release(spec_for(file, "time", source="rows.parquet", outside=outside))
@@ -367,8 +369,7 @@ def test_a_word_more_than_indices_number_ends_as_one_less(tmp_path, kind):
         pytest.importorskip(NEEDED[kind])
     outcomes = []
     for words in (128, 129, 300):
-        project = Project(tmp_path / str(words))
-        project.folder.mkdir()
+        project = project_in(tmp_path / str(words))
         table = numbered(words)
         if kind == "files":
             pq.write_table(table, project.folder / "rows.parquet")

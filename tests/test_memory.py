@@ -30,16 +30,19 @@ from dbern.planning.planner import plan_files
 from dbern.synopsis.evaluate import Polynomial
 from dbern.system import cpu_count, memory_limit
 
-_RELEASE = """
+_BEGIN = """
 import json, re, sys
+import numpy as np
 import dbern
+def peak():  # not ru_maxrss, which starts from what the process that started this one had
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+"""
+_RELEASE = """
 from dbern.system import cpu_count
 spec = dbern.ReleaseSpec.load(sys.argv[1])
 cost = dbern.plan(spec).cost
 dbern.release(spec)
-# Not ru_maxrss, which starts from what the process that started this one had.
-peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
-print(json.dumps([peak, cost.memory(cpu_count())]))
+print(json.dumps([peak(), cost.memory(cpu_count())]))
 """
 
 
@@ -51,14 +54,18 @@ def write_rows(path, rows: int) -> None:
             writer.write_table(pa.table(columns))
 
 
-def peak_of(project) -> tuple[int, int]:
-    project.spec(mechanism={"noise": "binned-laplace"})
-    peak, planned = run(_RELEASE, project.spec_path)
-    return peak, planned
+def peak_of(project, name: str, write) -> list[int]:
+    """The peak of a release of other rows, and what its plan says."""
+    other = project.twin(name)
+    for path in other.files():
+        path.unlink()
+    write(other.folder / "data" / "a.parquet")
+    other.spec(mechanism={"noise": "binned-laplace"})
+    return run(_RELEASE, other.spec_path)
 
 
 def run(code: str, path: Path) -> Any:
-    command = [sys.executable, "-c", code, str(path)]
+    command = [sys.executable, "-c", _BEGIN + code, str(path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -67,11 +74,7 @@ def run(code: str, path: Path) -> Any:
 def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
     peaks = []
     for rows in (10**6, 10**7):
-        other = project.twin(str(rows))
-        for path in other.files():
-            path.unlink()
-        write_rows(other.folder / "data" / "a.parquet", rows)
-        peak, planned = peak_of(other)
+        peak, planned = peak_of(project, str(rows), partial(write_rows, rows=rows))
         assert peak < planned
         peaks.append(peak)
     assert peaks[1] < peaks[0] + (24 << 20)  # and 160 MB of columns more
@@ -100,11 +103,8 @@ def test_a_whole_release_of_a_solved_machine_takes_no_more_than_the_plan_says(pr
 
 
 _PLAN = """
-import json, re, sys
-import dbern
 cost = dbern.plan(dbern.ReleaseSpec.load(sys.argv[1])).cost
-peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
-print(json.dumps([peak, cost.client_bytes]))
+print(json.dumps([peak(), cost.client_bytes]))
 """
 
 
@@ -194,17 +194,16 @@ def test_a_footer_larger_than_memory_is_refused_before_it_is_read(project, monke
 @pytest.mark.slow
 def test_many_row_groups_take_less_memory_than_is_planned_for_them(project):
     """One row each, as a writer leaves them that flushes after every record."""
-    rng, found = np.random.default_rng(4), []
-    for groups in (300, 40_000):
-        other = project.twin(str(groups))
-        for path in other.files():
-            path.unlink()
-        schema = pa.schema([("x", pa.float64()), ("y", pa.float64())])
-        with pq.ParquetWriter(other.folder / "data" / "a.parquet", schema) as writer:
-            for x, y in zip(rng.uniform(0, 10, groups), rng.uniform(-1, 1, groups), strict=True):
-                writer.write_table(pa.table({"x": [x], "y": [y]}))
-        found.append(peak_of(other))
-    (few, few_planned), (many, many_planned) = found
+
+    def write_rows_one_by_one(path, rows):
+        columns = np.random.default_rng(4).uniform([0, -1], [10, 1], (rows, 2))
+        table = pa.table({"x": columns[:, 0], "y": columns[:, 1]})
+        pq.write_table(table, path, row_group_size=1)
+
+    (few, few_planned), (many, many_planned) = (
+        peak_of(project, str(rows), partial(write_rows_one_by_one, rows=rows))
+        for rows in (300, 40_000)
+    )
     assert many < many_planned
     assert (many - few) / 40_000 > 1000  # or there was nothing to plan for
     assert many - few < many_planned - few_planned
@@ -287,15 +286,26 @@ GROUPS = [
 ]
 
 
+@pytest.fixture
+def control_groups(tmp_path):
+    """Writes those of a process, and returns where they are."""
+
+    def write(own, files):
+        (tmp_path / "self").write_text(own)
+        for name, content in files.items():
+            (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "mount" / name).write_text(f"{content}\n")
+        return tmp_path / "self", tmp_path / "mount"
+
+    return write
+
+
 @pytest.mark.parametrize(("own", "files", "limit"), GROUPS)
-def test_the_least_limit_of_nested_control_groups_counts(tmp_path, own, files, limit):
-    (tmp_path / "self").write_text(own)
-    for name, content in files.items():
-        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mount" / name).write_text(f"{content}\n")
+def test_the_least_limit_of_nested_control_groups_counts(
+    tmp_path, control_groups, own, files, limit
+):
     machine = memory_limit(group_file=tmp_path / "none")
-    expected = machine if limit is None else limit
-    assert memory_limit(tmp_path / "self", tmp_path / "mount") == expected
+    assert memory_limit(*control_groups(own, files)) == (limit or machine)
     assert machine > 1 << 28
 
 
@@ -310,13 +320,11 @@ def test_the_least_limit_of_nested_control_groups_counts(tmp_path, own, files, l
      ("3:memory:/\n", {"cpu/cpu.max": "100000 100000", "cpu.max": "1 1"}, None),
      ("0::/\n", {"cpu.max": "100000 0"}, None)],
 )  # fmt: skip
-def test_the_least_quota_of_nested_control_groups_counts(tmp_path, monkeypatch, own, files, count):
+def test_the_least_quota_of_nested_control_groups_counts(
+    control_groups, monkeypatch, own, files, count
+):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
-    (tmp_path / "self").write_text(own)
-    for name, content in files.items():
-        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mount" / name).write_text(f"{content}\n")
-    assert cpu_count(tmp_path / "self", tmp_path / "mount") == (count or 64)
+    assert cpu_count(*control_groups(own, files)) == (count or 64)
 
 
 def test_odd_files_of_control_groups_are_no_limits(tmp_path):
@@ -338,11 +346,8 @@ def test_a_limit_of_the_process_itself_counts(kind):
 
 
 _PARTS = """
-import json, re, sys
-import numpy as np, dbern
 from dbern.synopsis import store
 store.SHARD_BYTES = 16 << 20
-peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 synopsis, rng = dbern.open(sys.argv[1]), np.random.default_rng(2)
 points = rng.uniform([0, -1, 0], [10, 1, 1], (500, 3))
 begin = peak()
@@ -352,29 +357,31 @@ print(json.dumps([peak() - begin, bool(np.isfinite(found).all())]))
 """
 
 
-@pytest.mark.slow
-def test_ten_million_coefficients_are_chosen_and_clipped_in_parts(project):
+@pytest.fixture
+def cube(project):
+    """A project with rows in three axes."""
     rng = np.random.default_rng(5)
     columns = [rng.uniform(0, 10, 2000), rng.normal(0, 0.4, 2000), rng.random(2000)]
     project.write(dict(zip("xyz", columns, strict=True)))
-    spec = project.spec(
-        data__bounds={"z": [0.0, 1.0]},
-        target={"bandwidth": [2.0, 0.4, 0.2]},
-        mechanism={"k": 215, "h": 2, "noise": "laplace"},
-    )
-    dbern.release(spec)
-    more, finite = run(_PARTS, project.output)
+    return project
+
+
+CUBE = {"data__bounds": {"z": [0.0, 1.0]}, "target": {"bandwidth": [2.0, 0.4, 0.2]}}
+
+
+@pytest.mark.slow
+def test_ten_million_coefficients_are_chosen_and_clipped_in_parts(cube):
+    dbern.release(cube.spec(**CUBE, mechanism={"k": 215, "h": 2, "noise": "laplace"}))
+    more, finite = run(_PARTS, cube.output)
     assert finite
     assert more < 190 << 20  # 120 of them for any query; the whole is 77, and was 4 to 8 times here
 
 
 _ANSWER = """
-import re, sys
-import dbern
 from dbern.synopsis.tables import answer
 folder = sys.argv[1]
 assert answer(dbern.open(folder + "/out.zarr"), folder + "/q.parquet", folder + "/a.parquet")
-print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024)
+print(peak())
 """
 
 
@@ -391,10 +398,7 @@ def test_memory_of_answers_does_not_grow_with_queries(project):
 
 
 _QUERY = """
-import json, re, sys
-import numpy as np, dbern
 from dbern.synopsis.store import ReleasedStore
-peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 reads, original = [], ReleasedStore._shard
 ReleasedStore._shard = lambda *one: reads.append(1) or original(*one)
 synopsis, rng = dbern.open(sys.argv[1]), np.random.default_rng(2)
@@ -408,23 +412,16 @@ print(json.dumps([few, len(reads), peak() - begin, found, points[:20].tolist()])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "binned-laplace"])
-def test_four_million_coefficients_are_never_held_at_once(project, noise):
-    rng = np.random.default_rng(5)
-    columns = [rng.uniform(0, 10, 2000), rng.normal(0, 0.4, 2000), rng.random(2000)]
-    project.write(dict(zip("xyz", columns, strict=True)))
-    changes = {
-        "data__bounds": {"z": [0.0, 1.0]},
-        "target": {"bandwidth": [2.0, 0.4, 0.2]},
-        "mechanism": {"k": [160, 161, 161], "noise": noise},
-    }
-    cost = dbern.plan(project.spec(**changes)).cost
-    peak, planned = run(_RELEASE, project.spec_path)
+def test_four_million_coefficients_are_never_held_at_once(cube, noise):
+    spec = cube.spec(**CUBE, mechanism={"k": [160, 161, 161], "noise": noise})
+    cost = dbern.plan(spec).cost
+    peak, planned = run(_RELEASE, cube.spec_path)
     assert peak < max(planned, cost.client_bytes)
     assert cost.slabs == 5
-    few, every, more, found, points = run(_QUERY, project.output)
+    few, every, more, found, points = run(_QUERY, cube.output)
     assert (few, every) == (1, 5)  # shards: the corner's, then the others, each once
     assert more < 180 << 20  # the shards that are kept, and blocks of products
-    array = dbern.open(project.output).arrays[0]
+    array = dbern.open(cube.output).arrays[0]
     whole = Polynomial(iterate(array._lattice_values, array.order), array.domain)
     expected = whole(np.array([[0.0, -1.0, 0.0], *points]), 1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 import tempfile
 import warnings
 from datetime import datetime
@@ -28,6 +29,9 @@ from dbern.errors import BudgetError, EnvironmentRefusedError, SpecError
 from dbern.sklearn.columns import one_column, split_columns, to_floats
 from dbern.sklearn.estimator import _warn_of_no_ledger
 
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{text}") for text in ("ledger=None", "A second fit")
+]
 RNG = np.random.default_rng(5)
 HOURS = np.clip(RNG.normal(13, 3, (400, 1)), 0.0, 24.0)
 LATE = HOURS[:, 0] > 13
@@ -36,7 +40,7 @@ TWO = RNG.uniform(0, 1, (300, 2))
 # --- scikit-learn's checks
 
 SHARED = {"bounds": (-4, 4), "epsilon": 1e6}
-SMALL = {"k": 4, "h": 4, "noise": "laplace"}
+SMALL = {"k": 3, "h": 1, "noise": "laplace"}
 CLASSES = {"classes": [0, 1]}
 WIDE = {"mechanism": SMALL, "bandwidth": 4.0}
 CHECKED = [
@@ -99,7 +103,6 @@ def test_scikit_learn_s_checks_pass(estimator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", CHECKED[3:], ids=name_of)
-@pytest.mark.filterwarnings("ignore")
 def test_classifiers_pass_their_check_where_they_are_told_its_classes(estimator, monkeypatch):
     """What `PUBLIC` leaves out: shapes, accuracy and labels of two classes and of three."""
     fit = type(estimator).fit
@@ -142,7 +145,6 @@ def fitted(**given: object) -> estimators.GaussianNB:
         ({"ledger": "sqlite:///ledger.db"}, 'dataset: is missing. Write dataset="rides"'),
     ],
 )
-@pytest.mark.filterwarnings("ignore:ledger=None")
 def test_what_is_missing_or_wrong_is_told_with_its_fix(given, told):
     with pytest.raises(SpecError, match=told):
         fitted(**given)
@@ -284,7 +286,6 @@ def test_without_a_ledger_one_warning_says_so(account, temporary):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked():
     def hours(given: object) -> object:
         return np.asarray(given) / 60
@@ -310,7 +311,6 @@ def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_nothing_of_the_records_is_in_a_fitted_estimator():
     able = fitted()
     held = {key for key in vars(able) if key.endswith("_")}
@@ -324,7 +324,6 @@ def test_nothing_of_the_records_is_in_a_fitted_estimator():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_missing_rows_and_unknown_labels_contribute_nothing():
     facts = {"epsilon": 1e6, "std_floor": 1.0, "bounds": (0, 24), "classes": ["early", "late"]}
     labels = np.where(LATE, "late", "early").astype(object)
@@ -341,7 +340,6 @@ def test_missing_rows_and_unknown_labels_contribute_nothing():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_densities_are_logarithms_that_are_finite():
     able = estimators.KernelDensity(
         bounds={"hour": (0, 24)}, epsilon=1, bandwidth=1.0, mechanism={"k": 24, "h": 20}
@@ -357,7 +355,6 @@ def test_densities_are_logarithms_that_are_finite():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_intervals_of_a_regressor_cover_the_regression_of_its_rows_everywhere_at_once():
     hours, bandwidth, fits = HOURS[:, 0], 2.0, 25
     responses = np.clip(20 + 3 * np.abs(hours - 12) + RNG.normal(0, 3, len(hours)), 0, 60)
@@ -388,7 +385,6 @@ def test_intervals_of_a_regressor_cover_the_regression_of_its_rows_everywhere_at
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_a_regressor_that_promises_nothing_says_so():
     ridge = estimators.Ridge(bounds=(0, 1), y_bounds=(-1, 5), epsilon=1)
     for method in ("moments", "objective"):
@@ -404,7 +400,6 @@ def test_a_regressor_that_promises_nothing_says_so():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_coefficients_are_those_of_the_predictions():
     response = 3 * TWO[:, 0] - TWO[:, 1] + 1
     line = estimators.Ridge(bounds=(0, 1), y_bounds=(-1, 5), epsilon=1e6).fit(TWO, response)
@@ -535,7 +530,6 @@ def test_one_record_changes_neither_the_exit_nor_a_warning(estimator, account):
 
 @pytest.mark.parametrize("value", ["SECRET", Hostile()], ids=["text", "object"])
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_no_error_about_points_quotes_one(value):
     able = fitted()
     with pytest.raises(ValueError, match=r"^X: a point has a value that is missing") as refused:
@@ -563,7 +557,6 @@ def test_types_and_shapes_are_refused_by_their_names(x, y, message):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", [None, "moments", "objective"])
 def test_least_squares_take_lists_and_have_coefficients_in_the_columns_units(method):
     """Six columns were fitted by moments alone, with an R2 of a tenth where a spec had .9."""
@@ -592,7 +585,6 @@ def test_least_squares_take_lists_and_have_coefficients_in_the_columns_units(met
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_classifiers_take_lists():
     rng = np.random.default_rng(4)
     frame = pd.DataFrame({"hour": HOURS[:, 0], "weekend": rng.random(len(HOURS)) < 0.5})
@@ -624,18 +616,34 @@ def test_estimators_without_lists_say_which_have_some():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
 @pytest.mark.filterwarnings("ignore")
-def test_a_density_chooses_its_bandwidth():
-    able = estimators.KernelDensity(bounds=(0, 24), bandwidth="auto", epsilon=1).fit(HOURS)
-    assert able.score([[13.0]]) > able.score([[3.0]])
+def test_docstrings_name_what_a_fit_leaves(estimator):
+    x = pd.DataFrame({"a": HOURS[:, 0] % 4})
+    able = clone(estimator).fit(x, (x.a > 2).astype(int))
+    _, _, attributes = type(able).__doc__.partition("Attributes\n")
+    left = {name for name in vars(able) if name.endswith("_")}
+    assert left == set(re.findall(r"^    (\w+_) : ", attributes, re.MULTILINE))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_density_without_a_bandwidth_is_that_of_auto():
+def test_a_fit_says_that_it_is_in_memory_and_which_bandwidth_it_took():
+    able = estimators.KernelRegressor(bounds=(0, 24), y_bounds=(0, 1), epsilon="1/2")
+    synopsis = able.fit(HOURS, LATE).synopsis_
+    said = f"<Synopsis {able.release_name_}: nadaraya-watson over x0, epsilon 0.5, in memory>"
+    assert repr(synopsis) == repr(pickle.loads(pickle.dumps(synopsis))) == said
+    assert "in memory" in synopsis._repr_html_()
+    (bandwidth,) = synopsis.metadata["target"]["bandwidth"]
+    assert 0 < bandwidth < 24
+
+
+@pytest.mark.slow
+def test_a_density_without_a_bandwidth_chooses_one():
     able = estimators.KernelDensity(bounds=(0, 24), epsilon=1).fit(HOURS)
     assert able.bandwidth == "auto"
     assert len(able.synopsis_.metadata["target"]["chosen_of"]) > 1
+    assert able.score([[13.0]]) > able.score([[3.0]])
 
 
 def test_a_density_of_four_columns_says_what_to_write(tmp_path):
@@ -650,7 +658,6 @@ def test_a_density_of_four_columns_says_what_to_write(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("epsilon", "rows"), [(0.1, 20_000), (1, 2000), (3, 2000)])
 def test_a_kernel_estimator_without_a_bandwidth_beats_what_says_nothing(epsilon, rows):
     rng = np.random.default_rng(3)

@@ -22,6 +22,7 @@ from dbern.system import (
     memory_used,
     named_function,
     one_thread,
+    raise_powers,
     source_digest,
     version,
 )
@@ -100,6 +101,11 @@ def test_numbers_of_things_in_words():
 )
 def test_numbers_are_formatted_for_people(value, digits, text):
     assert format_number(value, digits) == text
+
+
+def test_powers_of_ten_in_a_text_are_raised():
+    text = "off by 1.502e-6 of e-7 or 2e+10, with probability 0.95"
+    assert raise_powers(text) == "off by 1.502×10⁻⁶ of e-7 or 2×10¹⁰, with probability 0.95"
 
 
 def test_a_table_escapes_its_texts():

@@ -84,8 +84,8 @@ class ErrorSummary:
         if self.pointwise:
             these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
         if self.expected is not None:
-            expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
-            expected += ", for typical data"
+            amount = _plain(Decimal(f"{self.expected:.3g}"))
+            expected = f"about {amount}{self.unit}{self._share(self.expected)}, for typical data"
         # A band that is no narrower claims nothing of its own, so that each line is as sure.
         promised = self.these_data
         if promised is not None and not (self.released and promised >= self.any_database):
@@ -132,10 +132,10 @@ def upward(amount: float) -> str:
     return _outward(amount, ROUND_CEILING)
 
 
-def _outward(amount: float, rounding: str, digits: int = 4) -> str:
+def _outward(amount: float, rounding: str) -> str:
     if not 0 < amount < math.inf:
         return f"{amount:g}"
-    return _plain(Decimal(amount).quantize(_decimal_place(amount, digits), rounding))
+    return _plain(Decimal(amount).quantize(_decimal_place(amount, 4), rounding))
 
 
 def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:

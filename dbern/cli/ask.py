@@ -84,14 +84,13 @@ def ask(
     """
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
+    from dbern.synopsis.opening import open_synopsis
     from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.options import read_box
     from dbern.synopsis.questions.question import CommonOptions, load_question
-    from dbern.synopsis.reader import open_synopsis
 
     distribution = open_synopsis(synopsis_path).distribution()
     compared = None if compared_path is None else open_synopsis(compared_path).distribution()
-    box = None if condition is None else read_box(condition, "given")
+    box = None if condition is None else question_options.read_box(condition, "given")
     options = CommonOptions(box, target, compared)
     queries = [
         query
@@ -115,7 +114,12 @@ def ask(
         shown = list(answers)
     if as_json:  # tables of answers take all of pandas to import
         return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
-    return {}, "\n".join(map(str, shown))
+    lines = [str(answer) for answer in shown]
+    if len(lines) > 1:
+        lines.append(
+            f"all {len(lines)} answers hold at once with probability {float(1 - level):.6g}"
+        )
+    return {}, "\n".join(lines)
 
 
 def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:

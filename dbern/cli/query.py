@@ -77,7 +77,7 @@ def query(
     "value", or one "value_CLASS" for each class or group. Values are NaN outside the bounds and
     where a coordinate is missing.
     """
-    from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.opening import open_synopsis
     from dbern.synopsis.tables import answer, published_answers, remove_unfinished
 
     if once and published_answers(answers):

@@ -42,7 +42,7 @@ def write_report(
         target = out or Path("budgets.html")
     else:
         from dbern.reporting.html import synopsis_page
-        from dbern.synopsis.reader import open_synopsis
+        from dbern.synopsis.opening import open_synopsis
         from dbern.system import one_thread
 
         with one_thread():  # as plans do; so the last bit of a page is the same on every machine
@@ -80,7 +80,7 @@ def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any
     from dbern.reporting.changes import ProvenShares, change_picture
     from dbern.reporting.pictures import value_name
     from dbern.synopsis.changes import change_between
-    from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.opening import open_synopsis
 
     kind = out.suffix[1:]
     if kind not in ("png", "svg", "pdf"):
@@ -108,9 +108,10 @@ def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]
     Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
     """
     from dbern.reporting.registry import as_yaml, blanks, deployment_of
-    from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.opening import open_synopsis
 
-    content = deployment_of(open_synopsis(synopsis_path).metadata)
+    synopsis = open_synopsis(synopsis_path)
+    content = deployment_of(synopsis.metadata, synopsis.promises().constant)
     if out is not None:
         write_file(out, as_yaml(content), "--out")
     if not quiet:

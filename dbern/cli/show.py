@@ -19,12 +19,14 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     from dbern.reporting.pictures import page_picture
     from dbern.reporting.terminal import drawing
     from dbern.reporting.wording import signed_by
-    from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.arrays import ReleasedArray
+    from dbern.synopsis.opening import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
     promises = synopsis.promises(page_picture(synopsis).largest)
     signers, text = synopsis.signers, _describe(synopsis.metadata, promises.constant)
-    moved = max(array.shrunk_distance for array in synopsis.arrays)
+    lattices = [array for array in synopsis.arrays if isinstance(array, ReleasedArray)]
+    moved = max((array.shrunk_distance for array in lattices), default=0.0)
     shrunk = f"where noise is all there is: values moved by at most {moved:.3g}{promises.unit}"
     text += f"\n{'shrunk':<12} {shrunk}" if moved else ""
     text += "".join(f"\n{label:<12} {promise}" for label, promise in promises.lines())

@@ -32,7 +32,7 @@ def verify(synopsis_path: str, trusted: tuple[str, ...]) -> tuple[Any, str]:
     keys that signed, and cannot tell whose they are.
     """
     from dbern.reporting.wording import signed_by
-    from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.opening import open_synopsis
     from dbern.synopsis.signatures import fingerprint, public_key_of
 
     synopsis = open_synopsis(synopsis_path)

@@ -20,6 +20,8 @@ from dbern.learn.minimizers import (
     Cost,
     Method,
     Shards,
+    alpha_text,
+    cost_text,
     label_weights,
     num_shards,
     stated_cost,
@@ -106,10 +108,24 @@ class UnboundLinearFunctions(LinearFunctions):
             costs = _COST_GRID if self.chosen and small else (self.cost,)
             candidates += [replace(self.model, cost=cost).resolved(n) for cost in costs]
         if not small:
-            return replace(candidates[0], notes=UNPREDICTED)
+            return self._with_notes(candidates[0], UNPREDICTED)
         risks = [self._predicted(candidate, epsilon) for candidate in candidates]
         risk = min(risks)
-        return replace(candidates[risks.index(risk)], notes=self.typical.note(risk))
+        return self._with_notes(candidates[risks.index(risk)], self.typical.note(risk))
+
+    def _with_notes(
+        self, functions: LinearFunctions | PerturbedFunctions, predictions: tuple[str, ...]
+    ) -> Measurement:
+        """Note the method and the C that were chosen; a stated C is noted by its learner."""
+        if not self.chosen:
+            return replace(functions, notes=predictions)
+        if isinstance(functions, PerturbedFunctions):
+            n = functions.model.n
+            method, cost = "objective", 4 * n * functions.risk.weight  # as in `_by_objective`
+        else:
+            n, method, cost = functions.n, "weights", functions.cost
+        text = alpha_text if isinstance(self.typical, TypicalResponses) else cost_text
+        return replace(functions, notes=(f"by {method}, {text(cost, n)}", *predictions))
 
     def _predicted(
         self, functions: LinearFunctions | PerturbedFunctions, epsilon: Fraction

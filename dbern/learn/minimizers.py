@@ -136,3 +136,8 @@ def combine_responses(schema: RecordSchema, constant: float | None = None) -> Co
 def cost_text(cost: float, n: int) -> str:
     """Text of C in both forms."""
     return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
+
+
+def alpha_text(cost: float, n: int) -> str:
+    """Text of C of a regression, which scikit-learn calls alpha."""
+    return f"C = {cost:g} in the paper's form C/n: scikit-learn's alpha = n/C = {n / cost:.6g}"

@@ -29,9 +29,9 @@ from dbern.learn.minimizers import (
     SHARDS,
     Cost,
     Shards,
+    alpha_text,
     build_minimizer,
     combine_responses,
-    cost_text,
     stated_cost,
 )
 from dbern.learn.predictions import predicted_moments, predicted_weights
@@ -162,7 +162,7 @@ class RidgeRegression(Learner):
             'for intervals of regression() and other responses write method = "moments", of larger '
             "noise",
         )
-        return notes if self.C == "auto" else (*notes, cost_text(float(self.C), n))
+        return notes if self.C == "auto" else (*notes, alpha_text(float(self.C), n))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
@@ -202,9 +202,7 @@ class RidgeRegression(Learner):
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         loss, noise = Square(response.radius), deviation_of(designs[0].law)
         ours, _ = predicted_weights(typical, space, loss, stated_cost(self.C), noise)
-        alpha = f"scikit-learn's alpha = n/C = {n / stated_cost(self.C):.6g}"
-        paper = f"by weights, C = {stated_cost(self.C):g} in the paper's form C/n: {alpha}"
-        return (paper, *typical.note(ours))
+        return (f"by weights, {alpha_text(stated_cost(self.C), n)}", *typical.note(ours))
 
     def _by_moments(self, schema: RecordSchema) -> bool:
         if self.method == "objective" and self.degree == 1:

@@ -42,8 +42,13 @@ class ErrorLaw(ABC):
 
     @property
     @abstractmethod
+    def covariance_per_scale(self) -> NoiseCovariance:
+        """Covariance of a component's values over the scale."""
+
+    @property
     def covariance(self) -> NoiseCovariance:
         """Covariance of a component's values."""
+        return self.covariance_per_scale.scaled(self.scale)
 
     @abstractmethod
     def tail(self, count: int, beta: Fraction) -> float:
@@ -86,9 +91,9 @@ class NoiseErrors(ErrorLaw):
         return self.law.scale
 
     @property
-    def covariance(self) -> NoiseCovariance:
-        """Covariance of the law's values."""
-        return self.unit_covariance(self.law.values).scaled(self.law.scale)
+    def covariance_per_scale(self) -> NoiseCovariance:
+        """Covariance of the law's values at scale one."""
+        return self.unit_covariance(self.law.values)
 
     def tail(self, count: int, beta: Fraction) -> float:
         """Size that none of so many values reaches, rounded up."""

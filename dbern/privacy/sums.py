@@ -50,7 +50,7 @@ class SumNoise:
 
     @property
     def granularity_exponent(self) -> int:
-        """That of each release."""
+        """Granule of each release."""
         return self.law.granularity_exponent
 
     @property
@@ -82,9 +82,9 @@ class SumErrors(ErrorLaw):
         return self.noise.root * self.single.scale
 
     @property
-    def covariance(self) -> NoiseCovariance:
-        """Covariance of a sum of independent values."""
-        return self.single.covariance.scaled(self.noise.root)
+    def covariance_per_scale(self) -> NoiseCovariance:
+        """Covariance of a release's values, as those of a sum are independent too."""
+        return self.single.covariance_per_scale
 
     def tail(self, count: int, beta: Fraction) -> float:
         """Union bound of `node_tail`."""
@@ -92,11 +92,11 @@ class SumErrors(ErrorLaw):
         return math.ldexp(_OUTWARD * reached, self.noise.granularity_exponent)
 
     def node_tail(self, a: float, m: float, level: float) -> float:
-        """That of a release for the weights of all."""
+        """Bound of a release for the weights of all."""
         return self.single.node_tail(a * self.noise.root, m * self.noise.largest, level)
 
     def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
-        """That of a release for the weights of all."""
+        """Bound of a release for the weights of all."""
         noise = self.noise
         return self.single.weighted_tail(root * noise.root, largest * noise.largest, level)
 

@@ -52,7 +52,8 @@ from dbern.releasing.journal import Journal
 from dbern.releasing.nodes import FREE, frozen_inputs, require_frozen, stream_request
 from dbern.releasing.publish import publish
 from dbern.releasing.stream import release_night
-from dbern.synopsis.reader import Synopsis, open_synopsis
+from dbern.synopsis.opening import open_synopsis
+from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
 from dbern.system import Progress, silent, version
 
@@ -134,8 +135,8 @@ def release(
         return _release_stream(spec, client, scheduler, wait_for_workers, progress)
     with withhold_texts(), BudgetLedger.open(spec.ledger_url) as ledger, ExitStack() as stack:
         began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
-        connected = cache(lambda: stack.enter_context(context))
-        reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
+        connect = cache(lambda: stack.enter_context(context))
+        reservation = _reserve(ledger, spec, frame, connect if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
         with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
@@ -145,8 +146,7 @@ def release(
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
-                counting = _Run(ledger, spec, plan, frame, reservation, journal)
-                reservation = _count(connected, counting)
+                reservation = _count(connect, _Run(ledger, spec, plan, frame, reservation, journal))
                 stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)

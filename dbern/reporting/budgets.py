@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dbern.ledger import AuditLine, DatasetStatus, State
@@ -14,7 +15,7 @@ from dbern.percentages import percent
 from dbern.privacy.budget import Budget
 from dbern.reporting.colours import VARIABLES
 from dbern.reporting.page_templates import render
-from dbern.reporting.svg import WIDTHS, draw_figure
+from dbern.reporting.svg import WIDTHS, date_ticks, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,7 +128,7 @@ def _size(amount: Any) -> float:
 
 
 def _drawing(index: int, moments: Sequence[_Moment], symbol: str) -> dict[str, str]:
-    def paint(figure: Figure) -> None:
+    def paint(figure: Figure, max_ticks: int) -> None:
         axes = figure.subplots()
         times = [datetime.fromisoformat(moment.at).timestamp() / _DAY for moment in moments]
         margin = max((times[-1] - times[0]) / 20, _MINUTE)
@@ -145,11 +146,13 @@ def _drawing(index: int, moments: Sequence[_Moment], symbol: str) -> dict[str, s
         axes.set_ylim(0, 1.08 * max(*granted, *used) or 1)
         axes.spines.left.set_visible(False)
         axes.tick_params(length=0, pad=7)
-        axes.set_ylabel(symbol)
+        axes.set_ylabel(symbol, rotation=0, fontsize=15)
         axes.xaxis_date()
+        date_ticks(axes.xaxis, max_ticks)
 
-    heights = {"wide": 300, "narrow": 240}
     return {
-        form: draw_figure(f"budget-{index}-{form}", (WIDTHS[form], heights[form]), paint)
-        for form in WIDTHS
+        form: draw_figure(
+            f"budget-{index}-{form}", (WIDTHS[form], height), partial(paint, max_ticks=max_ticks)
+        )
+        for form, height, max_ticks in (("wide", 300, 8), ("narrow", 240, 6))
     }

@@ -27,6 +27,8 @@ _MIN_STRENGTH = 0.4  # strength of a proven difference's colour, at least
 
 _HINT = "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
 _MAX_LABEL_LETTERS = 40  # letters of a scale's label: it is no longer than the map is high
+_HEADING_LETTERS_PER_INCH = 11
+_LEGEND_DISTANCE = 4.5  # heights of its letters, which those of an axis's labels fit into
 _INK, _MUTED, _RULE = (INK["light"][name] for name in ("ink", "muted", "rule"))
 
 
@@ -56,7 +58,7 @@ def change_picture(change: xarray.Dataset, kind: str, value: str) -> bytes:
     `value` is what the values of both releases are called.
     """
     content = io.BytesIO()
-    _figure(change, value).savefig(content, format=kind)
+    _figure(change, value).savefig(content, format=kind, bbox_inches="tight", pad_inches=0.15)
     return content.getvalue()
 
 
@@ -64,38 +66,57 @@ def _figure(change: xarray.Dataset, value: str) -> Figure:
     with optional_import(_HINT):
         from matplotlib.figure import Figure
     panels = _panels(change)
-    columns = min(len(panels), 3)
+    columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
     two = change["value"].ndim - ("class" in change.dims) == 2
     size = (7.6, 6.4) if len(panels) == 1 and two else (8.4, 5.0)
     if len(panels) > 1:
         size = (4.2 * columns + 1.2, 3.9 * rows + 0.8)
-    figure = Figure(figsize=size, layout="constrained", dpi=150, facecolor="white")
+    figure = Figure(figsize=size, layout="compressed", dpi=150, facecolor="white")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     largest, label = _largest_proven(change), f"difference in {value}"
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    for axes, (title, panel) in zip(grid, panels, strict=False):
+    for index, (axes, (title, panel)) in enumerate(zip(grid, panels, strict=False)):
         if two:
             _draw_map(axes, panel, largest)
         else:
             _draw_curve(axes, panel)
-            axes.set_ylabel(label)
-        axes.label_outer()
+            axes.set_ylabel(fill(label, _MAX_LABEL_LETTERS))
+        _label_outer(axes, leftmost=index % columns == 0, lowest=index + columns >= len(panels))
         axes.set_title(title, fontsize=10, color=_INK, loc="left")
         axes.legend(
-            handles=_handles(panel), loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3,
+            handles=_handles(panel), loc="upper center", bbox_to_anchor=(0.5, 0.0),
+            borderaxespad=_LEGEND_DISTANCE, ncols=3 if len(panels) == 1 else 1,
             frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.2,
         )  # fmt: skip
     if two:
         _draw_scale(figure, list(grid[: len(panels)]), label, largest)
-    heading = (
-        f"{change.attrs['new']} less {change.attrs['old']}: in colour where the difference is "
-        f"proven,\neverywhere at once with probability {1 - change.attrs['beta']:g}"
-    )
-    figure.suptitle(printable(heading, keep="\n"), fontsize=11, color=_INK, parse_math=False)
+    heading = _heading(change.attrs, int(_HEADING_LETTERS_PER_INCH * size[0]))
+    figure.suptitle(heading, fontsize=11, color=_INK, parse_math=False)
     write_plainly(*grid[: len(panels)])
     return figure
+
+
+def _label_outer(axes: Axes, *, leftmost: bool, lowest: bool) -> None:
+    """Label an axis where no panel to the left or below has the same."""
+    axes.tick_params(labelleft=leftmost, labelbottom=lowest)
+    if not leftmost:
+        axes.set_ylabel("")
+    if not lowest:
+        axes.set_xlabel("")
+
+
+def _heading(attributes: dict[str, Any], letters: int) -> str:
+    """Return what is drawn, in lines of at most so many letters."""
+    sentences = (
+        f"{attributes['new']} less {attributes['old']}:",
+        "in colour where the difference is proven, everywhere at once with probability "
+        f"{1 - attributes['beta']:g}",
+    )
+    return "\n".join(
+        fill(printable(sentence), letters, break_on_hyphens=False) for sentence in sentences
+    )
 
 
 def _largest_proven(change: xarray.Dataset) -> float:

@@ -32,7 +32,7 @@ from dbern.reporting.svg import draw
 from dbern.reporting.wording import guarantee_of, parameters_of, signed_by
 from dbern.synopsis.labels import named_values
 from dbern.synopsis.reader import Synopsis
-from dbern.system import format_number
+from dbern.system import format_number, raise_powers
 
 _NAMES: dict[Meaning, str] = {
     "density": "Density",
@@ -79,7 +79,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         headline=promises.headline,
         headline_constant=promises.headline_constant,
         constant=promises.constant,
-        promises=[text for _, text in promises.lines()],
+        promises=[raise_powers(text) for _, text in promises.lines()],
         components=metadata["components"],
         regression=_regression(synopsis),
         recipes=recipes(synopsis),
@@ -223,4 +223,6 @@ def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, 
 
 
 def _parameter_text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_parameter_text, value))
+    return format_number(value) if isinstance(value, float) else str(value)

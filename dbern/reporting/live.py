@@ -36,6 +36,7 @@ from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
 from dbern.reporting.pictures import MAX_PANELS, label, value_name
 from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.confidence_bands import BandRequest
 from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
@@ -213,7 +214,7 @@ def _counting(
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": distribution.rows,
-        "unit": 1.0 if distribution.response else synopsis.arrays[0].value_unit,
+        "unit": 1.0 if distribution.response else synopsis.arrays[0].component.value_unit,
         "tails": [measure.tail(2, beta / len(measures)) for measure in measures],
         "everywhere": [measure.tail(count, beta / len(measures)) for measure in measures],
         "errors": [measure.error for measure in measures],
@@ -333,7 +334,7 @@ def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
     """Half-widths of `interval` by group, before bins are shrunk, in cells where they vary."""
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     tables = []
-    for band in synopsis._bands(beta, None, "these-data", raw=True):  # what `interval` reads
+    for band in synopsis._bands.of_arrays(BandRequest(beta), raw=True):  # what `interval` reads
         cells = band.biases.table.shape if band.biases else (1,) * len(synopsis.domain.axes)
         widths = band.at(_middles(synopsis, cells))
         tables.append({"cells": cells, "widths": _packed(widths, "<f4")})

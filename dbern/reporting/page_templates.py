@@ -11,7 +11,7 @@ from dbern.errors import optional_import, printable
 from dbern.percentages import percent
 from dbern.reporting.colours import CLASSES, INK, MAP, SCHEMES, class_colour, to_hex
 from dbern.reporting.wording import REPORT_HINT
-from dbern.system import format_number
+from dbern.system import format_number, raise_powers
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -39,6 +39,7 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
     )
     environment.filters["number"] = format_number
+    environment.filters["raise_powers"] = raise_powers
     environment.filters["upper_bound"] = upper_bound_text
     environment.filters["lower_bound"] = lower_bound_text
     environment.filters["percent"] = lambda fraction: percent(float(Fraction(fraction)))

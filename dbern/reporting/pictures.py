@@ -163,9 +163,8 @@ def page_picture(synopsis: Synopsis) -> Picture:
 
 def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:
     """Evaluate on a grid, classes last, without its labels: these take all of xarray to import."""
-    arrays = synopsis.arrays
-    smoothings = [array.smoothing([]) for array in arrays]
-    return values_on_grid(shape, synopsis.domain, arrays, smoothings, synopsis.combination)
+    function = synopsis._function
+    return values_on_grid(function, shape, function.smoothings(None))
 
 
 def _through_the_middle(synopsis: Synopsis, resolution: int) -> FloatArray:

@@ -18,7 +18,8 @@ import numpy as np
 synopsis = dbern.open({store!r})
 points = np.array([[{point}]]{kind})  # {names}
 values = synopsis(points)
-low, high = synopsis.interval(points, beta={beta:g})"""
+low, high = synopsis.interval(points, beta={beta:g})
+print(values, low, high)"""
 
 _SHELL = """\
 dbern verify {store}

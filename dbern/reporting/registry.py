@@ -22,8 +22,10 @@ from dbern.percentages import percent
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
-def deployment_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def deployment_of(metadata: Mapping[str, Any], constant: str) -> dict[str, Any]:
     """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
+
+    `constant` promises as much as the release does; it is empty where that promises more.
 
     Raises SpecError for a release that is not differentially private.
     """
@@ -41,7 +43,7 @@ def deployment_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
             "basic": {
                 "name": metadata["name"],
                 "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
-                "description": _description(metadata),
+                "description": _description(metadata, constant),
                 "intended_use": "",
                 "data_product_type": "Summary statistics" if summary else "Machine learning model",
                 "data_product_region": "",
@@ -62,7 +64,7 @@ def deployment_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
                 "privacy_parameters_details": " ".join(guarantee_of(metadata).words),
             },
             "deployment_model": _model(),
-            "implementation": _implementation(metadata),
+            "implementation": _implementation(metadata, constant),
             "administrative": {
                 "evidence_sources": {},
                 "status": "Draft",
@@ -113,14 +115,20 @@ def _domain(metadata: Mapping[str, Any]) -> str:
     return f"Tables of rows with {_axes(metadata)}; other values are {fate}{counted}"
 
 
-def _description(metadata: Mapping[str, Any]) -> str:
+def _description(metadata: Mapping[str, Any], constant: str) -> str:
     certificate = metadata["certificate"]
-    return (
-        f"A function ({metadata['target']['kind']}) over {_axes(metadata)}, released once as "
-        "coefficients and queried without limit. With probability "
-        f"{1 - certificate['beta']:g} every value is within "
+    promised = (
+        f"With probability {1 - certificate['beta']:g} every value is within "
         f"{upward(certificate['total'])} of the non-private function."
     )
+    return (
+        f"A function ({metadata['target']['kind']}) over {_axes(metadata)}, released once as "
+        f"coefficients and queried without limit. {_nothing(constant) if constant else promised}"
+    )
+
+
+def _nothing(constant: str) -> str:
+    return f"No error is promised for every database: {constant}."
 
 
 def _unprotected(metadata: Mapping[str, Any]) -> str:
@@ -153,8 +161,12 @@ def _model() -> dict[str, str]:
     }
 
 
-def _implementation(metadata: Mapping[str, Any]) -> dict[str, str]:
+def _implementation(metadata: Mapping[str, Any], constant: str) -> dict[str, str]:
     certificate = metadata["certificate"]
+    certified = (
+        f"Certified beforehand: error at most {upward(certificate['total'])} with "
+        f"probability {1 - certificate['beta']:g}."
+    )
     laws = "; ".join(
         f"{', '.join(component['arrays'])}: exact {component['noise']['kind']} noise of scale "
         f"{component['noise']['scale']:.6g}, with "
@@ -177,7 +189,6 @@ def _implementation(metadata: Mapping[str, Any]) -> dict[str, str]:
         "before the noise is drawn.",
         "post_processing": "Evaluation of the released polynomial, at any order.",
         "justification": "",
-        "utility": f"Certified beforehand: error at most {upward(certificate['total'])} with "
-        f"probability {1 - certificate['beta']:g}.",
+        "utility": _nothing(constant) if constant else certified,
         "additional_information": f"Release {metadata['release_id']}.",
     }

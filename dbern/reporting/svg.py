@@ -22,6 +22,7 @@ from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis as Scale
     from matplotlib.figure import Figure
 
 _STYLE: dict[Any, Any] = {
@@ -46,6 +47,13 @@ _STYLE: dict[Any, Any] = {
 }
 WIDTHS = {"wide": 820, "narrow": 350}
 """Widths of the two drawings of every picture, for a desktop and for a phone."""
+
+_DATE_FORMATS = {
+    "formats": ["%Y", "%b", "%d", "%H:%M", "%H:%M", "%H:%M:%S"],
+    "zero_formats": ["", "%Y", "%b", "%d %b", "%H:%M", "%H:%M:%S"],
+    "offset_formats": ["", "%Y", "%b %Y", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"],
+}
+"""Ticks of years, months, days, hours, minutes and seconds; offsets stand once for all of them."""
 
 _NUM_CONTOURS = 6
 _MAX_LABEL_LENGTH = 48
@@ -181,18 +189,23 @@ def _coordinates(axis: Axis, count: int) -> FloatArray:
 
 def _ticks(axes: Axes, picture: Picture, max_ticks: int) -> None:
     """Set at most `max_ticks` ticks on each axis, at dates where it is one of times."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
     axes.locator_params(nbins=max_ticks)
     scales = zip_longest((axes.xaxis, axes.yaxis), picture.axes)  # values have no axis
     for scale, axis in scales:
         if axis and axis.unit:
-            dates = AutoDateLocator(minticks=2, maxticks=max_ticks)  # type: ignore[no-untyped-call]
-            scale.set_major_locator(dates)
-            concise = ConciseDateFormatter(dates)  # type: ignore[no-untyped-call]
-            scale.set_major_formatter(concise)
+            date_ticks(scale, max_ticks)
         elif np.abs(scale.get_view_interval()).max() >= 1000:
             scale.set_major_formatter(lambda value, _: format_number(value, 6))
+
+
+def date_ticks(scale: Scale, max_ticks: int) -> None:
+    """Set at most `max_ticks` ticks at dates or times, each of which can be read by itself."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    dates = AutoDateLocator(minticks=2, maxticks=max_ticks)  # type: ignore[no-untyped-call]
+    scale.set_major_locator(dates)
+    concise = ConciseDateFormatter(dates, **_DATE_FORMATS)  # type: ignore[no-untyped-call]
+    scale.set_major_formatter(concise)
 
 
 def _draw_contours(axes: Axes, picture: Picture, panel: Panel) -> None:

@@ -36,8 +36,7 @@ def drawing(synopsis: Synopsis) -> str:
             lines.append(f"{' ' * _GUTTER}{_clean(panel.title, _MAP_COLUMNS)}")
         lines += _curve(picture, panel) if picture.kind == "curve" else _map(picture, panel)
     if picture.fixed:
-        words = _clean(f"at {picture.fixed}", 8 * _MAP_COLUMNS)
-        lines += [f"{' ' * _GUTTER}{line}" for line in wrap(words, _MAP_COLUMNS)]
+        lines += _wrapped(f"at {picture.fixed}")
     if picture.kind == "curve":
         beyond = ", wider than what is drawn of it" if picture.beyond else ""
         lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band{beyond}")
@@ -49,8 +48,13 @@ def drawing(synopsis: Synopsis) -> str:
             f"{' ' * _GUTTER}{_REGIONS[i % len(_REGIONS)] * 2}  {_clean(label, _MAP_COLUMNS)}"
             for i, label in enumerate(picture.classes)
         ]
-    lines.append(f"{' ' * _GUTTER}{_clean(picture.value, _MAP_COLUMNS)}")
+    lines += _wrapped(picture.value)
     return "\n".join(line.rstrip() for line in lines).rstrip()
+
+
+def _wrapped(text: str) -> list[str]:
+    words = _clean(text, 8 * _MAP_COLUMNS)
+    return [f"{' ' * _GUTTER}{line}" for line in wrap(words, _MAP_COLUMNS)]
 
 
 def _upright(picture: Picture) -> Picture:
@@ -106,10 +110,13 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     values = panel.values[:, chosen]
     spread = (picture.high - picture.low) or 1.0
     labels = {0: second.text(second.high), rows - 1: second.text(second.low)}
+    name = second.label if len(second.label) <= _GUTTER - 2 else second.name
+    if len(name) <= _GUTTER - 2:
+        labels[rows // 2] = name
+    else:  # above the map, whole
+        yield from _wrapped(f"up: {second.label}")
     for row in range(rows):
         label = _clean(labels.get(row, ""), _GUTTER - 2)
-        name = second.label if len(second.label) <= _GUTTER - 2 else second.name
-        label = _clean(name, _GUTTER - 2) if row == rows // 2 else label
         if picture.kind == "regions":
             text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
         else:

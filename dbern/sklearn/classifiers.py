@@ -15,8 +15,8 @@ from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.sklearn.columns import listed_column, one_column, to_floats
 from dbern.sklearn.estimator import PerAxis, ReleasingEstimator
-from dbern.synopsis.arrays import ReleasedVector
 from dbern.synopsis.regression import in_data_units
+from dbern.synopsis.vectors import ReleasedVector
 from dbern.targets import Learner
 from dbern.types import FloatArray
 
@@ -85,6 +85,15 @@ class LogisticRegression(_ProbabilisticClassifier):
     coef_ : array (1, l) or (classes, l)
         Log odds for a unit of each column; a category has one for each listed value.
     intercept_ : array (1,) or (classes,)
+    classes_ : array
+        All labels, in order: that of the columns of `predict_proba` and of decisions.
+    synopsis_ : dbern.Synopsis
+        The released function; its ``metadata["target"]`` has the method that "auto" took.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
 
     Examples
     --------
@@ -136,6 +145,18 @@ class SVC(_Classifier):
     C : "auto" or float
         The paper's: scikit-learn's C is C/n. "auto", the default, follows from rows and epsilon.
 
+    Attributes
+    ----------
+    classes_ : array
+        All labels, in order: that of the columns of `predict_proba` and of decisions.
+    synopsis_ : dbern.Synopsis
+        The released function; its ``metadata["target"]["C"]`` is what "auto" took.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
+
     Examples
     --------
     >>> SVC(bounds=(0, 1), classes=[0, 1], epsilon=1, length_scale=0.2).length_scale
@@ -162,6 +183,18 @@ class GaussianNB(_ProbabilisticClassifier):
     std_floor : float or sequence of float
         The least standard deviation of a likelihood, of all columns or of each, in their units.
 
+    Attributes
+    ----------
+    classes_ : array
+        All labels, in order: that of the columns of `predict_proba` and of decisions.
+    synopsis_ : dbern.Synopsis
+        The released function.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
+
     Examples
     --------
     >>> GaussianNB(bounds=(0, 1), classes=[0, 1], epsilon=1, std_floor=0.05).std_floor
@@ -183,6 +216,18 @@ class KernelNB(_ProbabilisticClassifier):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default, follows from the number of
         rows and epsilon.
+
+    Attributes
+    ----------
+    classes_ : array
+        All labels, in order: that of the columns of `predict_proba` and of decisions.
+    synopsis_ : dbern.Synopsis
+        The released function; its ``metadata["target"]["bandwidth"]`` is what "auto" took.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
 
     Examples
     --------

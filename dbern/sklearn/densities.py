@@ -26,6 +26,16 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
     outside : str
         "drop": a row outside the bounds is counted in n alone.
 
+    Attributes
+    ----------
+    synopsis_ : dbern.Synopsis
+        The released function; its ``metadata["target"]["bandwidth"]`` is what "auto" took.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
+
     Examples
     --------
     >>> KernelDensity(bounds=(0, 24), epsilon=1, bandwidth=1.0)

@@ -93,6 +93,16 @@ class KernelRegressor(_Regressor):
         Of all columns or of each, in their units. "auto", the default, follows from the number of
         rows, epsilon and the number of columns.
 
+    Attributes
+    ----------
+    synopsis_ : dbern.Synopsis
+        The released function; its ``metadata["target"]["bandwidth"]`` is what "auto" took.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
+
     Examples
     --------
     >>> KernelRegressor(bounds=(0, 24), y_bounds=(0, 60), epsilon=1, bandwidth=1.0).kernel
@@ -126,6 +136,13 @@ class Ridge(_Regressor):
         ``PolynomialFeatures(2, include_bias=False)``.
     intercept_ : float
         Of the function, which predictions are within the bounds of X and y.
+    synopsis_ : dbern.Synopsis
+        The released function; its ``metadata["target"]`` has the method that "auto" took.
+    release_name_ : str
+        By which the ledger knows the release.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Of the columns of X, where these have names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Released arrays: functions over lattices, and vectors, with their values and error bounds."""
+"""``ReleasedArray``: a released function over a lattice, its values and error bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbern.bernstein.basis import iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.kernels import Kernel
 from dbern.certify.bias import Approximation, KernelMixture
-from dbern.certify.certificate import Certificate, ErrorModel, vector_bound
+from dbern.certify.certificate import Certificate, ErrorModel
 from dbern.certify.mean_squares import typical_noise
 from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Axis, Domain
@@ -24,14 +24,14 @@ from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.layouts import Slab
-from dbern.synopsis.blocks import StoredBlocks
-from dbern.synopsis.component import LatticeComponent, VectorComponent
+from dbern.synopsis.component import LatticeComponent
 from dbern.synopsis.evaluate import Interpolant, Polynomial
 from dbern.synopsis.layout import map_groups
 from dbern.synopsis.lazy_polynomial import AnyFunction, LazyPolynomial
+from dbern.synopsis.readable_store import ReadableStore
+from dbern.synopsis.released import Released
 from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.smoothing import Smoothing, full_ranks, select, smoothed, smoothings
-from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
 from dbern.types import FloatArray, Int64Array
 
@@ -45,87 +45,24 @@ _GRID_POINTS = 1 << 17  # of an oblique grid, evaluated at a time
 _CACHED = 4  # polynomials, with their tables of up to 128 MiB
 
 
-class ReleasedVector:
-    """A vector of the group `name` of ``components/``.
-
-    Its numbers are the same at every point, under every smoothing.
-    """
-
-    axes: tuple[str, ...] = ()
-    columns: tuple[int, ...] = ()
-    large = False
-    order: tuple[int, ...] = ()
-    kernels: tuple[Kernel, ...] = ()
-    approximation: Approximation | None = None
-    highest = math.inf
-    value_unit = 1.0
-    counted_in = None
-    shrunk_distance = 0.0
-    chosen = Smoothing((), ())
-
-    def __init__(self, store: ReleasedStore, name: str, component: VectorComponent) -> None:
-        self.name = name
-        self.component = component
-        self._store = store
-
-    @cached_property
-    def numbers(self) -> FloatArray:
-        """The numbers, (m,)."""
-        return self._store.values(f"components/{self.name}/coefficients")
-
-    def values(self, *_points: object) -> FloatArray:
-        """Return the numbers, whatever the points."""
-        return self.numbers
-
-    def on_grid(self, *_positions: object) -> FloatArray:
-        """Return the same, whatever the grid."""
-        return self.values()
-
-    def grid_bytes(self, *_counts: object) -> int:
-        """Return 0: no memory grows with a grid."""
-        return 0
-
-    def deviation(self, *_smoothing: object) -> float:
-        """Return the standard deviation of every entry's noise, from public facts alone."""
-        return self.component.noise.covariance.deviation
-
-    def smoothing(self, *_h: object) -> Smoothing:
-        """Return the only smoothing, which does nothing."""
-        return self.chosen
-
-    def bound(
-        self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
-    ) -> Certificate:
-        """Bound on the error of every entry, or of the linear functions that they make."""
-        del smoothing, selected
-        component = self.component
-        error = component.errors.lattice + component.errors.released
-        stated = component.features
-        features = None if stated is None else tuple(stated.to_json().values())
-        law, size = component.noise.law, component.lattice.size
-        return vector_bound(law, size, features, error, beta, num_simultaneous)
-
-
-class ReleasedArray:
+class ReleasedArray(Released):
     """A function on some axes of the domain, in data units: the group `name` of ``components/``."""
 
+    component: LatticeComponent
+
     def __init__(
-        self, store: ReleasedStore, name: str, component: LatticeComponent, domain: Domain
+        self, store: ReadableStore, name: str, component: LatticeComponent, domain: Domain
     ) -> None:
-        self.name = name
-        self.component = component
-        self.axes = component.axes
+        super().__init__(store, name, component)
         self.lattice = component.lattice
         self.order = component.h
         self.value_unit = component.value_unit
         self.released_error = component.errors.released
         self.noise = component.noise.covariance
         self.law = component.noise.law
-        self._store = store
         self._path = f"components/{name}"
         self._polynomials = LRUCache[AnyFunction](_CACHED)
-        self.columns = [domain.names.index(axis) for axis in self.axes]
-        self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
+        self.domain = Domain(tuple(domain.axes[domain.names.index(axis)] for axis in self.axes))
         self.oblique = component.oblique.restore() if component.oblique else None
         cube = Domain(tuple(Axis(axis, 0.0, 1.0) for axis in self.axes))
         # Oblique coordinates are in the cube.
@@ -158,14 +95,18 @@ class ReleasedArray:
                 "Leave out h"
             )
         smoothing = Smoothing(tuple(h) or self.order, full_ranks(self.strategy))
-        return smoothing if smoothing.h == self.order else as_released(self, smoothing)
+        return smoothing if smoothing.h == self.order else self.unshrunk(smoothing)
 
     @cached_property
-    def chosen(self) -> Smoothing:
+    def best_smoothing(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error."""
         in_shards = self.large and not self.strategy.kind
         values = self._lattice_blocks() if in_shards else self.released
-        return as_released(self, select(values, self.noise, self.strategy, self.order))
+        return self.unshrunk(select(values, self.noise, self.strategy, self.order))
+
+    def unshrunk(self, smoothing: Smoothing) -> Smoothing:
+        """Return the smoothing of what carries the noise, before it was shrunk."""
+        return replace(smoothing, raw=self.shrunk_distance > 0)
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
@@ -306,8 +247,7 @@ class ReleasedArray:
         return self._store.values(f"{self._path}/{family}/released")
 
     def _lattice_blocks(self) -> Blocks:
-        path = f"{self._path}/coefficients"
-        return StoredBlocks(self.lattice.shape, self._store.shard_layers(path), self._store, path)
+        return self._store.blocks(f"{self._path}/coefficients")
 
     @property
     def large(self) -> bool:
@@ -350,7 +290,7 @@ class ReleasedArray:
         return iterate(used.reconstruct(values, all_layers), smoothing.h)
 
 
-def stored_strategy(store: ReleasedStore, path: str, component: LatticeComponent) -> Strategy:
+def stored_strategy(store: ReadableStore, path: str, component: LatticeComponent) -> Strategy:
     """Return the strategy by which the lattice values of a group were released."""
     axis_map = component.axis_map
     if axis_map is None:
@@ -361,8 +301,3 @@ def stored_strategy(store: ReleasedStore, path: str, component: LatticeComponent
 
     maps = [axis_map.of_arrays(partial(read, group.paths)) for group in map_groups(component)]
     return strategy_of(component.lattice, maps)
-
-
-def as_released(array: ReleasedArray | ReleasedVector, smoothing: Smoothing) -> Smoothing:
-    """Return the smoothing of what carries the noise, before it was shrunk."""
-    return replace(smoothing, raw=array.shrunk_distance > 0)

@@ -65,11 +65,13 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.noise_law import ValueNoise
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
+from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.component import LatticeComponent, StoredBiasStatistic, VectorComponent
 from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.readable_store import ReadableStore
+from dbern.synopsis.released import Released
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.vectors import ReleasedVector
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -215,7 +217,7 @@ class LocalBiasBound:
         ]
 
 
-Part: TypeAlias = tuple[ReleasedArray | ReleasedVector, LocalBiasBound | None, Smoothing]
+Part: TypeAlias = tuple[Released, LocalBiasBound | None, Smoothing]
 """An array, what its band follows if anything, and the smoothing."""
 
 
@@ -361,7 +363,7 @@ def quotient_ends(
 
 
 def local_bias_bounds(
-    arrays: Sequence[ReleasedArray | ReleasedVector], store: ReleasedStore
+    arrays: Sequence[Released], store: ReadableStore
 ) -> list[LocalBiasBound | None]:
     """Return for each array of a release the bracket that its band follows, or None.
 
@@ -410,7 +412,7 @@ def _read(values: FloatArray, envelopes: Sequence[BiasEnvelope], reached: FloatA
     return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
 
 
-def _promises_of(store: ReleasedStore) -> dict[str, DataDependentBound]:
+def _promises_of(store: ReadableStore) -> dict[str, DataDependentBound]:
     numbers = [
         (ReleasedVector(store, component.arrays[0], component), component.promise)
         for component in store.released.components

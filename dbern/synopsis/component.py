@@ -18,7 +18,7 @@ from dbern.certify.certificate import Certificate
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
 from dbern.privacy.contract import Sensitivity
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.privacy.families import FAMILIES, NoiseFamily, family_of
+from dbern.privacy.families import FAMILIES, NoiseFamily, errors_of
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
 from dbern.reconstruct.axis_maps import AxisMap
@@ -112,7 +112,7 @@ class ScaledNoise(StrictModel):
     @property
     def covariance(self) -> NoiseCovariance:
         """The covariance of released values, in data units."""
-        return family_of(self.law).covariance(self.law.values).scaled(self.scale)
+        return errors_of(self.law).covariance_per_scale.scaled(self.scale)
 
 
 class ScaledSensitivity(StrictModel):

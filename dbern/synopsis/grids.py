@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dbern.combination.base import Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import Shape, per_axis
+from dbern.synopsis.released import Released
+from dbern.synopsis.released_function import ReleasedFunction
 from dbern.synopsis.smoothing import Smoothing
 from dbern.system import memory_limit, memory_used
 from dbern.types import FloatArray
@@ -28,7 +28,7 @@ def grid_axes(
     shape: Shape,
     domain: Domain,
     numbers: int = 1,
-    arrays: Sequence[ReleasedArray | ReleasedVector] = (),
+    arrays: Sequence[Released] = (),
     window: Domain | None = None,
 ) -> list[FloatArray]:
     """Return positions in [0, 1] along each axis, ends included: of the domain, or a part of it.
@@ -69,11 +69,9 @@ def grid_axes(
 
 
 def values_on_grid(
+    function: ReleasedFunction,
     shape: Shape,
-    domain: Domain,
-    arrays: Sequence[ReleasedArray | ReleasedVector],
     smoothings: Sequence[Smoothing],
-    combination: Combination,
     window: Domain | None = None,
 ) -> FloatArray:
     """Evaluate the function on a grid over the domain or a part of it, classes last.
@@ -82,17 +80,18 @@ def values_on_grid(
     blocks, unless they are so large that their shards would be read again for each. Raises
     SpecError as `grid_axes`.
     """
+    domain, arrays, combination = function.domain, function.arrays, function.combination
 
     def evaluate(axes: Sequence[FloatArray]) -> FloatArray:
         parts = [
-            on_grid(array, domain, axes, smoothing)
+            _on_grid(array, domain, axes, smoothing)
             for array, smoothing in zip(arrays, smoothings, strict=True)
         ]
         mesh = combination.of_points
         points = np.stack(np.meshgrid(*axes, indexing="ij"), -1) if mesh else None
         return combination.values(parts, points)
 
-    columns = (len(combination.classes),) if combination.multi_output else ()
+    columns = function.answer_shape("value")
     values = math.prod(columns)
     if combination.is_array:
         return evaluate(grid_axes(shape, domain, 1, arrays, window))
@@ -123,11 +122,8 @@ def _in_blocks(
     return values
 
 
-def on_grid(
-    array: ReleasedArray | ReleasedVector,
-    domain: Domain,
-    grid_positions: Sequence[FloatArray],
-    smoothing: Smoothing,
+def _on_grid(
+    array: Released, domain: Domain, grid_positions: Sequence[FloatArray], smoothing: Smoothing
 ) -> FloatArray:
     """Return an array's values on the grid of all axes, constant along those it does not have."""
     axis_positions = [grid_positions[domain.names.index(axis)] for axis in array.axes]

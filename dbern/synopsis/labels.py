@@ -48,11 +48,11 @@ def coordinates(axis: Axis, count: int) -> np.ndarray[Any, Any]:
     values = positions if axis.unit is None else np.empty(count, dtype="datetime64[us]")
     for start in range(0, count, _BLOCK_COORDINATES):
         block = slice(start, start + _BLOCK_COORDINATES)
-        values[block] = as_datetimes(axis.at(positions[block]), axis)
+        values[block] = _as_datetimes(axis.at(positions[block]), axis)
     return values
 
 
-def as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:
+def _as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:
     """Return numbers of an axis of dates or times as datetime64, UTC; of another as they are.
 
     A microsecond may be coarser than a number; what is within the bounds stays within them.
@@ -66,13 +66,42 @@ def as_datetimes(numbers: FloatArray, axis: Axis) -> np.ndarray[Any, Any]:
     return moments
 
 
-def describe_axis(coordinate: xarray.DataArray, axis: Axis) -> None:
+def _describe_axis(coordinate: xarray.DataArray, axis: Axis) -> None:
     """Describe an axis's coordinate, and how dates are to be stored, by the CF conventions."""
     coordinate.attrs["long_name"] = axis.name
     if axis.unit is None:
         coordinate.attrs |= axis.attributes
     else:
         coordinate.encoding |= {"units": axis.unit.value, "dtype": "float64"}
+
+
+def labelled_entries(
+    numbers: FloatArray,
+    labels: Mapping[str, Sequence[Any]],
+    attributes: Mapping[str, str],
+    domain: Domain,
+) -> Any:
+    """Return numbers with a dimension for each of the labels that has several, or one float.
+
+    A single label None is no dimension. Those of an axis of the domain have its attributes.
+    """
+    dimensions: dict[str, Any] = {
+        name: list(values) for name, values in labels.items() if list(values) != [None]
+    }
+    shape = [len(values) for values in dimensions.values()]
+    if not dimensions:
+        return float(np.reshape(numbers, ()))
+    import xarray
+
+    axes = [axis for axis in domain.axes if axis.name in dimensions]
+    for axis in axes:
+        dimensions[axis.name] = _as_datetimes(np.asarray(dimensions[axis.name]), axis)
+    array = xarray.DataArray(
+        np.reshape(numbers, shape), dimensions, list(dimensions), attrs=dict(attributes)
+    )
+    for axis in axes:
+        _describe_axis(array[axis.name], axis)
+    return conventional(array)
 
 
 def labelled(
@@ -93,19 +122,8 @@ def labelled(
     labels |= {key: list(classes) for key in last}
     grid = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
     for axis in domain.axes:
-        describe_axis(grid[axis.name], axis)
+        _describe_axis(grid[axis.name], axis)
     return conventional(grid.transpose(*upright(domain.names), *last))
-
-
-def attributes_of(
-    combination: Combination, domain: Domain, metadata: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the attributes of values, by the CF conventions where these have a word."""
-    name, units = named_values(combination, domain, metadata)
-    attributes = {"long_name": name} | ({"units": units} if units else {})
-    attributes |= {key: metadata[key] for key in ("title", "description") if key in metadata}
-    done = metadata.get("post_processing")  # netCDF 3 has no lists
-    return attributes | ({"post_processing": ", ".join(done)} if done else {})
 
 
 def named_values(
@@ -135,9 +153,3 @@ def of_columns(metadata: Mapping[str, Any]) -> str:
     return "".join(
         f" {words[role]} {named_with(name, units.get(name, ''))}" for role, name in columns.items()
     )
-
-
-def groups_column(metadata: Mapping[str, Any]) -> str:
-    """Return the column that classes or groups are values of; "class" where it is not known."""
-    columns = metadata.get("columns", {})
-    return str(columns.get("group", columns.get("label", "class")))

@@ -21,11 +21,17 @@ FAR = 3.0
 """Times what values vary by: how far beyond them a band is drawn."""
 _SHOWN_POINTS = {1: 401, 2: 201}
 _LONGEST = 3.0  # side of a map in true aspect
+_TITLE_HEIGHT = 0.4  # inches
 
 
-def described(metadata: Mapping[str, Any], domain: Domain, url: str) -> str:
-    """Write what was released, over what, and what is promised, as an HTML table."""
+def described(metadata: Mapping[str, Any], domain: Domain, where: str, constant: str) -> str:
+    """Write what was released, over what, and what is promised, as an HTML table.
+
+    `constant` promises as much as the release does; it is empty where that promises more.
+    """
     certificate, axes = metadata["certificate"], domain.axes
+    bound = f"at most {upper_bound_text(certificate['total'])} everywhere"
+    promised = f"{bound}, with probability {1 - certificate['beta']:g}"
     guarantee = "RANDOM DP only, " if "random_dp" in metadata else ""
     guarantee += f"epsilon {metadata['epsilon']}, delta {metadata['delta']}"
     texts = {key: metadata[key] for key in ("title", "description") if key in metadata}
@@ -40,9 +46,8 @@ def described(metadata: Mapping[str, Any], domain: Domain, url: str) -> str:
                 for axis in axes
             ),
             "guarantee": f"{guarantee}, {metadata['neighbors']}, unit {metadata['unit']}",
-            "error": f"at most {upper_bound_text(certificate['total'])} everywhere, with "
-            f"probability {1 - certificate['beta']:g}",
-            "at": url,
+            "error": f"none is promised: {constant}" if constant else promised,
+            "stored": where,
         }
     )
 
@@ -68,6 +73,10 @@ def plotted(
             f"synopsis.grid(50).isel({axes[-1].name}=25).plot()"
         )
     grid = grid_of(_SHOWN_POINTS[len(axes)])
+    if grid.attrs["long_name"] == "density":  # its units, such as miles-1 hours-1, are for files
+        words = f"density per unit of {' and '.join(domain.names)}"
+        grid = grid.assign_attrs(long_name=words)
+        grid.attrs.pop("units", None)
     title = grid.attrs.get("title", "")
     if len(axes) == 2:
         first, second = axes
@@ -99,7 +108,8 @@ def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any
         column = grid["class"].attrs["long_name"].replace("{", "{{").replace("}", "}}")
         drawn.set_titles(f"{column} = {{value}}")
         if title:
-            write_plainly(drawn.fig.suptitle(title, y=1.05))
+            _make_room_for_title(drawn.fig)
+            write_plainly(drawn.fig.suptitle(title))
     else:
         panels[0].set_title(title)
     bar = drawn.cbar if groups else drawn.colorbar
@@ -110,6 +120,16 @@ def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any
         for panel in panels:
             panel.set_aspect(1 / (degree or 1.0))
     return drawn
+
+
+def _make_room_for_title(figure: Any) -> None:
+    """Make a figure higher at its top, with all axes as large as they were."""
+    height = figure.get_figheight()
+    figure.set_figheight(height + _TITLE_HEIGHT)
+    share = height / (height + _TITLE_HEIGHT)
+    for axes in figure.axes:
+        box = axes.get_position(original=True)
+        axes.set_position((box.x0, share * box.y0, box.width, share * box.height))
 
 
 def eastward_degree(grid: xarray.DataArray) -> float | None:

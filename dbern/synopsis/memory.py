@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbern.data.storage import MANIFEST, MemoryFolder
+from dbern.data.storage import MANIFEST, MemoryFolder, location_at
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.store import ReleasedStore
 
@@ -22,7 +22,7 @@ class MemorySynopsis(Synopsis):
 def to_memory(synopsis: Synopsis) -> MemorySynopsis:
     """Return a synopsis that travels with its numbers; the folder may go afterwards."""
     synopsis.verify()
-    location = synopsis._store.location
+    location = location_at(synopsis.url)
     names = [MANIFEST, *location.names()]
     return MemorySynopsis(
         MemoryFolder({name: b"".join(location.parts(name, 1 << 62)) for name in names})

@@ -1,30 +1,23 @@
-"""Least squares after the release: from moments any response and columns, or released weights."""
+"""``Regression``: a linear function of a response in data units, and that of released weights."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from dbern.combination.least_squares import LeastSquares
+from dbern.combination.base import Combination
 from dbern.combination.responses import Shifted
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.percentages import percent
-from dbern.reconstruct.moments import product_names
-from dbern.reconstruct.noisy_least_squares import Fit, least_squares
-from dbern.reconstruct.noisy_moments import NoisyMoments
-from dbern.synopsis.arrays import ReleasedVector
-from dbern.synopsis.component import VectorComponent
 from dbern.synopsis.points import Points, as_points, like
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.released import Released
+from dbern.synopsis.vectors import ReleasedVector
 from dbern.types import FloatArray
 
 _MIN_COUNTED = 0.95  # of the rows that count: fewer are reported
@@ -151,10 +144,11 @@ class Regression:
         return like(points, values, self.domain, [self.response])
 
     def _slopes(self, axes: Sequence[Axis]) -> FloatArray:
-        return np.array([self.coefficients[name] for axis in axes for name in _columns_of(axis)])
+        return np.array([self.coefficients[name] for axis in axes for name in columns_of(axis)])
 
 
-def _columns_of(axis: Axis) -> list[str]:
+def columns_of(axis: Axis) -> list[str]:
+    """Return the names of an axis's coefficients: one of numbers, one for each listed value."""
     return [f"{axis.name} = {value}" for value in axis.categories] or [axis.name]
 
 
@@ -175,14 +169,26 @@ def in_data_units(
     for axis, block in zip(domain.categorical, np.split(listed, np.cumsum(blocks)), strict=False):
         values[axis.name] = block - block.mean()  # a number more in all of a list is an intercept
         intercept += float(block.mean())
-    names = [name for axis in domain.axes for name in _columns_of(axis)]
+    names = [name for axis in domain.axes for name in columns_of(axis)]
     coefficients = [float(value) for axis in domain.axes for value in values[axis.name]]
     return dict(zip(names, coefficients, strict=True)), intercept
 
 
-def released_regression(weights: FloatArray, domain: Domain, combination: Shifted) -> Regression:
-    """Return the regression whose weights were released: no interval is known of them."""
-    coefficients, intercept = in_data_units(weights, domain, combination.constant or 0.0)
+def released_regression(released: Released, domain: Domain, combination: Combination) -> Regression:
+    """Return the regression whose weights were released: no interval is known of them.
+
+    Raises SpecError where they are not of a linear function of a response.
+    """
+    if not (
+        combination.linear_response
+        and isinstance(combination, Shifted)
+        and isinstance(released, ReleasedVector)
+    ):
+        raise SpecError(
+            'regression: no linear function of a response was released. Release "ridge-regression"'
+        )
+    constant = combination.constant or 0.0
+    coefficients, intercept = in_data_units(released.numbers, domain, constant)
     return Regression(
         response="response",
         domain=domain,
@@ -192,124 +198,3 @@ def released_regression(weights: FloatArray, domain: Domain, combination: Shifte
         r2=math.nan,
         residual=math.nan,
     )
-
-
-@dataclass(frozen=True)
-class _Column(Axis):
-    """Response or product of columns: no array of a store has its name, so it may be any."""
-
-    def __post_init__(self) -> None:
-        """Check nothing: the metadata's bounds were checked with it."""
-
-
-class ReleasedMoments(ReleasedVector):
-    """Moments whose values, to a combination, are the weights of the least-squares function."""
-
-    def __init__(
-        self,
-        store: ReleasedStore,
-        name: str,
-        component: VectorComponent,
-        domain: Domain,
-        combination: LeastSquares,
-    ) -> None:
-        super().__init__(store, name, component)
-        response = _Column(combination.response, combination.low, combination.high)
-        columns = [axis.name for axis in domain.numeric]
-        names = product_names(columns) if combination.degree == 2 else []
-        products = tuple(_Column(name, -1.0, 1.0) for name in names)
-        self._pairs = dict(
-            zip(names, itertools.combinations_with_replacement(columns, 2), strict=False)
-        )
-        self._lists, self._numbers = domain.categorical, (*domain.numeric, *products, response)
-        self._names = (*domain.names, response.name)
-        self._combination = combination
-
-    def values(self, *_points: object) -> FloatArray:
-        """Return the weights of the unit cube's coordinates, and of 1, in the response's units."""
-        return self._weights
-
-    @cached_property
-    def _weights(self) -> FloatArray:
-        axes = len(self._numbers) - 1 - len(self._pairs)
-        return self._combination.weights(self._measured, axes)
-
-    @cached_property
-    def _measured(self) -> NoisyMoments:
-        lists = tuple(len(axis.categories) for axis in self._lists)
-        moments = self._combination.moments(len(self._numbers), lists)
-        return NoisyMoments.of(moments, self.numbers, self.deviation())
-
-    def regression(
-        self,
-        response: str | None,
-        columns: Sequence[str] | None,
-        ridge: Literal["auto"] | float | None,
-        beta: Fraction,
-    ) -> Regression:
-        """Solve a regression, by the parameters of `Synopsis.regression`."""
-        names = self._names
-        response = names[-1] if response is None else response
-        chosen = [name for name in names if name != response] if columns is None else [*columns]
-        if response in [axis.name for axis in self._lists]:
-            raise SpecError(
-                f"regression: {printable(response)} is a list of values. Write one of numbers"
-            )
-        unknown = [name for name in (response, *chosen) if name not in names]
-        if unknown or response in chosen or len(set(chosen)) < len(chosen):
-            raise SpecError(
-                f"regression: response and columns must be different ones of {', '.join(names)}"
-            )
-        stated = self._combination.ridge if ridge is None else ridge
-        ridge_number = None if stated is None or stated == "auto" else float(stated)
-        if ridge_number is not None and not 0 < ridge_number < math.inf:
-            raise SpecError('ridge: must be above 0. Write ridge = "auto", or ridge = 0.01')
-        chosen = [name for name in names if name in chosen] if self._pairs else chosen
-        products = [name for name, pair in self._pairs.items() if set(pair) <= set(chosen)]
-        target, axes = self._axis(response), tuple(map(self._axis, [*chosen, *products]))
-        indices = [index for axis in axes for index in self._columns(axis)]
-        (index,) = self._columns(target)
-        fit = least_squares(self._measured, index, indices, ridge_number)
-        return self._in_data_units(fit, index, target, axes, beta)
-
-    def _axis(self, name: str) -> Axis:
-        return next(axis for axis in (*self._lists, *self._numbers) if axis.name == name)
-
-    def _columns(self, axis: Axis) -> range:
-        """Indices of an axis's columns among all: those of lists come first, then numbers."""
-        position = [column.name for column in (*self._lists, *self._numbers)].index(axis.name)
-        counts = [len(column.categories) or 1 for column in (*self._lists, *self._numbers)]
-        return range(sum(counts[:position]), sum(counts[: position + 1]))
-
-    def _in_data_units(
-        self, fit: Fit, index: int, target: Axis, axes: tuple[Axis, ...], beta: Fraction
-    ) -> Regression:
-        """Convert a fit of columns ``(2 x - low - high) / width``, listed values being 0 or 1."""
-        columns = [axis for axis in axes for _ in self._columns(axis)]
-        radius = target.width / 2
-        widths = np.array([2.0 if axis.categories else axis.width for axis in columns])
-        middles = np.array([0.0 if a.categories else (a.low + a.high) / 2 for a in columns])
-        to = np.zeros((len(columns) + 1,) * 2)  # (slopes, intercept) to data units
-        to[:-1, :-1] = np.diag(2 * radius / widths)
-        to[-1] = np.append(-2 * radius * middles / widths, radius)
-        estimates = to @ np.append(fit.slopes, fit.intercept)
-        estimates[-1] += (target.low + target.high) / 2
-        from scipy.special import ndtri  # a third of a second, for few synopses
-
-        reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
-        names = [name for axis in axes for name in _columns_of(axis)]
-        intervals = zip((estimates - reach).tolist(), (estimates + reach).tolist(), strict=True)
-        resolved = fit.varied > 2 * math.sqrt(self._measured.noise[1:, 1:][index, index])
-        rest = fit.varied - fit.explained
-        rest = rest if rest > fit.doubt else math.nan
-        return Regression(
-            response=target.name,
-            domain=Domain(tuple(axis for axis in axes if axis.name not in self._pairs)),
-            products={a.name: self._pairs[a.name] for a in axes if a.name in self._pairs},
-            intercept=float(estimates[-1]),
-            coefficients=MappingProxyType(dict(zip(names, estimates[:-1].tolist(), strict=True))),
-            intervals=MappingProxyType(dict(zip([*names, "intercept"], intervals, strict=True))),
-            r2=max(1 - rest / fit.varied, 0.0) if resolved else math.nan,
-            residual=radius * math.sqrt(rest),
-            counted=min(self._measured.count, 1.0),
-        )

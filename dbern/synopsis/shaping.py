@@ -56,7 +56,7 @@ with F. ``c > 0`` keeps the other two shapes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from threading import Lock
@@ -67,19 +67,19 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import mean, monotone, positive_mean, value_range
 from dbern.certify.certificate import Certificate
-from dbern.certify.error_summary import ErrorSummary
 from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
-from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray, ReleasedVector, as_released
-from dbern.synopsis.bands import About
+from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray
 from dbern.synopsis.component import LatticeComponent
+from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
 from dbern.synopsis.lazy_polynomial import AnyFunction
-from dbern.synopsis.points import Order, Points, plain
-from dbern.synopsis.reader import Synopsis, unpickle
+from dbern.synopsis.readable_store import ReadableStore
+from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.released import Released
+from dbern.synopsis.released_function import Evaluation, ReleasedFunction
 from dbern.synopsis.shrinkage import shrunk
 from dbern.synopsis.smoothing import Smoothing
-from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
@@ -150,8 +150,10 @@ def _clips_alone(synopsis: Synopsis, shapes: Sequence[str]) -> bool:
     return synopsis.meaning == "density" and set(shapes) <= {_RAW, _NONNEGATIVE}
 
 
-def _counts(array: ReleasedArray | ReleasedVector) -> bool:
-    return array.counted_in == array.name and bool(array.bins) and not array.large
+def _counts(array: Released) -> bool:
+    if not isinstance(array, ReleasedArray) or array.large:
+        return False
+    return array.counted_in == array.name and bool(array.bins)
 
 
 def _in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -202,7 +204,7 @@ class ShapedArray(ReleasedArray):
 
     def __init__(
         self,
-        store: ReleasedStore,
+        store: ReadableStore,
         name: str,
         component: LatticeComponent,
         domain: Domain,
@@ -220,7 +222,7 @@ class ShapedArray(ReleasedArray):
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
         """Return the whole release at an order, as it was released where a shape starts there."""
         smoothing = super().smoothing(h)
-        return as_released(self, smoothing) if {_RAW, _QUIET} & set(self._shapes) else smoothing
+        return self.unshrunk(smoothing) if {_RAW, _QUIET} & set(self._shapes) else smoothing
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -325,6 +327,73 @@ def _mean(bernstein: FloatArray, *, clipped: bool, linear: bool) -> float:
     return average
 
 
+class ShapedFunction(ReleasedFunction):
+    """A released function whose arrays are shaped."""
+
+    def __init__(self, store: ReadableStore, shapes: tuple[str, ...]) -> None:
+        super().__init__(store)
+        self.shapes = shapes
+
+    @property
+    def clips_density(self) -> bool:
+        """Whether what is below zero is cut off a density, which moves it nearer to the truth."""
+        return _NONNEGATIVE in self.shapes and self.meaning == "density"
+
+    @cached_property
+    def arrays(self) -> tuple[ShapedArray, ...]:
+        """Released arrays, shaped, in the order of the combination."""
+        domain, density = self.domain, self.meaning == "density"
+        return tuple(
+            ShapedArray(self.store, name, component, domain, self.shapes, density=density)
+            for component in self.store.released.functions
+            if isinstance(component, LatticeComponent)  # as all are of what can be shaped
+            for name in component.arrays
+        )
+
+    @property
+    def shaping_error(self) -> float:
+        """Largest distance of its values from those that were released."""
+        return self.combination.error([array.moved for array in self.arrays])
+
+    def baseline(self, method: str) -> Evaluation:
+        """Refuse the baseline, which has no polynomial to shape."""
+        raise SpecError(
+            f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
+            "synopsis itself"
+        )
+
+
+class ShapedBands(ConfidenceBands):
+    """Bands of a shaped function, whose intervals are made from those of the unshaped one."""
+
+    _function: ShapedFunction
+
+    def __init__(self, function: ShapedFunction, unshaped: ConfidenceBands) -> None:
+        super().__init__(function)
+        self._unshaped = unshaped
+
+    def prepare(self, request: BandRequest) -> None:
+        """Compute the bands that intervals are made from, or refuse the request."""
+        self._unshaped.prepare(request)
+
+    def interval(
+        self, points: FloatArray, request: BandRequest, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Return the ends at points (m, l), low and high last.
+
+        The band of the unshaped function, less what is below zero where a density is clipped,
+        reaching to the shaped value where that lies outside: so it covers as before, contains the
+        curve, and nowhere exceeds the curve plus or minus `band`.
+        """
+        ends = self._unshaped.interval(points, request, total, threads)
+        low, high = ends[..., 0], ends[..., 1]
+        evaluation = self._function.evaluation(request.h)
+        values = self._function.values(points, evaluation, total, threads)
+        if self._function.clips_density:
+            low = np.maximum(low, 0.0)
+        return np.stack([np.minimum(low, values), np.maximum(high, values)], axis=-1)
+
+
 class ShapedSynopsis(Synopsis):
     """A released function after free post-processing; made by `Synopsis.shaped`.
 
@@ -338,70 +407,26 @@ class ShapedSynopsis(Synopsis):
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickle, (self.url, self._shapes, self.metadata["release_id"]))
+        return (_reshape, (self._unshaped, self._shapes))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
 
-    @cached_property
+    @property
     def metadata(self) -> dict[str, Any]:
         """Contents and guarantee of the release, and its post-processing since."""
         return {**self._store.attributes, "post_processing": list(self._shapes)}
 
     @cached_property
-    def arrays(self) -> tuple[ShapedArray, ...]:
-        """Released arrays, shaped, in the order of the combination."""
-        domain, density = self.domain, self.meaning == "density"
-        return tuple(
-            ShapedArray(self._store, name, component, domain, self._shapes, density=density)
-            for component in self._store.released.functions
-            if isinstance(component, LatticeComponent)  # as all are of what can be shaped
-            for name in component.arrays
-        )
+    def _function(self) -> ShapedFunction:
+        return ShapedFunction(self._store, self._shapes)
 
-    def promises(self, largest: float | None = None) -> ErrorSummary:
-        """Return the promises of `Synopsis`; any database's is wider by how far shaping moved."""
-        promises = super().promises(largest)
-        moved = self.combination.error([array.moved for array in self.arrays])
-        return replace(promises, any_database=promises.any_database + moved)
-
-    def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
-        """Evaluate the shaped function as a `Synopsis` does.
-
-        Raises SpecError for ``method="nearest"``, which has no polynomial to shape, and where
-        "normalized" is asked of released values that have no positive integral.
-        """
-        if method != "bernstein":
-            raise SpecError(
-                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
-                "synopsis itself"
-            )
-        return super().__call__(points, h)
-
-    def interval(
-        self,
-        points: Points,
-        beta: float | str = 0.05,
-        h: Order = None,
-        *,
-        about: About = "these-data",
-    ) -> tuple[Any, Any]:
-        """Return the lower and upper ends of a simultaneous band at the points.
-
-        The band of the unshaped function, less what is below zero where a density is clipped,
-        reaching to the shaped value where that lies outside: so it covers as before, contains the
-        curve, and nowhere exceeds the curve plus or minus `band`.
-        """
-        array = plain(points, self.domain)
-        low, high = self._unshaped.interval(array, beta, h, about=about)
-        values = self(array, h)
-        if _NONNEGATIVE in self._shapes and self.meaning == "density":
-            low = np.maximum(low, 0.0)
-        bounds = np.minimum(low, values), np.maximum(high, values)
-        return self._like(points, bounds[0]), self._like(points, bounds[1])
+    @cached_property
+    def _bands(self) -> ShapedBands:
+        return ShapedBands(self._function, self._unshaped._bands)
 
 
 @lru_cache(maxsize=4)
-def _unpickle(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
+def _reshape(unshaped: Synopsis, shapes: tuple[str, ...]) -> ShapedSynopsis:
     """Share one synopsis among the blocks of a worker: the integral takes longer than a block."""
-    return ShapedSynopsis(unpickle(url, release_id), shapes)
+    return ShapedSynopsis(unshaped, shapes)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbern.bernstein.blocks import Blocks
 from dbern.data.plain_files import too_large
 from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
 from dbern.errors import IntegrityError, SpecError, printable, unreadable_refused
@@ -128,9 +130,10 @@ class ReleasedStore:
         """Return one shard of an array that is cut along its first axis; the last few are kept."""
         return self._shards((path, index), lambda: self._shard(path, index))
 
-    def shard_layers(self, path: str) -> int:
-        """Return the layers of the first axis in each shard of an array but the last."""
-        return self._arrays[path].layers
+    def blocks(self, path: str) -> StoredBlocks:
+        """Return an array as its shards, none of which is read yet."""
+        array = self._arrays[path]
+        return StoredBlocks(array.shape, array.layers, self, path)
 
     def _shard(self, path: str, index: int) -> FloatArray:
         integers = self._decoded(path, index)
@@ -224,6 +227,18 @@ class ReleasedStore:
             raise IntegrityError(
                 f"{self.location}: {name} is not what was released. Copy the synopsis again"
             )
+
+
+@dataclass(frozen=True)
+class StoredBlocks(Blocks):
+    """The array at a path of a store, a shard a block."""
+
+    store: ReleasedStore
+    path: str
+
+    def read(self, index: int) -> FloatArray:
+        """Read a shard."""
+        return self.store.shard(self.path, index)
 
 
 def _not_a_synopsis(location: Location) -> IntegrityError | SpecError:

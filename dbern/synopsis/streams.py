@@ -11,12 +11,14 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.data.horizon import Horizon, Node, day_of
 from dbern.data.storage import location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
@@ -27,10 +29,12 @@ from dbern.privacy.sums import SumNoise
 from dbern.reconstruct.layouts import Slab
 from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
 from dbern.synopsis.arrays import stored_strategy
-from dbern.synopsis.component import LatticeComponent, StoredCertificate
+from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
+from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.released_function import ReleasedFunction
 from dbern.synopsis.series import NIGHTS_OF, Every, Series, interval_of, label_of
 from dbern.synopsis.store import ReleasedStore
 from dbern.synopsis.stream_index import INDEX, StreamIndex
@@ -201,15 +205,18 @@ class WindowSynopsis(Synopsis):
     """The synopsis of a window, made by `Stream`."""
 
     def __init__(self, store: WindowStore) -> None:
-        self._store = store  # type: ignore[assignment]  # all that a synopsis asks of a store
+        self._store = store
 
-    @cached_property
-    def metadata(self) -> dict[str, Any]:
-        """Contents and guarantee, as of any synopsis; the certificate is of the window's noise."""
-        stated = self._store.attributes
-        beta = stated["certificate"]["beta"]
-        certificate = StoredCertificate.of(self.bound(beta, about="any-database"))
-        return stated | {"certificate": certificate.to_json()}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_unpickle, (self.url, self.metadata["release_id"]))
+
+
+def _unpickle(url: str, release_id: str) -> Synopsis:
+    window = window_at(url)
+    if window is None:
+        raise SpecError(f"{url}: there is no such stream. Check the path")
+    window._store.require(release_id)
+    return window
 
 
 def window_at(url: str | Path) -> Synopsis | None:
@@ -255,7 +262,7 @@ class WindowStore:
             **{name: getattr(node, name) for name in stated} | changes
         )
 
-    def _component(self, component: LatticeComponent) -> LatticeComponent:
+    def _component(self, component: Component) -> Component:
         weights = [*self.weights.values()]
         law = SumNoise.of(component.noise.law, weights)
         scale = errors_of(law).scale * component.noise.granularity
@@ -278,8 +285,12 @@ class WindowStore:
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the root group, as JSON."""
-        return self.released.to_json()
+        """Attributes as JSON, with the certificate of the window's noise."""
+        stated = self.released.to_json()
+        beta = Fraction(str(stated["certificate"]["beta"]))
+        bands = ConfidenceBands(ReleasedFunction(self))
+        certificate = bands.certificate(BandRequest(beta, about="any-database"))
+        return stated | {"certificate": StoredCertificate.of(certificate).to_json()}
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -299,6 +310,8 @@ class WindowStore:
             for component in self.released.components
             if folder in (f"components/{name}" for name in component.arrays)
         )
+        if not isinstance(component, LatticeComponent):
+            return self._sum(path)
         strategy = stored_strategy(self, folder, component)
         if not strategy.kind:
             return self._sum(path)
@@ -320,19 +333,9 @@ class WindowStore:
         attributes = self._first.array_attributes(path)
         return {key: attributes[key] for key in attributes if not key.startswith("silenced")}
 
-    def shard(self, path: str, index: int) -> FloatArray:
-        """Return all layers, as one shard."""
-        del index
-        return self._shards(path, lambda: self.values(path))
-
-    @cached_property
-    def _shards(self) -> LRUCache[FloatArray]:
-        return LRUCache(_CACHED_BYTES, lambda array: array.nbytes)
-
-    def shard_layers(self, path: str) -> int:
-        """Return the layers of the one shard: all."""
-        del path
-        return 1 << 62
+    def blocks(self, path: str) -> Blocks:
+        """Return the same as one block."""
+        return blocks_of(self.values(path))
 
     def require(self, release_id: str) -> None:
         """Refuse another window than the given one: a node may have come since."""

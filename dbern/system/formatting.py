@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from html import escape
 
@@ -21,11 +22,16 @@ def format_number(value: float, digits: int = 4) -> str:
     if 1000 <= abs(value) < 1e15:
         rounded = value if value == int(value) else float(f"{value:.{digits}g}")
         return f"{rounded:,.0f}".replace(",", "\u202f")
-    mantissa, _, power = f"{value:.{digits}g}".partition("e")
-    if not power:
-        return mantissa
-    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{mantissa}×10{raised}"
+    return raise_powers(f"{value:.{digits}g}")
+
+
+def raise_powers(text: str) -> str:
+    """Write powers of ten in a text as superscripts: 1.5e-06 as 1.5×10⁻⁶."""
+    return re.sub(r"(?<=\d)e([-+]?\d+)\b", lambda power: f"×10{_raised(int(power[1]))}", text)
+
+
+def _raised(power: int) -> str:
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def html_table(rows: Mapping[str, str]) -> str:

@@ -73,8 +73,8 @@ class Case:
         plan = plan_files(spec, ())
         integers = centers(spec, plan, dict(zip(names, rows.T.copy(), strict=True)))
         synopsis = synopsis_of(spec, plan, integers)
-        self.array, self.bias_bound = synopsis.arrays[0], synopsis._local_bias_bounds[0]
-        self.smoothing = synopsis._smoothings(None, raw=True)[0]
+        self.array, self.bias_bound = synopsis.arrays[0], synopsis._bands.local_bias_bounds[0]
+        self.smoothing = synopsis._function.smoothings(None, raw=True)[0]
         self.axes, self.y = axes, np.linspace(0, 1, POINTS[axes])
         array = self.array
         each = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)

@@ -29,7 +29,7 @@ def test_residuals_are_uncorrelated_exactly_and_the_box_is_the_smallest(axes):
         oblique, deviations = decorrelate(given)
         volumes = []
         for order in itertools.permutations(range(axes)):
-            if axes == 6 and order[0]:  # enough of 720
+            if axes == 6 and order[:2] != (0, 1):  # enough of 720
                 break
             rows, variances = _residuals(given, order)
             for a, b in itertools.combinations(range(axes), 2):

@@ -46,13 +46,26 @@ def test_no_point_mass_errs_more_and_some_do_nearly(name, bandwidth, k, h):
     assert worst <= translate_error(kernel, k, h) <= 1.04 * worst + 2e-5 * kernel.peak
 
 
-@pytest.mark.parametrize("name", ["laplace", "matern-3/2", "matern-5/2", "triangle"])
-@pytest.mark.parametrize(("bandwidth", "k", "rank"), [(0.2, 24, 12), (0.3, 12, 5), (0.1, 30, 31)])
+@pytest.mark.parametrize(
+    ("name", "bandwidth", "k", "rank"),
+    [
+        *(
+            (name, *case)
+            for name in ("laplace", "matern-3/2", "matern-5/2", "triangle")
+            for case in ((0.2, 24, 12), (0.3, 12, 5), (0.1, 30, 31))
+        ),
+        *(
+            ("gaussian", *case)
+            for case in ((0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14))
+        ),
+    ],
+)
 def test_spectral_releases_too(name, bandwidth, k, rank):
     kernel = kernel_of(name, bandwidth)
     spectrum = axis_spectrum(kernel, k, rank)
     worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, 4, spectrum))).max()
-    assert worst <= translate_error(kernel, k, 4, spectrum) <= 1.05 * worst + 2e-5 * kernel.peak
+    loose = 1.15 if name == "gaussian" else 1.05
+    assert worst <= translate_error(kernel, k, 4, spectrum) <= loose * worst + 2e-5 * kernel.peak
 
 
 @pytest.mark.thorough

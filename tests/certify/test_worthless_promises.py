@@ -9,12 +9,11 @@ import pytest
 from banding import synopsis_of
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from strategies import sections
+from strategies import plan_of, spec_of
 
 from dbern.erm.perturbed import CONSTANT_FEATURE
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.planning.spec import ReleaseSpec
 from dbern.targets import kinds
 
 _AXES = {"x": [0.0, 10.0], "y": [0.0, 1.0]}
@@ -52,10 +51,8 @@ _EVERY = [
 ]  # fmt: skip
 
 
-def _planned(target, data, epsilon="0.1") -> ReleasePlan:
-    given = sections(data={"n": 1000, **data}, budget={"epsilon": epsilon})
-    given["data"]["bounds"] = data.get("bounds", _AXES)
-    return plan_files(ReleaseSpec(**{**given, "target": target, "mechanism": {}}), ())
+def _planned(target, data) -> ReleasePlan:
+    return plan_of(data={"bounds": _AXES, **data}, target=target, budget={"epsilon": "0.1"})
 
 
 def test_every_learner_is_asked_what_it_promises():
@@ -111,24 +108,14 @@ def test_what_is_to_mend_an_empty_promise_mends_it(kind, data):
 
 
 def test_a_release_tells_the_same_extent_and_what_mends_its_promise():
-    data = {"n": 1000, "bounds": _AXES, **_LABEL}
     target = {"kind": "logistic-regression", "method": "objective"}
-    given = sections(data={**data, "source": None})
-    spec = ReleaseSpec(**{**given, "target": target, "mechanism": {}})
+    spec = spec_of(data={"bounds": _AXES, "source": None, **_LABEL}, target=target)
     plan = plan_files(spec, ())
     weights = {"weights": np.zeros(3, dtype=np.int64)}
     told = synopsis_of(spec, plan, weights).promises()
     assert tuple(told.extent) == plan.promises.extent
     words = dict(told.lines())["any database"]
     assert words.endswith('; release with method = "weights" under target')
-
-
-def test_what_a_reader_is_to_ask_is_of_its_learner():
-    """A quotient is told by interval(); least squares, which are numbers, by regression()."""
-    kernels = _planned({"kind": "nadaraya-watson", **_WIDE}, _RESPONSE).promises
-    moments = _planned({"kind": "ridge-regression", "method": "moments"}, _RESPONSE).promises
-    assert dict(kernels.lines())["these data"] == "told place by place by interval()"
-    assert dict(moments.lines())["these data"] == "told place by place by regression()"
 
 
 @pytest.mark.parametrize(("method", "empty"), [("moments", False), ("objective", True)])

@@ -35,9 +35,7 @@ def test_each_charge_without_a_name_is_another(project, run):
 def test_a_name_is_not_used_for_another_charge(project, run):
     assert run(*CHARGE, "--name", "table").code == 0
     for change in (("--epsilon", "0.3"), ("--note", "another"), ("--rho", "0.01")):
-        again = run(*CHARGE, *change, "--name", "table")
-        assert again.code == 2
-        assert "is another release" in again.err
+        run(*CHARGE, *change, "--name", "table").refused(2, "is another release")
     project.spec(release={"name": "table", "output": "table.zarr"})
     assert run("release", "release.toml").code == 2
     assert account(run)["spent"] == "epsilon 0.2"
@@ -45,10 +43,9 @@ def test_a_name_is_not_used_for_another_charge(project, run):
 
 def test_what_does_not_fit_is_refused_and_charges_nothing(project, run):
     for words in (("--epsilon", "3.1"), ("--neighbors", "add-or-remove-one"), ("--unit", "a:3")):
-        ran = run(*CHARGE, *words)
-        assert (ran.code, ran.out) == (3, "")
+        run(*CHARGE, *words).refused(3)
     for words in (("--epsilon", "0"), ("--note", " "), ("--delta", "1"), ("--epsilon", "-1")):
-        assert run(*CHARGE, *words).code == 2
+        run(*CHARGE, *words).refused(2)
     assert account(run)["releases"] == []
     log = run("ledger", "status", *LEDGER, "--log", "--json").json["log"]
     assert [line["event"] for line in log] == ["grant", *["refused"] * 3]

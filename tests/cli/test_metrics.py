@@ -9,14 +9,14 @@ import socket
 import stat
 import struct
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, date, datetime
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
-from dbern.cli.metrics import _HELP, Sample, _exposition, _server_of, samples
+from dbern.cli.metrics import _HELP, Sample, Schedule, _exposition, _server_of, samples
 from dbern.ledger import Request as Charge
 from dbern.privacy.budget import Budget
 from deploy import certificates
@@ -44,6 +44,12 @@ def parsed(text):
     return found
 
 
+def commit(ledger, charge):
+    held = ledger.begin_reading(ledger.reserve(charge))
+    held = ledger.spend(held, ledger.staging(held).seal())
+    ledger.commit(held, "sha256:0")
+
+
 @pytest.fixture
 def spent(project, monkeypatch):
     """One publication, one charge of another tool, one release under way, one refunded."""
@@ -52,10 +58,7 @@ def spent(project, monkeypatch):
         "dbern.ledger.statements.now", lambda: f"2026-11-20T12:{next(minutes):02}:00+00:00"
     )
     with project.ledger() as ledger:
-        held = ledger.reserve(Charge("trips", "density", Budget.parse("1"), output="out.zarr"))
-        held = ledger.begin_reading(held)
-        held = ledger.spend(held, ledger.staging(held).seal())
-        ledger.commit(held, "sha256:0")
+        commit(ledger, Charge("trips", "density", Budget.parse("1"), output="out.zarr"))
         ledger.charge(Charge("trips", "table", Budget.parse("0.5")), "by opendp")
         ledger.reserve(Charge("trips", "refunded", Budget.parse("0.3")))
         ledger.abandon("trips", "refunded")
@@ -118,14 +121,9 @@ def test_nights_that_are_not_published_are_counted(project):
         data={"source": "{partition}.parquet"},
     )
     with project.ledger() as ledger:
-        for day, committed in (("17", True), ("18", False), ("10", True)):
-            held = ledger.reserve(Charge("trips", f"trips-2026-11-{day}", Budget.parse("0.1")))
-            if committed:
-                held = ledger.begin_reading(held)
-                held = ledger.spend(held, ledger.staging(held).seal())
-                ledger.commit(held, "sha256:0")
-    from dbern.cli.metrics import Schedule
-
+        for day in (10, 17):
+            commit(ledger, Charge("trips", f"trips-2026-11-{day}", Budget.parse("0.1")))
+        ledger.reserve(Charge("trips", "trips-2026-11-18", Budget.parse("0.1")))
     for last, missing in ((3, 2), (10, 8)):
         schedule = Schedule(str(project.spec_path), "day", last)
         every = list(samples(project.url, [schedule], [], date(2026, 11, 20)))
@@ -145,32 +143,36 @@ def test_no_public_metric_is_a_duration(spent, run):
     assert "4321" not in run(*METRICS).out
 
 
-def test_the_endpoint_answers_while_the_ledger_is_there(spent):
-    measured = lambda: list(samples(spent.url, [], []))  # noqa: E731 -- the command's closure
-    with _server_of(("127.0.0.1", 0), measured) as server:
+@contextmanager
+def serving(measure):
+    """The port of a server of samples."""
+    with _server_of(("127.0.0.1", 0), measure) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            where = f"http://127.0.0.1:{server.server_port}"
-            with urlopen(f"{where}/metrics", timeout=30) as answer:
-                assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-                assert parsed(answer.read().decode())["budget_granted", "epsilon", "trips"] == 3
-            with pytest.raises(HTTPError, match="404"):
-                urlopen(f"{where}/", timeout=30)
-            spent.ledger_path.rename(spent.folder / "elsewhere.db")
-            with pytest.raises(HTTPError, match="503"):
-                urlopen(f"{where}/metrics", timeout=30)
+            yield server.server_port
         finally:
             server.shutdown()
+
+
+def test_the_endpoint_answers_while_the_ledger_is_there(spent):
+    with serving(lambda: list(samples(spent.url, [], []))) as port:
+        where = f"http://127.0.0.1:{port}"
+        with urlopen(f"{where}/metrics", timeout=30) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert parsed(answer.read().decode())["budget_granted", "epsilon", "trips"] == 3
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{where}/", timeout=30)
+        spent.ledger_path.rename(spent.folder / "elsewhere.db")
+        with pytest.raises(HTTPError, match="503"):
+            urlopen(f"{where}/metrics", timeout=30)
 
 
 @pytest.fixture
 def served(monkeypatch):
     """The port of a server of one number."""
     monkeypatch.setattr("dbern.cli.metrics._SECONDS", 1.0)
-    with _server_of(("127.0.0.1", 0), lambda: [Sample("info", 1.0, {})]) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_port
-        server.shutdown()
+    with serving(lambda: [Sample("info", 1.0, {})]) as port:
+        yield port
 
 
 def scrape(port):
@@ -235,14 +237,12 @@ def test_what_cannot_be_measured_is_told(project, run):
                   ("--due", "release.toml:day:0"), ("--due", "none.toml:day:7"),
                   ("--due", "release.toml:day:7"), ("--listen", "http"),
                   ("--listen", "70000")):  # fmt: skip
-        assert run(*METRICS, *words).code == 2, words
-    assert run(*METRICS, "--certificate", "none.pem").code == 4
-    assert "--certificate" in run(*METRICS, "--certificate", "none.pem").err
-    assert run(*METRICS, "--textfile", "none/dbern.prom").code == 4
-    assert run("metrics", "--ledger", "sqlite:///none.db").code == 4
+        run(*METRICS, *words).refused(2)
+    run(*METRICS, "--certificate", "none.pem").refused(4, "--certificate")
+    run(*METRICS, "--textfile", "none/dbern.prom").refused(4)
+    run("metrics", "--ledger", "sqlite:///none.db").refused(4)
     with _server_of(("127.0.0.1", 0), list) as server:
-        taken = run(*METRICS, "--listen", str(server.server_port))
-    assert (taken.code, "--listen" in taken.err) == (4, True)
+        run(*METRICS, "--listen", str(server.server_port)).refused(4, "--listen")
 
 
 def test_durations_are_told_where_they_are_asked_for_and_to_the_owner_alone(spent, run):

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 import tomllib
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -37,15 +38,25 @@ DENSITY = (*BASE, *KINDS["kernel-density"])
 # --- init ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def init(project, run):
+    """Write a new spec, and return it with its text."""
+
+    def written(*words):
+        ran = run("init", "new.toml", *words)
+        assert ran.code == 0, ran.err
+        path = project.folder / "new.toml"
+        return ReleaseSpec.load(path), path.read_text()
+
+    return written
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_init_writes_a_spec_that_loads(project, run, kind):
-    ran = run("init", "new.toml", *BASE, "--kind", kind, *KINDS[kind], "--json")
-    assert ran.code == 0, ran.err
-    spec = ReleaseSpec.load(project.folder / "new.toml")
+def test_init_writes_a_spec_that_loads(init, kind):
+    spec, _ = init(*BASE, "--kind", kind, *KINDS[kind])
     assert (spec.release.name, spec.learner.kind) == ("new", kind)
     assert spec.domain.axes[1].low == -1
     assert str(spec.charge) == "epsilon 0.5"
-    assert ran.json["next"][0] == "dbern plan new.toml"
 
 
 @pytest.mark.parametrize(
@@ -55,21 +66,18 @@ def test_init_writes_a_spec_that_loads(project, run, kind):
         ("2026-01-01T00:00:00Z,2026-01-02T06:00:00+02:00", TimeUnit.SECONDS),
     ],
 )
-def test_limits_may_be_dates_or_times(project, run, limits, unit):
+def test_limits_may_be_dates_or_times(init, limits, unit):
     given = ("--axis", f"trip.when={limits}", "--response", f"until={limits}")
     kind = ("--kind", "nadaraya-watson", "--set", "bandwidth=[2.0, 0.4, 30.0]")
-    ran = run("init", "new.toml", *BASE, *given, *kind)
-    assert ran.code == 0, ran.err
-    spec = ReleaseSpec.load(project.folder / "new.toml")
+    spec, _ = init(*BASE, *given, *kind)
     low, high = (unit.of(moment_of(text.strip())) for text in limits.split(","))
     for found in (spec.domain.axes[2], spec.records.response):
         assert (found.low, found.high, found.unit) == (low, high, unit)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_default_in_the_comments_is_the_default(project, run, kind):
-    assert run("init", "new.toml", *BASE, "--kind", kind, *KINDS[kind]).code == 0
-    text = (project.folder / "new.toml").read_text()
+def test_every_default_in_the_comments_is_the_default(init, kind):
+    _, text = init(*BASE, "--kind", kind, *KINDS[kind])
     spoken = re.sub(r"(?m)^# (\w+ = )", r"\1", text)
     assert spoken.count("\n# ") < text.count("\n# ")
     plain = ReleaseSpec(**tomllib.loads(text)).model_dump(mode="json")
@@ -78,54 +86,44 @@ def test_every_default_in_the_comments_is_the_default(project, run, kind):
     del plain["data"]["n"]
     plain["target"] = full["target"] | plain["target"]
     assert plain == full
-    defaults = learner_of(kind)(**{k: v for k, v in plain["target"].items() if k != "kind"})
-    assert (
-        defaults.get_params().items()
-        >= {
-            name: field.default
-            for name, field in learner_of(kind).model_fields.items()
-            if not field.is_required()
-        }.items()
-    )
+    learner = learner_of(kind)(**{k: v for k, v in plain["target"].items() if k != "kind"})
+    fields = learner_of(kind).model_fields.items()
+    defaults = {name: field.default for name, field in fields if not field.is_required()}
+    assert learner.get_params().items() >= defaults.items()
 
 
-def test_a_spec_proposes_questions_where_they_can_be_asked(project, run):
-    for kind, given in KINDS.items():
-        assert run("init", f"{kind}.toml", *BASE, "--kind", kind, *given).code == 0
-        text = (project.folder / f"{kind}.toml").read_text()
-        proposed = re.findall(r"(?m)^# here: (questions = .*)$", text)
-        assert len(proposed) == (kind in ("kernel-density", "nadaraya-watson"))
-        for questions in proposed:
-            changed = text.replace(f"# here: {questions}", questions)
-            spec = ReleaseSpec(**tomllib.loads(changed.replace("# n = ", "n = ")))
-            assert set(plan_files(spec, ()).outlook.questions) >= {"mass", "quantile"}
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_spec_proposes_questions_where_they_can_be_asked(init, kind):
+    _, text = init(*BASE, "--kind", kind, *KINDS[kind])
+    proposed = re.findall(r"(?m)^# here: (questions = .*)$", text)
+    assert len(proposed) == (kind in ("kernel-density", "nadaraya-watson"))
+    for questions in proposed:
+        changed = text.replace(f"# here: {questions}", questions)
+        spec = ReleaseSpec(**tomllib.loads(changed.replace("# n = ", "n = ")))
+        assert set(plan_files(spec, ()).outlook.questions) >= {"mass", "quantile"}
 
 
-def test_a_covariance_stands_for_the_bandwidth(project, run):
-    given = ["--set", "covariance=[[0.04, 0.03], [0.03, 0.04]]"]
-    assert run("init", "new.toml", *BASE, *given).code == 0
-    assert "questions" not in (project.folder / "new.toml").read_text()
-    spec = ReleaseSpec.load(project.folder / "new.toml")
+def test_a_covariance_stands_for_the_bandwidth(init):
+    spec, text = init(*BASE, "--set", "covariance=[[0.04, 0.03], [0.03, 0.04]]")
+    assert "questions" not in text
     assert spec.learner.covariance == ((0.04, 0.03), (0.03, 0.04))
-    assert run("init", "other.toml", *BASE).code == 2
 
 
 def test_init_runs_from_its_own_advice(project, run):
     ran = run("init", "new.toml", *DENSITY, "--ledger", "sqlite:///n.db",
               "--delta", "1e-6", "--json")  # fmt: skip
+    assert ran.json["next"][0] == "dbern plan new.toml"
     for command in ran.json["next"][1:3]:
         done = run(*(word.strip('"') for word in command.split()[1:]))
         assert done.code == 0, done.err
 
 
-def test_init_overwrites_nothing_and_opens_no_data(project, run, monkeypatch):
+def test_init_overwrites_nothing_and_opens_no_data(project, run, init):
     shutil.rmtree(project.folder / "data")
     before = project.spec_path.read_bytes()
-    ran = run("init", *DENSITY)
-    assert ran.code == 2
-    assert "release.toml: exists" in ran.err
+    run("init", *DENSITY).refused(2, "release.toml: exists")
     assert project.spec_path.read_bytes() == before
-    assert run("init", "new.toml", *DENSITY).code == 0
+    init(*DENSITY)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +153,7 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, monkeypatch):
     ],
 )  # fmt: skip
 def test_init_says_what_is_missing_or_wrong(project, run, arguments, said):
-    ran = run("init", "new.toml", *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    run("init", "new.toml", *arguments).refused(2, said)
     assert not (project.folder / "new.toml").exists()
 
 
@@ -225,22 +221,18 @@ def test_a_wrong_option_is_asked_for_on_a_terminal(answer):
 
 
 @pytest.mark.parametrize("unit", ["rider=3", "rider:3"])
-def test_options_say_whose_data_it_is_and_which_rows_count(project, run, unit):
+def test_options_say_whose_data_it_is_and_which_rows_count(init, unit):
     given = ("--unit", unit, "--neighbors", "add-or-remove-one", "--normalizer", "5000",
              "--filter", "status=done,late")  # fmt: skip
-    ran = run("init", "new.toml", *DENSITY, *given)
-    assert ran.code == 0, ran.err
-    data = ReleaseSpec.load(project.folder / "new.toml").data
+    data = init(*DENSITY, *given)[0].data
     assert (data.unit.column, data.unit.max_contributions) == ("rider", 3)
     assert (data.neighbors, data.normalizer) == ("add-or-remove-one", "5000")
     assert data.filter.values == ["done", "late"]
 
 
-def test_odd_names_survive_toml(project, run):
+def test_odd_names_survive_toml(init):
     odd = ["--axis", "km from center=0,10", "--set", "bandwidth=[1.0]", "--group", "a b=1,2,x y"]
-    ran = run("init", "new.toml", "--source", 'a "b".parquet', *odd, *BASE[6:])
-    assert ran.code == 0, ran.err
-    spec = ReleaseSpec.load(project.folder / "new.toml")
+    spec, _ = init("--source", 'a "b".parquet', *odd, *BASE[6:])
     assert spec.domain.names == ("km from center",)
     assert spec.data.source == 'a "b".parquet'
     assert spec.data.group.values == [1, 2, "x y"]
@@ -279,25 +271,35 @@ def test_a_broken_learner_does_not_hide_the_others(run, monkeypatch):
 # --- doctor ----------------------------------------------------------------------------------
 
 
-def states(ran) -> dict[str, str]:
-    return {one["what"]: one["state"] for one in ran.json["findings"]}
+@pytest.fixture
+def doctor(project, run):
+    """The exit code, and the state of each thing that was looked at."""
+
+    def looked(*words):
+        ran = run("doctor", "--ledger", project.url, *words, "--json")
+        assert ran.json["ok"] == (ran.code == 0)
+        return ran.code, {one["what"]: one["state"] for one in ran.json["findings"]}
+
+    return looked
 
 
-def test_doctor_finds_a_sound_project_sound(project, run):
+def states(findings):
+    return {finding.subject: finding.state for finding in findings}
+
+
+def test_doctor_finds_a_sound_project_sound(project, run, doctor):
     assert run("release", "release.toml").code == 0
     before = sorted(project.folder.rglob("*"))
-    ran = run("doctor", "--ledger", project.url, "--output", "new.zarr", "--json")
-    assert ran.code == 0, ran.out
-    assert ran.json["ok"]
-    found = states(ran)
+    code, found = doctor("--output", "new.zarr")
+    assert code == 0, found
     for what in ("python", "numpy", "zarr", "clock", "ledger file", "keys", "staging",
                  "ledger content", "file locks", "ledger locks", "create-if-absent"):  # fmt: skip
-        assert found[what] == "good", ran.out
+        assert found[what] == "good", what
     assert sorted(project.folder.rglob("*")) == before
     assert "0 to mend" in run("doctor", "--ledger", project.url).out
 
 
-def test_doctor_says_what_to_run_where_others_can_read(project, run):
+def test_doctor_says_what_to_run_where_others_can_read(project, run, doctor):
     assert run("release", "release.toml").code == 0
     project.ledger_path.chmod(0o644)
     keys = project.ledger_path.with_name("ledger.db.keys")
@@ -312,47 +314,40 @@ def test_doctor_says_what_to_run_where_others_can_read(project, run):
     assert run("doctor", "--ledger", "sqlite:///ledger.db").code == 0
     keys.rename(keys.with_name("moved"))
     keys.symlink_to("moved")
-    assert states(run("doctor", "--ledger", project.url, "--json"))["keys"] == "mend"
+    assert doctor()[1]["keys"] == "mend"
 
 
-def test_doctor_without_a_ledger_or_with_another_file(project, run):
+def test_doctor_without_a_ledger_or_with_another_file(project, run, doctor):
     ran = run("doctor", "--ledger", "sqlite:///none.db")
     assert ran.code == 4
     assert "run: dbern ledger init --ledger sqlite:///none.db" in ran.out
     assert not (project.folder / "none.db").exists()
-    other = project.folder / "other.db"
-    other.write_bytes(b"no database at all" * 100)
-    other.chmod(0o600)
-    assert (
-        states(run("doctor", "--ledger", "sqlite:///other.db", "--json"))["ledger locks"] == "mend"
-    )
+    project.ledger_path.write_bytes(b"no database at all" * 100)
+    assert doctor()[1]["ledger locks"] == "mend"
     assert run("doctor", "--ledger", "mysql://host/db").code == 2
 
 
-def test_doctor_warns_of_a_repository_and_a_network_disk(project, run, monkeypatch):
+def test_doctor_warns_of_a_repository_and_a_network_disk(project, doctor, monkeypatch):
     (project.folder / ".git").mkdir()
     monkeypatch.setattr("dbern.cli.diagnosis._file_system", lambda path: "nfs4")
-    ran = run("doctor", "--ledger", project.url, "--json")
-    assert (ran.code, states(ran)["ledger's disk"]) == (0, "warn")
-    assert states(ran)["ledger's folder"] == "warn"
+    code, found = doctor()
+    assert (code, found["ledger's disk"], found["ledger's folder"]) == (0, "warn", "warn")
 
 
-def test_locks_and_links_that_exclude_no_one_are_found(project, run, monkeypatch):
+def test_locks_and_links_that_exclude_no_one_are_found(doctor, monkeypatch):
     monkeypatch.setattr("dbern.cli.diagnosis.fcntl.flock", lambda file, how: None)
     monkeypatch.setattr("dbern.cli.diagnosis.os.link", lambda source, target: None)
-    ran = run("doctor", "--ledger", project.url, "--output", "o.zarr", "--json")
-    found = states(ran)
-    assert (ran.code, found["file locks"], found["create-if-absent"]) == (4, "mend", "mend")
+    code, found = doctor("--output", "o.zarr")
+    assert (code, found["file locks"], found["create-if-absent"]) == (4, "mend", "mend")
     assert found["ledger locks"] == "good"  # SQLite's own
 
 
-def test_a_clock_that_cannot_be_read_is_a_warning(project, run, monkeypatch):
+def test_a_clock_that_cannot_be_read_is_a_warning(monkeypatch):
     def refuse(**_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("dbern.cli.diagnosis.tempfile.NamedTemporaryFile", refuse)
-    ran = run("doctor", "--output", "o.zarr", "--json")
-    assert (ran.code, states(ran)["output's clock"]) == (0, "warn")
+    assert states(diagnosis.output("o.zarr"))["output's clock"] == "warn"
 
 
 def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_clock):
@@ -401,7 +396,7 @@ CLOCKS = {  # period and times of grants, and what is found
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CLOCKS)
-def test_a_clock_that_was_set_back_is_found(project, run, monkeypatch, case):
+def test_a_clock_that_was_set_back_is_found(project, doctor, monkeypatch, case):
     """The fixture's own grant is of this very day: the log's first entry."""
     period, times, state, sentences = CLOCKS[case]
     with project.ledger() as ledger:
@@ -409,14 +404,11 @@ def test_a_clock_that_was_set_back_is_found(project, run, monkeypatch, case):
             monkeypatch.setattr("dbern.ledger.statements.now", lambda now=time_of_grant: now)
             name = "nightly" if number else "other"
             ledger.grant(name, Budget.parse("1"), period=period if number else None)
-    found = {finding.subject: finding for finding in diagnosis.ledger(project.url)}[
-        "ledger's clock"
-    ]
+    (found,) = (one for one in diagnosis.ledger(project.url) if one.subject == "ledger's clock")
     assert found.state == state
     for sentence in sentences:
         assert sentence in found.observed
-    ran = run("doctor", "--ledger", project.url, "--json")
-    assert states(ran)["ledger's clock"] == state
+    assert doctor()[1]["ledger's clock"] == state
 
 
 @pytest.mark.parametrize(
@@ -430,38 +422,28 @@ def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
 
 
 def test_doctor_on_a_cluster(client, monkeypatch):
-    def findings():
-        return {finding.subject: finding for finding in diagnosis.scheduler("tcp://127.0.0.1:1")}
+    def looked():
+        return diagnosis.scheduler("tcp://127.0.0.1:1")
 
-    monkeypatch.setattr("dbern.cli.diagnosis.connect", lambda *_: client_of(client))
-    assert findings()["workers"].state == "good"
-    assert findings()["worker memory"].state == "good"
+    # The session's client stays open.
+    monkeypatch.setattr("dbern.cli.diagnosis.connect", lambda *_: nullcontext(client))
+    found = states(looked())
+    assert (found["workers"], found["worker memory"]) == ("good", "good")
     for seconds, state in ((None, "warn"), (300, "warn"), (60, "good")):
         monkeypatch.setattr(client.cluster.scheduler, "worker_ttl", seconds)
-        assert findings()["frozen workers"].state == state
+        assert states(looked())["frozen workers"] == state
     of_scheduler, _ = diagnosis._questions()
     monkeypatch.setattr("dbern.cli.diagnosis._questions", lambda: (of_scheduler, spilling))
-    assert findings()["worker memory"].state == "mend"
-    assert findings()["worker clocks"].state == "warn"
+    found = states(looked())
+    assert (found["worker memory"], found["worker clocks"]) == ("mend", "warn")
     monkeypatch.setattr("dbern.cli.diagnosis._is_loopback", lambda host: False)
-    assert findings()["dashboards"].state == "warn"
+    assert states(looked())["dashboards"] == "warn"
     monkeypatch.setattr(
         "dbern.cluster.workers.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
     )
-    workers = findings()["workers"]
+    (workers,) = (finding for finding in looked() if finding.subject == "workers")
     assert workers.state == "mend"
     assert "runs other versions" in workers.observed
-
-
-class client_of:  # noqa: N801 -- a context manager that keeps the session's client open
-    def __init__(self, client):
-        self.client = client
-
-    def __enter__(self):
-        return self.client
-
-    def __exit__(self, *error):
-        pass
 
 
 def spilling(dask_worker):
@@ -507,22 +489,23 @@ def test_doctor_looks_at_the_way_to_a_database(monkeypatch, url, mode, state):
 
 def test_doctor_looks_at_what_a_client_needs_of_its_own(monkeypatch, tmp_path):
     def found():
-        return {one.subject: one.state for one in diagnosis.database(HOST)}
+        states_of = states(diagnosis.database(HOST))
+        return states_of["ledger's secret"], states_of["ledger's staging"]
 
     for name in ("DBERN_LEDGER_SECRET", "DBERN_LEDGER_SECRET_FILE", "DBERN_LEDGER_STAGING"):
         monkeypatch.delenv(name, raising=False)
-    assert (found()["ledger's secret"], found()["ledger's staging"]) == ("warn", "warn")
+    assert found() == ("warn", "warn")
     secret, staging = tmp_path / "secret", tmp_path / "staging"
     monkeypatch.setenv("DBERN_LEDGER_SECRET_FILE", str(secret))
     monkeypatch.setenv("DBERN_LEDGER_STAGING", str(staging))
-    assert (found()["ledger's secret"], found()["ledger's staging"]) == ("mend", "mend")
+    assert found() == ("mend", "mend")
     secret.write_text("00" * 32)
     secret.chmod(0o644)
     staging.mkdir()
-    assert (found()["ledger's secret"], found()["ledger's staging"]) == ("mend", "good")
+    assert found() == ("mend", "good")
     secret.chmod(0o440)  # as a cluster mounts it
-    assert found()["ledger's secret"] == "good"
+    assert found() == ("good", "good")
     assert "00" * 32 not in str(diagnosis.database(HOST))
     secret.chmod(0o600)  # or nobody but root could write it
     secret.write_text("short")
-    assert found()["ledger's secret"] == "mend"
+    assert found() == ("mend", "good")

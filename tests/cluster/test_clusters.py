@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import ssl
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from unittest.mock import Mock
 
 import dask
 import pytest
+from clusters import local_cluster
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from distributed import Client, LocalCluster, Security
+from distributed import Client, Security
 
 import dbern
 from dbern.cli import diagnosis
@@ -22,15 +26,9 @@ from deploy import certificates
 NOTHING = "epsilon 0, epsilon 0 reserved"
 
 
-@contextmanager
 def scheduler(**options):
     """One of this process that listens on the loopback, and has no worker yet."""
-    with LocalCluster(
-        n_workers=0, threads_per_worker=1, processes=False, host="127.0.0.1",
-        dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-        worker_dashboard_address="127.0.0.1:0", **options,
-    ) as local:  # fmt: skip
-        yield local
+    return local_cluster(0, host="127.0.0.1", **options)
 
 
 @pytest.fixture
@@ -50,11 +48,8 @@ def test_a_scheduler_that_is_not_there_costs_nothing(project, client):
 
 @pytest.mark.usefixtures("impatient")
 def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client, monkeypatch):
-    def gone(*_):
-        raise ReleaseError("gone")
-
     with monkeypatch.context() as patch:
-        patch.setattr("dbern.releasing.run.tree_reduce", gone)
+        patch.setattr("dbern.releasing.run.tree_reduce", Mock(side_effect=ReleaseError("gone")))
         with pytest.raises(ReleaseError, match="gone"):
             dbern.release(project.spec(), client=client)
     with pytest.raises(EnvironmentRefusedError, match="No scheduler answers"):
@@ -115,86 +110,67 @@ def configuration(role, **changed):
     return {f"distributed.comm.tls.{name}": value and str(value) for name, value in files.items()}
 
 
-def encrypted(authorities, folder):
-    key = serialization.load_pem_private_key(
-        (authorities / "ours/client/key.pem").read_bytes(), None
-    )
-    path = folder / "encrypted.pem"
-    path.write_bytes(key.private_bytes(
+@pytest.fixture(scope="module")
+def odd_files(authorities):
+    """Files that are no certificate in PEM, and a key that is encrypted."""
+    client = authorities / "ours/client"
+    (authorities / "text.pem").write_text("no certificate\n")
+    certificate = x509.load_pem_x509_certificate((client / "cert.pem").read_bytes())
+    (authorities / "der.pem").write_bytes(certificate.public_bytes(serialization.Encoding.DER))
+    key = serialization.load_pem_private_key((client / "key.pem").read_bytes(), None)
+    (authorities / "encrypted.pem").write_bytes(key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"word"),
     ))  # fmt: skip
-    return path
-
-
-def text(_, folder):
-    path = folder / "text.pem"
-    path.write_text("no certificate\n")
-    return path
-
-
-def der(authorities, folder):
-    path = folder / "der.pem"
-    pem = (authorities / "ours/client/cert.pem").read_text()
-    path.write_bytes(certificates.x509.load_pem_x509_certificate(pem.encode()).public_bytes(
-        serialization.Encoding.DER))  # fmt: skip
-    return path
-
-
-def made(name):
-    return lambda authorities, _: authorities / name
-
-
-def absent(_, folder):
-    return folder / "absent.pem"
-
-
-def a_folder(_, folder):
-    return folder
+    return authorities
 
 
 FILES = [
-    ("ca-file", absent, r"cannot be read \(No such file"),
-    ("client.cert", absent, r"cannot be read \(No such file"),
-    ("client.key", absent, r"cannot be read \(No such file"),
-    ("client.key", a_folder, r"cannot be read \(Is a directory"),
-    ("ca-file", text, "holds no certificate in PEM"),
-    ("ca-file", der, "holds no certificate in PEM"),
-    ("client.cert", der, "holds no certificate in PEM"),
-    ("client.cert", made("ours/client/key.pem"), "holds no certificate in PEM"),
-    ("client.key", text, "holds no private key in PEM"),
-    ("client.key", made("ours/client/cert.pem"), "holds no private key in PEM"),
-    ("client.key", encrypted, "is encrypted"),
-    ("client.key", made("ours/scheduler/key.pem"), "is not that of the certificate"),
-    ("ca-file", made("theirs/ca.pem"), "is not of the authority in"),
+    ("ca-file", "absent.pem", r"cannot be read \(No such file"),
+    ("client.cert", "absent.pem", r"cannot be read \(No such file"),
+    ("client.key", "absent.pem", r"cannot be read \(No such file"),
+    ("client.key", "ours", r"cannot be read \(Is a directory"),
+    ("ca-file", "text.pem", "holds no certificate in PEM"),
+    ("ca-file", "der.pem", "holds no certificate in PEM"),
+    ("client.cert", "der.pem", "holds no certificate in PEM"),
+    ("client.cert", "ours/client/key.pem", "holds no certificate in PEM"),
+    ("client.key", "text.pem", "holds no private key in PEM"),
+    ("client.key", "ours/client/cert.pem", "holds no private key in PEM"),
+    ("client.key", "encrypted.pem", "is encrypted"),
+    ("client.key", "ours/scheduler/key.pem", "is not that of the certificate"),
+    ("ca-file", "theirs/ca.pem", "is not of the authority in"),
 ]
 
 
-@pytest.mark.parametrize(("setting", "make", "told"), FILES)
-def test_a_certificate_file_that_will_not_do_is_named(authorities, tmp_path, setting, make, told):
-    path = make(authorities, tmp_path)
+def refusal(files):
+    """What is told of a client's files before anything is asked of a scheduler."""
     with (
-        dask.config.set(configuration(authorities / "ours/client", **{setting: path})),
-        pytest.raises(EnvironmentRefusedError, match=told) as caught,
+        dask.config.set(files),
+        pytest.raises(EnvironmentRefusedError) as caught,
         cluster("tls://127.0.0.1:1"),
     ):
         pass
-    assert str(path) in str(caught.value)
-    assert f"distributed.comm.tls.{setting}" in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("setting", "name", "told"), FILES)
+def test_a_certificate_file_that_will_not_do_is_named(odd_files, setting, name, told):
+    path = odd_files / name
+    message = refusal(configuration(odd_files / "ours/client", **{setting: path}))
+    assert re.search(told, message)
+    assert str(path) in message
+    assert f"distributed.comm.tls.{setting}" in message
 
 
 @pytest.mark.parametrize("setting", ["ca-file", "client.cert"])
 def test_a_certificate_setting_that_is_missing_is_named(authorities, setting):
-    files = configuration(authorities / "ours/client", **{setting: None})
-    told = pytest.raises(EnvironmentRefusedError, match=f"{setting} is not set. Write")
-    with dask.config.set(files), told, cluster("tls://127.0.0.1:1"):
-        pass
+    message = refusal(configuration(authorities / "ours/client", **{setting: None}))
+    assert f"{setting} is not set. Write" in message
 
 
 def test_a_certificate_that_is_over_is_named(authorities):
-    told = pytest.raises(EnvironmentRefusedError, match=r"over/cert.pem: this certificate is valid")
-    with dask.config.set(configuration(authorities / "ours/over")), told:
-        cluster("tls://127.0.0.1:1").__enter__()
+    message = refusal(configuration(authorities / "ours/over"))
+    assert "over/cert.pem: this certificate is valid" in message
 
 
 def secured(role):

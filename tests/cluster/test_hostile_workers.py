@@ -7,14 +7,12 @@ unpickles it, named by that process's id: the releasing process is this one, and
 from __future__ import annotations
 
 import gc
-import json
 import os
 import re
-import subprocess
-import sys
 import time
 
 import pytest
+from clusters import LOOPBACK, DaskProcesses
 
 import dbern
 from dbern.cli import diagnosis
@@ -130,36 +128,20 @@ def dask_setup(scheduler):
 """
 
 
-def wait(condition, seconds=300):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
-class Cluster:
+class Cluster(DaskProcesses):
     def __init__(self, folder):
-        self.folder, self.processes = folder, []
+        super().__init__(folder)
         (folder / "marks").mkdir()
         (folder / "hostile.py").write_text(PRELOAD)
         (folder / "talking.py").write_text(SCHEDULER)
-        file = folder / "scheduler.json"
         self.send("none")
-        self._start("scheduler", "--port", "0", "--scheduler-file", str(file),
-                    "--preload", "talking.py")  # fmt: skip
-        wait(lambda: file.exists() and file.stat().st_size > 0)
-        self.address = json.loads(file.read_text())["address"]
-        self._start("worker", self.address, "--nthreads", "1", "--no-nanny",
-                    "--memory-limit", "4GiB", "--local-directory", str(folder),
-                    "--preload", "hostile.py")  # fmt: skip
-
-    def _start(self, *arguments):
-        self.processes.append(subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments, "--host", "127.0.0.1", "--no-dashboard",
-             "--dashboard-address", "127.0.0.1:0"],
-            cwd=self.folder, env={**os.environ, "MARKS": str(self.folder / "marks")},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ))  # fmt: skip
+        env = {**os.environ, "MARKS": str(folder / "marks")}
+        pages = ("--no-dashboard", "--dashboard-address", LOOPBACK)
+        found = self.scheduler("--port", "0", "--preload", "talking.py", *pages, env=env)
+        self.address = found["address"]
+        self.dask("worker", self.address, "--nthreads", "1", "--no-nanny",
+                  "--memory-limit", "4GiB", "--local-directory", str(folder),
+                  "--preload", "hostile.py", *pages, env=env)  # fmt: skip
 
     def send(self, route):
         (self.folder / "route").write_text(route)
@@ -169,10 +151,17 @@ class Cluster:
     def marks(self):
         return list((self.folder / "marks").iterdir())
 
-    def close(self):
-        for process in self.processes:
-            process.kill()
-            process.wait()
+    def ran_here(self):
+        """Whether code of the worker ran in this process."""
+        return str(os.getpid()) in [mark.name for mark in self.marks()]
+
+    def outcome_of(self, project):
+        """What a release on it says where it fails."""
+        try:
+            dbern.release(project.spec(), scheduler=self.address)
+        except dbern.DbernError as error:
+            return str(error)
+        return None
 
 
 @pytest.fixture(scope="module")
@@ -199,15 +188,10 @@ ROUTES = {
 @pytest.mark.parametrize(("route", "told"), ROUTES.items())
 def test_a_hostile_worker_runs_nothing_in_the_releasing_process(project, hostile, route, told):
     hostile.send(route)
-    outcome = None
-    try:
-        dbern.release(project.spec(), scheduler=hostile.address)
-    except dbern.DbernError as error:
-        outcome = str(error)
+    outcome = hostile.outcome_of(project)
     if route in ("warn", "forwarded"):
         time.sleep(0.2)
-    ours = [mark for mark in hostile.marks() if mark.name == str(os.getpid())]
-    assert ours == [], f"code of the worker ran in the releasing process: {outcome}"
+    assert not hostile.ran_here(), f"code of the worker ran in the releasing process: {outcome}"
     assert "Jane" not in str(outcome)
     assert (outcome is None) if told is None else (told in outcome)
     if route == "forwarded":
@@ -220,7 +204,7 @@ def test_a_hostile_worker_runs_nothing_in_the_releasing_process(project, hostile
 def test_a_hostile_worker_runs_nothing_in_doctor(hostile, route):
     hostile.send(route)
     findings = {one.subject: one.state for one in diagnosis.scheduler(hostile.address)}
-    assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]
+    assert not hostile.ran_here()
     bad = "mend" if "answer" in route else "good"
     assert findings["workers"] == bad
 
@@ -235,12 +219,8 @@ SAYING = {
 @pytest.mark.parametrize(("route", "told"), SAYING.items())
 def test_a_hostile_worker_s_texts_are_never_shown(project, hostile, route, told, capfd, recwarn):
     """Versions that a worker states, and whatever a scheduler says on its own."""
-    outcome = None
     hostile.send(route)
-    try:
-        dbern.release(project.spec(), scheduler=hostile.address)
-    except dbern.DbernError as error:
-        outcome = str(error)
+    outcome = hostile.outcome_of(project)
     hostile.send("none")
     gc.collect()  # a task that failed is told of when nobody can ask it any more
     seen = capfd.readouterr()
@@ -258,4 +238,4 @@ def test_a_hostile_worker_runs_nothing_where_a_client_is_given(project, hostile)
         pytest.raises(dbern.IntegrityError, match="is not the bytes"),
     ):
         dbern.release(project.spec(), client=client)
-    assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]
+    assert not hostile.ran_here()

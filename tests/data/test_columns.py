@@ -1,4 +1,4 @@
-"""Decimals and times as floats: against exact arithmetic."""
+"""Numbers, times and ids of columns as floats: against exact arithmetic, and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.data.columns import numbers
+from dbern.data.columns import from_stored, numbers, to_stored
+from dbern.data.domain import Column
 from dbern.data.times import TICKS, TimeUnit, bounds_of, moment_of
 from dbern.errors import SpecError
 
@@ -109,3 +110,26 @@ def test_two_dates_are_days_and_two_times_are_seconds():
     for mixed in ([1.0, days[0]], [days[0], times[0]], [times[0], 2]):
         with pytest.raises(SpecError, match=r"^k: both bounds must be of one kind. Write two num"):
             bounds_of(mixed, "k")
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "text"),
+    [
+        (TimeUnit.DAYS, 20454.0, "2026-01-01"),
+        (TimeUnit.DAYS, 20454.375, "2026-01-01T09:00Z"),
+        (TimeUnit.SECONDS, 5400.0, "1970-01-01T01:30:00Z"),
+    ],
+)
+def test_numbers_of_times_are_told_and_read_as_moments(unit, number, text):
+    assert unit.text(number) == text
+    (moment,) = unit.to_datetimes(np.array([number])).tolist()
+    assert moment.replace(tzinfo=UTC).isoformat().startswith(text.rstrip("Z"))
+    assert unit.of(moment_of(text)) == number
+    with pytest.raises(ValueError, match="noon"):
+        moment_of("noon")
+
+
+def test_ids_are_stored_and_read_again():
+    column = Column("who", "data.unit.column", ids=True)
+    ids = np.array([[1.0, np.nan]])
+    assert np.array_equal(from_stored(to_stored(ids, column), column), ids, equal_nan=True)

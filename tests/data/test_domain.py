@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbern.data.domain import Axis, Domain, Outside
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 
 BOX = (Axis("x", -1.0, 3.0), Axis("y", 10.0, 20.0))
@@ -62,6 +63,22 @@ def test_positions_lie_in_the_unit_cube_and_are_those_of_each_record_alone(
     keep = [v for v in values if math.isfinite(v) and (outside is Outside.CLAMP
                                                        or low <= v <= low + width)]  # fmt: skip
     assert len(together) == len(keep)
+
+
+def test_positions_of_an_axis_never_leave_its_bounds():
+    assert Axis("y", -1.0, 1 / 3).at(np.array([0.0, 0.75, 1.0])).tolist() == [-1.0, 0.0, 1 / 3]
+
+
+def test_an_axis_is_named_for_people():
+    assert Axis("distance", 0.0, 9.0, units="miles").label == "distance (miles)"
+    assert Axis("x", 0.0, 9.0).label == "x"
+    assert Axis("when", 0.0, 9.0, TimeUnit.DAYS).counted == " (days)"
+    assert Axis("x", 0.0, 9.0).counted == ""
+
+
+def test_listed_values_span_their_positions():
+    axis = Axis.of_values("sex", ["Female", "Male"])
+    assert (axis.low, axis.high) == (0.0, 1.0)
 
 
 def test_integers_and_unit_maps():

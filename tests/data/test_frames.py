@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from clusters import local_cluster
 from projects import KEY, SALT, Project
 
 import dbern
@@ -492,17 +493,9 @@ def test_a_dask_frame_is_counted_where_its_partitions_are(project, processes, ho
 @pytest.fixture(scope="module")
 def processes():
     """A cluster whose workers are processes of their own."""
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-        ) as local,  # fmt: skip
-        Client(local) as connected,
-    ):
+    with local_cluster(2, processes=True) as local, Client(local) as connected:
         yield connected
 
 

@@ -36,13 +36,17 @@ def loaded(path):
 @cache
 def objects():
     """Every Kubernetes object, those of a List one by one."""
-    return tuple(_objects())
+    every = [one for path in MANIFESTS for one in yaml.safe_load_all(path.read_text("utf-8"))]
+    return [inner for one in every for inner in (one["items"] if one["kind"] == "List" else [one])]
 
 
-def _objects():
-    for path in MANIFESTS:
-        for one in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            yield from one["items"] if one["kind"] == "List" else [one]
+def compose():
+    return loaded(DEPLOY / "compose.yaml")
+
+
+def after(words, flag):
+    """What a command line says after a flag."""
+    return words[words.index(flag) + 1]
 
 
 def of_kind(kind):
@@ -188,16 +192,15 @@ def test_tls_everywhere_and_no_dashboard_anywhere():
         if words[0] != "dask":
             continue
         assert "--no-dashboard" in words, name
-        assert words[words.index("--protocol") + 1] == "tls", name
+        assert after(words, "--protocol") == "tls", name
         if words[1] == "worker":
-            assert words[words.index("--dashboard-address") + 1] == "127.0.0.1:8790", name
+            assert after(words, "--dashboard-address") == "127.0.0.1:8790", name
             (probe,) = (one for one in container["livenessProbe"]["exec"]["command"] if "/" in one)
             assert "'http://127.0.0.1:8790/health'" in probe, name
             given = {one["name"]: one.get("value", "") for one in container["env"]}
             assert given["DASK_SCHEDULER_ADDRESS"].startswith("tls://"), name
-    compose = loaded(DEPLOY / "compose.yaml")["services"]
     for role in ("scheduler", "worker"):
-        words = compose[role]["command"]
+        words = compose()["services"][role]["command"]
         assert {"--no-dashboard", "tls", "127.0.0.1:0"} <= set(words), role
 
 
@@ -220,42 +223,31 @@ def test_the_memory_of_a_pod_fits_its_limit():
         assert 4 * size(scratch) <= limit, name
         words = container["args"]
         if "--memory-limit" in words:
-            worker = size(words[words.index("--memory-limit") + 1])
+            worker = size(after(words, "--memory-limit"))
             assert worker + _NANNY + size(scratch) <= limit, name
-    worker = loaded(DEPLOY / "compose.yaml")["services"]["worker"]
+    worker = compose()["services"]["worker"]
     (scratch,) = re.findall(r"size=(\w+)", worker["tmpfs"][0])
-    given = size(worker["command"][worker["command"].index("--memory-limit") + 1])
+    given = size(after(worker["command"], "--memory-limit"))
     assert given + _NANNY + size(scratch) <= size(worker["mem_limit"])
 
 
 def test_a_drained_node_takes_one_worker_at_a_time():
-    from dask_kubernetes.operator.controller import controller  # the labels are the operator's
-
     (budget,) = of_kind("PodDisruptionBudget").values()
-    cluster = of_kind("DaskCluster")["dbern"]["spec"]
-    made = controller.build_worker_deployment_spec(
-        "dbern-default", "dbern", "dbern", "one", cluster["worker"]["spec"], {}, {}
-    )
-    wanted = budget["spec"]["selector"]["matchLabels"].items()
-    assert wanted <= made["spec"]["template"]["metadata"]["labels"].items()
+    labels = dict(pods())["dbern-worker"]["metadata"]["labels"]  # as the operator makes them
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert budget["spec"]["maxUnavailable"] == 1
 
 
 def test_what_policies_name_are_the_ports_and_labels_that_pods_have():
-    from dask_kubernetes.operator.controller import controller  # the labels are the operator's
-
     policies = of_kind("NetworkPolicy")
     assert policies["nothing"]["spec"] == {
         "podSelector": {}, "policyTypes": ["Ingress", "Egress"]
     }  # fmt: skip
     cluster = of_kind("DaskCluster")["dbern"]["spec"]
-    made = controller.build_worker_deployment_spec(
-        "dbern-default", "dbern", "dbern", "one", cluster["worker"]["spec"], {}, {}
-    )
-    labels = made["spec"]["template"]["metadata"]["labels"]
+    labels = dict(pods())["dbern-worker"]["metadata"]["labels"]  # as the operator makes them
     assert labels["dask.org/component"] == "worker"
     words = cluster["worker"]["spec"]["containers"][0]["args"]
-    ports = {int(words[words.index(flag) + 1]) for flag in ("--worker-port", "--nanny-port")}
+    ports = {int(after(words, flag)) for flag in ("--worker-port", "--nanny-port")}
     (rule,) = policies["workers"]["spec"]["ingress"]
     assert {rule["ports"][0]["port"], rule["ports"][0]["endPort"]} == ports
     services = {one["port"] for one in cluster["scheduler"]["service"]["ports"]}
@@ -330,20 +322,20 @@ def ours(rule):
 def test_timers_cronjobs_and_compose_run_the_same_commands():
     cron = {name: one["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
             for name, one in of_kind("CronJob").items()}  # fmt: skip
-    compose = loaded(DEPLOY / "compose.yaml")["services"]
+    services = compose()["services"]
     for name in ("nightly", "weekly"):
         unit = started(DEPLOY / "systemd" / f"dbern-{name}.service")
         assert unit[0].endswith("/dbern")
         bare = unit[1:]
         assert cron[name][1:-2] == bare
-        assert cron[name][-2] == compose[name]["command"][-2] == "--scheduler"
-        assert compose[name]["command"][1:-2] == bare
+        assert cron[name][-2] == services[name]["command"][-2] == "--scheduler"
+        assert services[name]["command"][1:-2] == bare
     unit = started(DEPLOY / "systemd" / "dbern-budget.service")
     assert [word for word in unit[1:] if "://" not in word] == [
         word for word in cron["budget"][1:] if "://" not in word
     ]
     assert started(DEPLOY / "systemd" / "dbern-scoring.service")[1:3] == cron["scoring"][1:3]
-    assert compose["scoring"]["command"] == cron["scoring"]
+    assert services["scoring"]["command"] == cron["scoring"]
 
 
 def started(unit):
@@ -381,8 +373,7 @@ def test_dask_understands_the_commands_of_its_roles():
 
     roles = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
     found = [one["args"] for _, pod in pods() for one in pod["spec"]["containers"]]
-    found += [one["command"] for one in loaded(DEPLOY / "compose.yaml")["services"].values()
-              if "command" in one]  # fmt: skip
+    found += [one["command"] for one in compose()["services"].values() if "command" in one]
     understood = 0
     for program, role, *words in found:
         if program == "dask":
@@ -394,7 +385,7 @@ def test_dask_understands_the_commands_of_its_roles():
 
 
 def test_the_compose_file_fits_the_specification_and_confines_all():
-    content = loaded(DEPLOY / "compose.yaml")
+    content = compose()
     schema = get_builtin_schema("vendor.compose-spec")
     jsonschema.validate(content, schema)
     with pytest.raises(jsonschema.ValidationError):
@@ -421,8 +412,8 @@ def test_the_compose_file_fits_the_specification_and_confines_all():
 
 
 def test_the_composed_store_speaks_tls_and_whoever_uses_it_is_told_how():
-    content = loaded(DEPLOY / "compose.yaml")
-    services, store = content["services"], content["services"]["objects"]
+    services = compose()["services"]
+    store = services["objects"]
     assert "profiles" not in store  # it runs with the others
     port = store["environment"]["RUSTFS_ADDRESS"].rpartition(":")[2]
     address = f"https://objects:{port}"

@@ -9,13 +9,13 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 import yaml
+from clusters import LOOPBACK, DaskProcesses, wait
 from distributed import Client, Security
 
 import dbern
@@ -24,7 +24,7 @@ from deploy import certificates
 pytestmark = pytest.mark.slow
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "dask.yaml"
-NO_PAGES = ("--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+NO_PAGES = ("--no-dashboard", "--dashboard-address", LOOPBACK)
 # A preload of a worker that pretends to have another version of one package, or no dbern at all.
 OTHER = """
 import dbern.cluster.workers as workers
@@ -62,12 +62,12 @@ def deployed(role):
     _, *words = yaml.safe_load((SETTINGS.parent / "compose.yaml").read_text())["services"][role][
         "command"
     ]
-    return ["0" if word == "8786" else word for word in words] + ["--host", "127.0.0.1"]
+    return ["0" if word == "8786" else word for word in words]
 
 
-class Cluster:
+class Cluster(DaskProcesses):
     def __init__(self, folder):
-        self.folder, self.processes = folder, []
+        super().__init__(folder)
         (folder / "settings").mkdir()
         shutil.copy(SETTINGS, folder / "settings")
         for authority in ("ours", "theirs"):
@@ -75,34 +75,22 @@ class Cluster:
             for role in ("scheduler", "worker"):
                 certificates.issue(folder / authority, role, ["127.0.0.1"])
             certificates.issue(folder / authority, "client", purpose="client")
-        self.address = ""
-        file = folder / "scheduler.json"
-        self.start("ours/scheduler", *deployed("scheduler"), "--scheduler-file", str(file))
-        wait(lambda: file.exists() and file.stat().st_size > 0)
-        found = json.loads(file.read_text())
+        _, *words = deployed("scheduler")
+        found = self.scheduler(*words, env=self.environment("ours/scheduler"))
         self.address, self.services = found["address"], found["services"]
 
     def environment(self, role, **others):
         return environment(self.folder / role, self.folder / "settings", **others)
 
-    def start(self, role, *arguments):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments], cwd=self.folder,
-            env=self.environment(role), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.processes.append(process)
-        return process
-
     def worker(self, role="ours/worker", *more):
-        return self.start(role, "worker", self.address, "--nthreads", "1", "--no-nanny",
-                          *NO_PAGES, "--host", "127.0.0.1",
-                          "--local-directory", str(self.folder), "--death-timeout", "300",
-                          *more)  # fmt: skip
+        return self.dask("worker", self.address, "--nthreads", "1", "--no-nanny", *NO_PAGES,
+                         "--local-directory", str(self.folder), "--death-timeout", "300",
+                         *more, env=self.environment(role))  # fmt: skip
 
     def deployed_worker(self):
         words = [self.address if "://" in word else word for word in deployed("worker")]
         words[words.index("/scratch")] = str(self.folder)
-        return self.start("ours/worker", *words)
+        return self.dask(*words, env=self.environment("ours/worker"))
 
     def preloaded(self, code):
         (self.folder / "preload.py").write_text(code)
@@ -124,26 +112,13 @@ class Cluster:
             env=self.environment(role), capture_output=True, timeout=300,
         )  # fmt: skip
 
-    def close(self):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-
-def wait(condition, seconds=300):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.1)
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     made = Cluster(tmp_path_factory.mktemp("tls"))
     try:
         made.deployed_worker()
-        wait(lambda: made.workers() == 1)
+        wait(lambda: made.workers() == 1, pause=0.1)
         yield made
     finally:
         made.close()
@@ -222,7 +197,7 @@ def test_no_dashboard_is_served(cluster):
 def test_a_worker_of_another_environment_is_4_and_nothing_is_read(project, cluster, preload, told):
     odd = cluster.preloaded(preload)
     try:
-        wait(lambda: cluster.workers() == 2)
+        wait(lambda: cluster.workers() == 2, pause=0.1)
         ran = release(project, cluster, "ours/client")
         assert ran.returncode == 4, ran.stderr
         assert told in json.loads(ran.stdout)["message"]
@@ -230,7 +205,7 @@ def test_a_worker_of_another_environment_is_4_and_nothing_is_read(project, clust
     finally:
         odd.kill()
         odd.wait()
-    wait(lambda: cluster.workers() == 1)
+    wait(lambda: cluster.workers() == 1, pause=0.1)
 
 
 def test_authorities_are_rotated_without_a_gap(cluster):
@@ -243,11 +218,8 @@ def test_authorities_are_rotated_without_a_gap(cluster):
     assert cluster.python("next/client", connect(5)).returncode != 0  # the scheduler trusts the old
     scheduler = old / "scheduler" / "ca.pem"
     scheduler.write_text(both)
-    file = cluster.folder / "second.json"
-    cluster.start("ours/scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0",
-                  "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file))  # fmt: skip
-    wait(lambda: file.exists() and file.stat().st_size > 0)
-    address = json.loads(file.read_text())["address"]
+    words = ("--port", "0", "--dashboard-address", LOOPBACK)
+    address = cluster.scheduler(*words, env=cluster.environment("ours/scheduler"))["address"]
     assert cluster.python("next/client", connect(60), address).returncode == 0
     assert cluster.python("ours/client", connect(60), address).returncode == 0
 

@@ -86,43 +86,20 @@ def worst(risk, rng) -> float:
     return found / risk.bounds.sensitivity
 
 
-def check(loss, kernel, cost, shards):
-    risk = risk_of(loss, kernel, cost, N, shards=shards)
-    found = worst(risk, np.random.default_rng(0))
-    assert found <= 1 + 2e-5
-    return found
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
-def test_no_neighbor_moves_the_function_further_than_r(loss, kernel):
-    check(loss, kernel, cost=0.7, shards=1)
-
-
-@pytest.mark.parametrize("cost", [0.3, 8.0])
-def test_r_is_in_proportion_to_the_cost_of_a_loss(cost):
-    assert check("hinge", "gaussian", cost, shards=1) > 0.5
-    assert risk_of("hinge", "gaussian", 2 * cost, N).bounds.sensitivity == pytest.approx(
-        2 * risk_of("hinge", "gaussian", cost, N).bounds.sensitivity
-    )
-
-
-@pytest.mark.parametrize("loss", ["logistic", "square"])
-def test_no_neighbor_moves_the_mean_of_shards_further_than_r(loss):
-    check(loss, "gaussian", cost=0.7, shards=3)
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize(("cost", "shards"), [(0.3, 1), (8.0, 1), (2.0, 3)])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("cost", "shards"), [(0.3, 1), (8.0, 1), (2.0, 3)])
-def test_no_neighbor_moves_any_function_further_than_r(loss, kernel, cost, shards):
-    check(loss, kernel, cost, shards)
-
-
-@pytest.mark.parametrize("loss", ["hinge", "huber", "tube"])
-def test_the_bound_is_attained_so_the_printed_half_of_it_is_not_one(loss):
-    assert check(loss, "gaussian", cost=0.3, shards=1) > 0.99
+def test_no_neighbor_moves_the_function_further_than_r(kernel, loss, cost, shards):
+    risk = risk_of(loss, kernel, cost, N, shards=shards)
+    found = worst(risk, np.random.default_rng(0))
+    attained = kernel == "gaussian" and shards == 1
+    if attained and loss in ("hinge", "huber", "tube") and cost < 1:
+        assert found > 0.99  # so the printed half of the bound is none
+    elif attained and loss == "hinge":
+        assert found > 0.5
+    assert found <= 1 + 2e-5
+    twice = risk_of(loss, kernel, 2 * cost, N, shards=shards).bounds.sensitivity
+    assert loss != "hinge" or twice == pytest.approx(2 * risk.bounds.sensitivity)
 
 
 def test_the_counterexample_to_the_printed_constant():

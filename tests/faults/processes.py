@@ -10,13 +10,13 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 import runner
+from clusters import LOOPBACK, wait
 
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = (
@@ -53,14 +53,6 @@ def fork(target: Any, folder: Path, output: Path, *arguments: Any, **environment
     return process
 
 
-def wait(condition: Any, seconds: float = 300, pause: float = 0.01) -> None:
-    """However slow the machine is: this long only what never comes is waited for."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(pause)
-
-
 class Cluster:
     """A scheduler and two workers of one thread on the loopback; those that died are replaced."""
 
@@ -91,7 +83,7 @@ class Cluster:
         if self.scheduler is None or not self.scheduler.is_alive():
             self._end(self.workers)
             self.workers = []
-            self._start_scheduler()
+            self.start_scheduler()
         dead = [one for one in self.workers if not one.is_alive()]
         self.workers = [one for one in self.workers if one.is_alive()]
         while len(self.workers) < 2:
@@ -104,11 +96,14 @@ class Cluster:
 
     def ready(self) -> None:
         """Restore, and wait for the workers."""
+        self.restore()
+        self.wait_for_workers(2)
+
+    def wait_for_workers(self, count: int) -> None:
         from distributed import Client
 
-        self.restore()
         with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=300)
+            client.wait_for_workers(count, timeout=300)
 
     def kill(self, process: Any) -> None:
         os.kill(process.pid, signal.SIGKILL)
@@ -117,17 +112,17 @@ class Cluster:
     def close(self) -> None:
         self._end([self.scheduler, *self.workers])
 
-    def _start_scheduler(self) -> None:
+    def start_scheduler(self) -> None:
         file = self.folder / f"scheduler-{next(self._numbers)}.json"
         arguments = ["--host", "127.0.0.1", "--port", "0",
-                     "--dashboard-address", "127.0.0.1:0",
-                     "--scheduler-file", str(file)]  # fmt: skip
+                     "--dashboard-address", LOOPBACK, "--scheduler-file", str(file)]  # fmt: skip
         self.scheduler = self._fork(runner.scheduler, "scheduler", arguments)
         wait(lambda: file.exists() and file.stat().st_size > 0)
         self.address = json.loads(file.read_text())["address"]
 
-    def _fork(self, target: Any, name: str, *arguments: Any) -> Any:
-        return fork(target, self.folder, self.folder / name, *arguments, **self._environment)
+    def _fork(self, target: Any, name: str, *arguments: Any, **more: str) -> Any:
+        environment = {**self._environment, **more}
+        return fork(target, self.folder, self.folder / name, *arguments, **environment)
 
     @staticmethod
     def _end(processes: list[Any]) -> None:

@@ -91,16 +91,9 @@ def disconnect() -> None:
     import tomllib
 
     url = tomllib.loads(Path("release.toml").read_text())["budget"]["ledger"]
-    name = url.rpartition("/")[2]
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid()"
-    command = [
-        "psql",
-        "-q",
-        "-d",
-        url.replace("+psycopg", ""),
-        "-c",
-        f"{ended} AND datname = '{name}'",
-    ]
+    ended += f" AND datname = '{url.rpartition('/')[2]}'"
+    command = ["psql", "-q", "-d", url.replace("+psycopg", ""), "-c", ended]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

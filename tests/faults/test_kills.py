@@ -39,49 +39,62 @@ STATES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "call", "when", "state"), STATES)
-def test_the_ledger_knows_how_far_a_killed_client_came(local, place, call, when, state):
-    project = local.project()
-    killed(local)(project, (place, call, when, "kill"))
-    with project.ledger() as ledger:
+SHARED = [  # under a ledger in PostgreSQL
+    (f"{LEDGER}.reserve", 1, "after", "reserved"),
+    (f"{points.STAGING}.put", 2, "after", "reading"),
+    (f"{WRITER}.write", 3, "after", "spent"),
+    ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("ground", "place", "call", "when", "state"),
+    [*(("local", *one) for one in STATES), *(("shared", *one) for one in SHARED)],
+)
+def test_the_ledger_knows_how_far_a_killed_client_came(request, ground, place, call, when, state):
+    ground = request.getfixturevalue(ground)
+    project = ground.project()
+    killed(ground)(project, (place, call, when, "kill"))
+    with ground.environment(project), project.ledger() as ledger:
         found = ledger.find("trips", "density")
     assert (found.state if found else None) == state
     published = (project.output / "manifest.json").exists()
     assert published == ((place, when) == ("dbern.synopsis.writer:_create_manifest", "after")
                          or "commit" in place or state == "committed")  # fmt: skip
-    local.endure(project)
+    ground.endure(project)
 
 
-@pytest.mark.parametrize(
-    ("place", "when"),
-    [(f"{points.RELEASING}:tree_reduce", "after"), (f"{points.STAGING}.put", "after"),
-     (f"{points.STAGING}.seal", "after"), (f"{LEDGER}.spend", "before"),
-     (f"{LEDGER}.spend", "after"), (f"{WRITER}.write", "before")],
-)  # fmt: skip
-def test_a_perturbed_objective_has_the_same_bytes_for_one_charge(perturbed, place, when):
-    """The key draws the same linear term again, or what was sealed is published."""
-    project = perturbed.project()
-    killed(perturbed)(project, (place, 1, when, "kill"))
-    perturbed.endure(project)
+OTHERS = [
+    # The key draws the same linear term again, or what was sealed is published.
+    ("perturbed", f"{points.RELEASING}:tree_reduce", 1, "after"),
+    ("perturbed", f"{points.STAGING}.put", 1, "after"),
+    ("perturbed", f"{points.STAGING}.seal", 1, "after"),
+    ("perturbed", f"{LEDGER}.spend", 1, "before"),
+    ("perturbed", f"{LEDGER}.spend", 1, "after"),
+    ("perturbed", f"{WRITER}.write", 1, "before"),
+    # Bins, and what tells of their error.
+    ("tuned", f"{points.STAGING}.put", 1, "after"),
+    ("tuned", f"{points.STAGING}.seal", 1, "after"),
+    ("tuned", f"{LEDGER}.spend", 1, "after"),
+    ("tuned", "dbern.releasing.publish:privatize", 1, "after"),
+    ("tuned", "dbern.releasing.publish:privatize", 2, "after"),
+    ("tuned", f"{WRITER}.begin", 1, "after"),
+    ("tuned", f"{WRITER}.write", 2, "after"),
+    ("tuned", f"{WRITER}.finish", 1, "before"),
+]
 
 
-@pytest.mark.parametrize(
-    ("place", "call", "when"),
-    [(f"{points.STAGING}.put", 1, "after"), (f"{points.STAGING}.seal", 1, "after"),
-     (f"{LEDGER}.spend", 1, "after"), ("dbern.releasing.publish:privatize", 1, "after"),
-     ("dbern.releasing.publish:privatize", 2, "after"),
-     (f"{WRITER}.begin", 1, "after"),
-     (f"{WRITER}.write", 2, "after"), (f"{WRITER}.finish", 1, "before")],
-)  # fmt: skip
-def test_bins_and_what_tells_of_their_error_have_the_same_bytes_for_one_charge(
-    tuned, place, call, when
-):
+@pytest.mark.parametrize(("ground", "place", "call", "when"), OTHERS)
+def test_other_releases_have_the_same_bytes_for_one_charge(request, ground, place, call, when):
+    ground = request.getfixturevalue(ground)
+    project = ground.project()
+    killed(ground)(project, (place, call, when, "kill"))
+    ground.endure(project)
+
+
+def test_bins_are_released_with_what_tells_of_their_error(tuned):
     components = json.loads(tuned.undisturbed["zarr.json"])["attributes"]["components"]
-    names = [name for one in components for name in one["arrays"]]
-    assert names == ["density", "promise"]
-    project = tuned.project()
-    killed(tuned)(project, (place, call, when, "kill"))
-    tuned.endure(project)
+    assert [name for one in components for name in one["arrays"]] == ["density", "promise"]
 
 
 def test_killed_before_the_folder_says_whose_it_is(local):

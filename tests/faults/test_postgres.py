@@ -5,25 +5,8 @@ from __future__ import annotations
 import points
 import pytest
 import runner
-from ranges import killed
 
 pytestmark = pytest.mark.slow
-
-STATES = [
-    (f"{points.LEDGER}.reserve", 1, "after", "reserved"),
-    (f"{points.STAGING}.put", 2, "after", "reading"),
-    (f"{points.WRITER}.write", 3, "after", "spent"),
-    ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
-]
-
-
-@pytest.mark.parametrize(("place", "call", "when", "state"), STATES)
-def test_the_ledger_knows_how_far_a_killed_client_came(shared, place, call, when, state):
-    project = shared.project()
-    killed(shared)(project, (place, call, when, "kill"))
-    with shared.environment(project):
-        assert project.reservation().state == state
-    shared.endure(project)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.7, 0.95])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import signal
 import time
@@ -15,6 +13,8 @@ import pytest
 import runner
 from processes import wait
 from ranges import RELEASE, Client
+
+import dbern
 
 pytestmark = pytest.mark.slow
 
@@ -31,52 +31,31 @@ reading.read_batches = slowly
 """
 
 
-class Cluster:
+class Cluster(processes.Cluster):
+    """A scheduler, and workers that are slow, one by one."""
+
     def __init__(self, folder, ttl="120s"):
-        self.folder, self.marks, self.ttl = folder, folder / "marks", ttl
-        self.marks.mkdir(parents=True)
-        (folder / "slow.py").write_text(SLOW)
-        self.processes, self.numbers = [], itertools.count()
         processes.prepare()
-        address_file = folder / "scheduler.json"
-        self.scheduler = self._fork(
-            runner.scheduler, "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
-            "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(address_file),
+        self.marks = folder / "marks"
+        super().__init__(
+            folder, MARKS=str(self.marks), DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=ttl,
+            DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT="5s",
         )  # fmt: skip
-        wait(lambda: address_file.exists() and address_file.stat().st_size > 0)
-        self.address = json.loads(address_file.read_text())["address"]
+        self.marks.mkdir()
+        (folder / "slow.py").write_text(SLOW)
+        self.start_scheduler()
 
     def output(self):
-        return self.folder / f"output-{next(self.numbers)}"
-
-    def _fork(self, target, *arguments, **environment):
-        config = {"DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
-                  "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-                  "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl,
-                  "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s"}  # fmt: skip
-        environment = {**config, "MARKS": str(self.marks), **environment}
-        process = processes.fork(target, self.folder, self.output(), list(arguments), **environment)
-        self.processes.append(process)
-        return process
+        return self.folder / f"client-{next(self._numbers)}"
 
     def worker(self, seconds=0.3):
         """One worker process of one thread, without a nanny."""
-        return self._fork(
-            runner.plain_worker, self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-            "--host", "127.0.0.1", "--local-directory", str(self.folder), "--preload", "slow.py",
-            SECONDS=str(seconds),
-        )  # fmt: skip
-
-    def wait_for_workers(self, count):
-        from distributed import Client
-
-        with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=300)
-
-    def close(self):
-        for process in self.processes:
-            process.kill()
-            process.join(60)
+        arguments = [self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+                     "--host", "127.0.0.1", "--local-directory", str(self.folder),
+                     "--preload", "slow.py"]  # fmt: skip
+        name = f"worker-{len(self.workers)}"
+        self.workers.append(self._fork(runner.plain_worker, name, arguments, SECONDS=str(seconds)))
+        return self.workers[-1]
 
 
 @pytest.fixture
@@ -99,12 +78,15 @@ def outcome(release):
     return release.outcome(), release.out, release.err
 
 
-@pytest.mark.usefixtures("fixed")
-def test_a_worker_that_dies_while_counting_changes_no_byte(project, cluster, client, helpers):
-    import dbern
+@pytest.fixture
+def undisturbed(project, fixed, client, helpers):
+    """The objects of the same release where no worker is lost."""
+    twin = project.twin("undisturbed")
+    dbern.release(twin.spec(), client=client)
+    return helpers.objects(twin.output)
 
-    undisturbed = project.twin("undisturbed")
-    dbern.release(undisturbed.spec(), client=client)
+
+def test_a_worker_that_dies_while_counting_changes_no_byte(project, cluster, undisturbed, helpers):
     workers = [cluster.worker(), cluster.worker()]
     cluster.wait_for_workers(2)
     release = start(project, cluster)
@@ -114,19 +96,14 @@ def test_a_worker_that_dies_while_counting_changes_no_byte(project, cluster, cli
     code, _, err = outcome(release)
     assert code == 0, err
     assert (cluster.marks / str(workers[1].pid)).exists()
-    assert helpers.objects(project.output) == helpers.objects(undisturbed.output)
+    assert helpers.objects(project.output) == undisturbed
     assert project.remains() == []
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
-@pytest.mark.usefixtures("fixed")
 def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later(
-    project, cluster, client, helpers
+    project, cluster, undisturbed, helpers
 ):
-    import dbern
-
-    undisturbed = project.twin("undisturbed")
-    dbern.release(undisturbed.spec(), client=client)
     (cluster.folder / "slow.py").write_text(
         "import os, signal\nimport dbern.measure.reading as reading\n"
         "reading.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -147,7 +124,7 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     cluster.wait_for_workers(1)
     code, _, err = outcome(start(project, cluster))
     assert code == 0, err
-    assert helpers.objects(project.output) == helpers.objects(undisturbed.output)
+    assert helpers.objects(project.output) == undisturbed
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 

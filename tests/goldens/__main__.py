@@ -40,14 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--answers", action="store_true", help="answers in place of bytes")
         command.add_argument("--keys", type=int, default=answers.KEYS, help="releases of a store")
     parser.add_argument("--out", type=Path, help="the file for digests (JSON) or answers (npz)")
-    predicted = commands.add_parser("plans", help="compare plans with those that are committed")
-    predicted.add_argument("--write", action="store_true", help="commit today's plans instead")
-    predicted.add_argument("--every", type=int, default=1, metavar="N", help="every N-th alone")
-    predicted.add_argument("--predictor", type=Path, metavar="OLD", help="checkout that predicts")
+    planned = commands.add_parser("plans", help="compare plans with those that are committed")
+    planned.add_argument("--write", action="store_true", help="commit today's plans instead")
+    planned.add_argument("--every", type=int, default=1, metavar="N", help="every N-th alone")
     options = parser.parse_args(arguments)
     if options.command == "plans":
-        how = {"write": options.write, "every": options.every, "predictor": options.predictor}
-        return plans.run(**how)
+        return plans.run(write=options.write, every=options.every)
     if options.command == "compare":
         return compare_answers(options) if options.answers else compare_trees(
             options.old, options.new, options.only, options.artefacts

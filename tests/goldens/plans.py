@@ -1,17 +1,13 @@
 """Plans of many specs with what they predict, committed in ``plans.json``.
 
 ``python -m goldens plans`` plans all of them again and compares predicted errors with those that
-are committed; with ``--predictor OLD`` the code of another checkout predicts the errors of the new
-designs, so that a new formula is not judged by itself. ``--write`` commits today's plans.
+are committed; ``--write`` commits today's plans.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -21,7 +17,6 @@ from typing import Any
 import numpy as np
 
 FILE = Path(__file__).with_name("plans.json")
-TESTS = Path(__file__).resolve().parents[1]
 ERRORS = ("expected", "these_data", "certificate")
 """Of typical data; of evenly spread records, with the bins' band; of the worst database."""
 DESIGN = ("noise", "k", "h", "bins")
@@ -174,7 +169,7 @@ def report(
     return "\n".join([*lines, f"{designs} of {len(old)} designs differ"]), equal
 
 
-def run(*, write: bool, every: int, predictor: Path | None) -> int:
+def run(*, write: bool, every: int) -> int:
     """Plan every n-th entry again, and compare or write; 0 where all predictions are equal."""
     chosen = list(entries()) if write else committed()[::every]
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
@@ -185,25 +180,6 @@ def run(*, write: bool, every: int, predictor: Path | None) -> int:
         FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
         print(f"{len(lines)} plans in {FILE}, {len(plans) - len(lines)} were refused")
         return 0
-    new = [summary(plan) for plan in plans]
-    if predictor:
-        for plan, errors in zip(new, _predicted_by(predictor, chosen, plans), strict=True):
-            plan.update(errors)
-    text, equal = report(chosen, new)
+    text, equal = report(chosen, [summary(plan) for plan in plans])
     print(text)
     return 0 if equal else 1
-
-
-def _predicted_by(
-    tree: Path, entries: Sequence[Mapping[str, Any]], plans: Sequence[Mapping[str, Any] | None]
-) -> list[dict[str, Any]]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tree.resolve()), str(TESTS)))}
-    ran = subprocess.run(
-        [sys.executable, "-m", "goldens.predictor", str(tree.resolve())],
-        input=json.dumps([entries, plans]), capture_output=True, text=True, env=environment,
-        check=False, timeout=1800,
-    )  # fmt: skip
-    if ran.returncode:
-        raise RuntimeError(ran.stderr)
-    predictions: list[dict[str, Any]] = json.loads(ran.stdout)
-    return predictions

@@ -157,7 +157,7 @@ def test_plans_are_those_that_are_committed():
 
 @pytest.mark.slow
 def test_more_plans_are_those_that_are_committed():
-    assert plans.run(write=False, every=7, predictor=None) == 0
+    assert plans.run(write=False, every=7) == 0
 
 
 def test_plans_that_differ_are_named():

@@ -308,23 +308,6 @@ def test_what_is_chosen_and_what_is_said_of_it():
     assert "share" not in good.components[0].counting
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"target": {"C": 40.0}}, {"target": {"constant": 0.5}}, {"target": {"shards": 2}},
-     {"target": {"method": "weights"}}, {"delta": "1e-6"},
-     {"target": {"method": "weights"}, "n": 0, "neighbors": "add-or-remove-one",
-      "normalizer": "2000"}],
-)  # fmt: skip
-def test_weights_are_released_where_they_are_asked_for(changes):
-    spec = spec_of(**changes)
-    plan = plan_files(spec, ())
-    assert "shards" in plan.components[0].counting
-    again = ReleasePlan.from_dict(plan.to_dict())
-    assert not again.counters(spec).keyed
-    (part,) = again.counters(spec).parts
-    assert {"shards": part.shards, **part.model.stored_params} == plan.components[0].counting
-
-
 def test_a_c_that_is_chosen_is_kept_in_the_plan():
     spec = spec_of({"method": "weights"}, n=20_000)
     plan = plan_files(spec, ())
@@ -531,18 +514,6 @@ def test_least_squares_with_lists_are_by_objective():
     assert np.sqrt(np.mean(off**2)) < 1.5  # of 2.5 that a constant has
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("target", "changes"),
-    [({}, {"n": 2_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.001"}), ({}, {"delta": "1e-6"}),
-     ({"C": 40.0}, {}), ({"method": "moments"}, {}), ({"degree": 2}, {}),
-     ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}, "n": 600_000})],
-)  # fmt: skip
-def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(target, changes):
-    plan = plan_files(spec_of({**RIDGE, **target}, **LONG | changes), ())
-    assert list(plan.components[0].counting) == ["bits"]
-
-
 def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
     target = {**RIDGE, "method": "objective", "C": 100.0}
     spec = spec_of(target, n=20_000, label=None, response=RESPONSE)
@@ -550,6 +521,31 @@ def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
     (part,) = plan.counters(spec).parts
     assert part.functions.risk.weight == 100 / (4 * 20_000)
     assert "C = 100 in the paper's form" in plan.explain()
+
+
+@pytest.mark.parametrize(
+    ("target", "changes"),
+    [({}, {}), ({"method": "weights"}, {}),
+     ({**RIDGE, "method": "objective"}, {"label": None, "response": RESPONSE})],
+)  # fmt: skip
+def test_a_plan_says_the_method_and_the_c_that_auto_chose(target, changes):
+    plan = plan_files(spec_of(target, n=20_000, **changes), ())
+    assert "auto" not in plan.explain()
+    (choice,) = (note for note in plan.notes if "in the paper's form" in note)
+    method, cost, other_name = re.fullmatch(
+        r"by (\w+), C = ([\d.e+-]+) in the paper's form C/n: scikit-learn's (.*)", choice
+    ).groups()
+    name, value = ("alpha = n/C", 20_000 / float(cost)) if changes else ("C", float(cost) / 20_000)
+    assert other_name.startswith(f"{name} = ")
+    assert float(other_name.rpartition(" ")[2]) == pytest.approx(value, rel=1e-5)
+    stated = {**target, "method": method, "C": float(cost)}
+    same = plan_files(spec_of(stated, n=20_000, **changes), ())
+    for chosen, again in zip(plan.components, same.components, strict=True):
+        assert again.counting.get("weight", 0) == pytest.approx(
+            chosen.counting.get("weight", 0), 1e-5
+        )
+        if method == "weights":
+            assert again.sensitivity.l1 == pytest.approx(chosen.sensitivity.l1, rel=1e-5)
 
 
 def test_a_poor_regression_is_warned_of():
@@ -570,15 +566,70 @@ def test_what_auto_takes_is_told(target, taken):
     assert spec.learner.taken(plan_files(spec, ()).components[0].counting) == taken
 
 
-@pytest.mark.parametrize("changes", [{"C": 40.0}, {"method": "weights"}, {"constant": 0.5}])
-def test_a_linear_machine_by_weights_is_asked_for(changes):
-    plan = plan_files(spec_of({**LINEAR, "loss": "hinge", **changes}), ())
-    assert "shards" in plan.components[0].counting
+PRIVATE = {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "50"}
+HINGE = {**LINEAR, "loss": "hinge"}
+
+
+def method(name, target, common, *rows):
+    """Rows of changes of a target and of a release, for which that method is planned."""
+    return [pytest.param({**target, **changes}, {**common, **more}, name) for changes, more in rows]
+
+
+def ridges(name, *rows):
+    """Of least squares: changes of the target, axes, rows and epsilon."""
+    of_responses = {"label": None, "response": RESPONSE}
+    return method(name, RIDGE, of_responses, *(
+        (changes, {"bounds": "xyuvwt"[:axes], "n": n, "epsilon": epsilon})
+        for changes, axes, n, epsilon in rows
+    ))  # fmt: skip
+
+
+METHODS = [
+    *method("weights", {}, {}, ({"C": 40.0}, {}), ({"constant": 0.5}, {}), ({"shards": 2}, {}),
+            ({"method": "weights"}, {}), ({}, {"delta": "1e-6"}),
+            ({"method": "weights"}, {**PRIVATE, "normalizer": "2000"})),
+    *method("weights", HINGE, {}, ({"C": 40.0}, {}), ({"method": "weights"}, {}),
+            ({"constant": 0.5}, {})),
+    *method("objective", {}, {"n": 20_000}, ({}, {})),
+    *ridges("moments", ({"C": 2.0}, 2, 10_000, "1"), ({"method": "moments"}, 2, 10_000, "1")),
+    *ridges("weights", ({"method": "weights"}, 2, 10_000, "1"), ({"constant": 0.5}, 2, 10_000, "1"),
+            ({"shards": 2}, 2, 10_000, "1")),
+    # Moments where their noise is not felt: of six columns that takes a large epsilon, of two not
+    # much is lost, and cut residuals cost more.
+    *ridges("objective", ({}, 2, 10_000, "1"), ({}, 6, 25_000, "1"), ({}, 5, 24_000, "3"),
+            ({}, 1, 2_000, "1"), *(({}, 6, 53_940, epsilon) for epsilon in ("0.1", "1", "3", "8"))),
+    *ridges("moments", ({}, 2, 20_000, "1"), ({}, 2, 10_000, "3"), ({}, 2, 5_000_000, "0.001"),
+            ({}, 6, 53_940, "12"), ({}, 2, 150_000, "0.1"), ({}, 1, 5_000, "1")),
+    *(pytest.param(*row.values, marks=pytest.mark.slow) for row in method(
+        "moments", RIDGE, LONG, ({}, {"n": 2_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.001"}),
+        ({}, {"delta": "1e-6"}), ({"C": 40.0}, {}), ({"method": "moments"}, {}),
+        ({"degree": 2}, {}),
+        ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}, "n": 600_000}))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "release", "name"), METHODS)
+def test_a_method_is_released_where_it_is_asked_for_or_errs_less(target, release, name):
+    spec = spec_of(target, **release)
+    plan = plan_files(spec, ())
+    again = ReleasePlan.from_dict(plan.to_dict())
+    assert again == plan
+    counting = plan.components[0].counting
+    assert {"objective": "weight", "moments": "bits", "weights": "shards"}[name] in counting
+    if name == "objective":
+        return
+    assert not again.counters(spec).keyed
+    if name == "moments":
+        assert list(counting) == ["bits"]
+    else:
+        (part,) = again.counters(spec).parts
+        assert counting == {"shards": part.shards, **part.model.stored_params}
+    if target.get("kind") == RIDGE["kind"] and "values" not in str(release["bounds"]):
+        assert plan.components[0].name == name
+        assert plan.notes[0].startswith(f"by {name}")
 
 
 # --- private rows
-
-PRIVATE = {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "50"}
 
 
 @pytest.mark.parametrize("most", [1, 2, 40])

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conformance import accumulator_of, state_of, sums_of
 
 import dbern
 from dbern.certify.noise_quantile import polynomial_noise_bound
@@ -27,16 +28,6 @@ def sums(degree=4, points=40, low=-2.0, high=3.0):
     return CurveSums(DOMAIN, Response("load", low, high, points=points), degree)
 
 
-def accumulated(vector, n):
-    return vector.accumulator(VectorStrategy(vector.size), n, 0.0)
-
-
-def state_of(accumulator, curves):
-    state = np.zeros(accumulator.shape, dtype=np.int64)
-    accumulator.add(state, {"load": curves})
-    return state
-
-
 @pytest.mark.parametrize("points", [2, 3, 10, 100, 4096])
 def test_the_polynomials_are_orthonormal_on_their_grid(points):
     count = min(12, math.isqrt(4 * points))
@@ -47,7 +38,7 @@ def test_the_polynomials_are_orthonormal_on_their_grid(points):
 @pytest.mark.parametrize(("degree", "points"), [(0, 2), (2, 9), (5, 40), (9, 300), (13, 64)])
 def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points):
     vector = sums(degree, points)
-    accumulator = accumulated(vector, 1)
+    accumulator = accumulator_of(vector, 1)
     unit = vector.response.radius * 2.0**-accumulator.bits
     most = {norm: vector.sensitivity(ENTRIES, norm).value for norm in (1, 2)}
     moved = {1: 0.0, 2: 0.0}
@@ -55,7 +46,9 @@ def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points
     few = np.random.default_rng(SEED).choice([1, -1], (4000, degree + 1))  # where they are many
     for signs in tried if degree < 12 else few:
         curve = np.where(np.array(signs) @ vector.table > 0, 3.0, -2.0)
-        apart = state_of(accumulator, curve[None]) - state_of(accumulator, 1.0 - curve[None])
+        apart = state_of(accumulator, {"load": curve[None]}) - state_of(
+            accumulator, {"load": 1.0 - curve[None]}
+        )
         for norm in (1, 2):
             moved[norm] = max(moved[norm], unit * float(np.linalg.norm(apart, norm)))
     slack = [accumulator.errors.kernel_norms[norm - 1] for norm in (1, 2)]
@@ -68,11 +61,11 @@ def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points
 
 def test_no_random_curves_move_more():
     rng, vector = np.random.default_rng(SEED), sums(5, 60)
-    accumulator = accumulated(vector, 10**6)
+    accumulator = accumulator_of(vector, 10**6)
     unit = vector.response.radius * 2.0**-accumulator.bits
     curves = rng.choice([-9.0, -2.0, 3.0, 40.0], (200, 60))
     curves[:50] = rng.uniform(-2, 3, (50, 60))
-    integers = np.array([state_of(accumulator, one[None]) for one in curves])
+    integers = np.array([state_of(accumulator, {"load": one[None]}) for one in curves])
     for norm in (1, 2):
         apart = np.linalg.norm((integers[:, None] - integers) * unit, norm, axis=-1)
         bound = vector.sensitivity(ENTRIES, norm).value
@@ -86,26 +79,22 @@ def test_integers_are_the_coefficients_in_any_order_and_missing_curves_add_nothi
     rng, vector = np.random.default_rng(SEED), sums(4, 40)
     curves = rng.uniform(-3, 4, (100, 40))
     curves[0, 3], curves[1, 0], curves[2] = math.nan, math.inf, math.nan
-    accumulator = accumulated(vector, 100)
-    whole = state_of(accumulator, curves)
-    assert (whole == sum(state_of(accumulator, one[None]) for one in curves)).all()
+    accumulator = accumulator_of(vector, 100)
+    whole = state_of(accumulator, {"load": curves})
+    assert (whole == sum(state_of(accumulator, {"load": one[None]}) for one in curves)).all()
     z = (np.clip(curves[3:], -2, 3) - 0.5) / 2.5
     basis = grid_polynomials(np.linspace(0, 1, 40), 40, 5)
     wanted = (z @ basis / 40).sum(axis=0)
-    found = np.ldexp(whole.astype(float), -accumulator.bits)
+    found = sums_of(accumulator, {"load": curves})
     np.testing.assert_allclose(found, wanted, atol=100 * 4 * 2.0**-20)
 
 
 def test_no_value_of_a_curve_makes_a_warning_however_large():
     response = Response("y", -0.1, 0.1, points=20)
-    accumulator, states = (
-        accumulated(CurveSums(DOMAIN, response, 3), 10),
-        np.zeros((2, 4), dtype=np.int64),
-    )
-    largest = np.finfo(np.float64).max
-    for state, size in zip(states, (0.1, largest), strict=True):
-        with np.errstate(all="raise"):
-            accumulator.add(state, {"y": size * np.array([[1.0, -1.0] * 10])})
+    accumulator = accumulator_of(CurveSums(DOMAIN, response, 3), 10)
+    with np.errstate(all="raise"):
+        states = [state_of(accumulator, {"y": size * np.array([[1.0, -1.0] * 10])})
+                  for size in (0.1, np.finfo(np.float64).max)]  # fmt: skip
     assert states[0].any()
     np.testing.assert_array_equal(*states)
 

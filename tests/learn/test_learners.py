@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conformance import CASES, counted, everyone, integers
+from models import FAST, MODELS, POINTS, VALUES, allowed, gaussian, released, table
 
 import dbern
 from dbern import targets
@@ -65,147 +66,117 @@ def test_any_order_and_partition_gives_the_same_integers(name):
 # --- the model without noise -------------------------------------------------------------------
 
 
-def table(rows, rng):
-    labels = rng.choice(["no", "yes", "maybe", None], rows, p=[0.45, 0.45, 0.05, 0.05])
-    response = rng.normal(1.0, 1.5, rows).round(3).tolist()
-    response[0] = None
-    return {
-        "x": [None, *rng.uniform(0, 1, rows - 1).tolist()],
-        "label": labels.tolist(),
-        "group": rng.choice(["a", "b", "c", "other"], rows).tolist(),
-        "response": response,
-    }
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MODELS]
+)
+def test_a_release_without_noise_is_what_another_solver_finds(exact_release, name):
+    model, at = MODELS[name], np.linspace(0, 1, 201)
+    columns = table(model.rows, model.seed)
+    plan, synopsis, records = released(
+        exact_release, model.case, columns, model.noise, **model.mechanism
+    )
+    found, exact = synopsis(at), model.exact(at, *records)
+    error, certified = np.abs(found - exact).max(), allowed(plan) + model.slack
+    assert found.shape == exact.shape
+    assert error <= certified <= model.certified
+    assert error <= model.error
+    assert np.ptp(exact) > 4 * error
+    assert all(sentence in plan.explain() for sentence in model.said)
+    assert (VALUES in plan.explain()) == (VALUES in model.said)
+    if "spectral" in model.noise:
+        (component,) = plan.components
+        assert component.strategy.layout.shape == (len(component.maps[0].levels),)
+    low, high = synopsis.interval(at)
+    assert ((low <= exact + model.slack) & (exact <= high + model.slack)).all()
+    assert synopsis.verify() > 0
+    if "label" in model.case.roles:
+        best = (found > 0).astype(int) if found.ndim == 1 else found.argmax(axis=1)
+        assert synopsis.predict(at).tolist() == np.array(synopsis.classes)[best].tolist()
+        np.testing.assert_array_equal(synopsis.decision_function(at), found)
+    if not model.case.linear:
+        assert np.isfinite(synopsis(at, h="auto")).all()
 
 
-def released(release, name, columns):
-    case = CASES[name]
-    chosen = {"x": columns["x"], **{key: columns[key] for key in case.values}}
-    return release(case.spec(1, len(columns["x"]), "laplace", k=60, h=8), chosen)
-
-
-def bumps(points, columns, width, keep):
-    x = np.array([np.nan if v is None else v for v in columns["x"]])[keep]
-    x = x[np.isfinite(x)]
-    return np.exp(-(((points[:, None] - x) / width) ** 2) / 2)
-
-
-def where(columns, test):
-    return np.array([test(i) for i in range(len(columns["x"]))])
-
-
-POINTS = np.linspace(0, 1, 41)
-
-
-def test_densities_by_group_are_those_of_the_groups(exact_release):
-    columns = table(300, np.random.default_rng(0))
-    plan, synopsis = released(exact_release, "groups", columns)
-    values = synopsis(POINTS)
-    assert values.shape == (41, 3)
-    with pytest.raises(dbern.SpecError, match=r"a kernel-density of . classes has none"):
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("closed machine", r"a support-vector-machine of . classes has none. Use decision_f"),
+        ("densities of groups", r"a kernel-density of . classes has none"),
+        ("linear logistics", r"of 3 classes has none\. Use decision_f"),
+    ],
+)
+def test_elsewhere_there_is_no_class_and_many_learners_have_no_probabilities(
+    exact_release, name, sentence
+):
+    _, synopsis, _ = released(exact_release, MODELS[name].case, table(50))
+    with pytest.raises(dbern.SpecError, match=sentence):
         synopsis.predict_proba(POINTS)
-    for i, group in enumerate("abc"):
-        keep = where(columns, lambda j, group=group: columns["group"][j] == group)
-        exact = bumps(POINTS, columns, 0.2, keep).sum(axis=1) / (300 * 0.2 * np.sqrt(2 * np.pi))
-        certificate = plan.certificate
-        error = np.abs(values[:, i] - exact).max()
-        assert error <= certificate.approximation + certificate.rounding
+    if name != "densities of groups":
+        elsewhere = np.concatenate([POINTS[:1] + 1e6, POINTS[:1] * np.nan, POINTS[:2]])
+        of_two = synopsis.predict(POINTS[:2]).tolist()
+        assert synopsis.predict(elsewhere).tolist() == [None, None, *of_two]
+
+
+def test_a_release_of_groups_answers_grids_tables_and_dask(exact_release, tmp_path):
+    _, synopsis, _ = released(exact_release, CASES["groups"], table(50), k=60)
+    values = synopsis(POINTS)
     grid = synopsis.grid(11)
     assert grid.dims == ("x", "class")
     assert grid["class"].values.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(grid.sel({"class": "b"}).values, values[::4, 1], atol=1e-12)
+    pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
+    assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
+    answers = pq.read_table(tmp_path / "a.parquet")
+    assert answers.column_names == ["x", "who", "value_a", "value_b", "value_c"]
+    assert answers["value_b"][0].as_py() == synopsis(np.array([0.5]))[0, 1]
+    assert np.isnan(answers["value_b"][1].as_py())
+    for shape in ((41,), (41, 1)):
+        lazy = synopsis(da.from_array(POINTS.reshape(shape), chunks=13))
+        assert lazy.shape == (41, 3)
+        np.testing.assert_allclose(lazy.compute(scheduler="sync"), values, atol=1e-15)
 
 
-def test_the_machine_is_the_closed_form(exact_release):
-    columns = table(200, np.random.default_rng(1))
-    plan, synopsis = released(exact_release, "machine", columns)
-    label = columns["label"]
-    yes, no = (where(columns, lambda j, w=w: label[j] == w) for w in ("yes", "no"))
-    exact = bumps(POINTS, columns, 0.3, yes).sum(1) - bumps(POINTS, columns, 0.3, no).sum(1)
-    found = synopsis(POINTS)
-    certificate = plan.certificate
-    assert np.abs(found - exact / 200).max() <= certificate.approximation + certificate.rounding
-    assert synopsis.predict(POINTS).tolist() == np.where(found > 0, "yes", "no").tolist()
-    np.testing.assert_array_equal(synopsis.decision_function(POINTS), found)
-    somewhere_else = np.concatenate([POINTS[:1] + 1e6, POINTS[:1] * np.nan, POINTS[:2]])
-    of_two = synopsis.predict(POINTS[:2]).tolist()
-    assert synopsis.predict(somewhere_else).tolist() == [None, None, *of_two]  # no class is told
-    with pytest.raises(
-        dbern.SpecError, match=r"a support-vector-machine of . classes has none. Use decision_f"
-    ):
-        synopsis.predict_proba(POINTS)
+def weighted_mean(x, response):
+    weights = gaussian(POINTS, x, 0.25)
+    return weights @ np.clip(response, -1.0, 3.0) / weights.sum(axis=1)
 
 
-def test_more_machines_are_one_against_the_rest(exact_release):
-    rng = np.random.default_rng(3)
-    columns = table(200, rng)
-    columns["label"] = rng.choice([0, 1, 2, 7], 200).tolist()
-    plan, synopsis = released(exact_release, "machines", columns)
-    sums = []
-    for c in range(3):
-        keep = where(columns, lambda j, c=c: columns["label"][j] == c)
-        sums.append(bumps(POINTS, columns, 0.3, keep).sum(axis=1) / 200)
-    exact = 2 * np.stack(sums, axis=1) - np.sum(sums, axis=0)[:, None]
-    found = synopsis(POINTS)
-    certificate = plan.certificate
-    assert np.abs(found - exact).max() <= certificate.approximation + certificate.rounding
-    assert synopsis.predict(POINTS).tolist() == found.argmax(axis=1).tolist()
-    assert synopsis.predict(np.concatenate([POINTS[:1], POINTS[:1] + 1e6])).tolist()[1] is None
+def without_noise_of_the_mean(synopsis, **none):
+    """Values as if no noise were expected: none was drawn."""
+    points, function = POINTS[:, None], synopsis._function
+    parts = function.parts(points, function.smoothings(None), len(points))
+    return replace(synopsis.combination, **none).values(parts)
 
 
 def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release):
-    columns = table(300, np.random.default_rng(4))
-    _, synopsis = released(exact_release, "regression", columns)
-    keep = where(
-        columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
-    )
-    clamped = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0)
-    weights = bumps(POINTS, columns, 0.25, keep)
-    exact = (weights @ clamped) / weights.sum(axis=1)
-    points = np.reshape(POINTS, (-1, 1))
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
-    plain = replace(synopsis.combination, noise=None)  # none was drawn
-    assert np.abs(plain.values(parts) - exact).max() < 1e-3
+    _, synopsis, records = released(exact_release, CASES["regression"], table(), k=60)
+    exact = weighted_mean(*records)
+    assert np.abs(without_noise_of_the_mean(synopsis, noise=None) - exact).max() < 1e-3
     low, high = synopsis.interval(POINTS)
     assert ((low <= exact) & (exact <= high)).all()
     assert (high - low).max() <= 4.0
 
 
 def test_bins_draw_a_regression_to_the_mean_of_the_clamped_responses(exact_release):
-    columns = table(300, np.random.default_rng(4))
     case = CASES["regression"]
-    chosen = {"x": columns["x"], "response": columns["response"]}
-    _, synopsis = exact_release(case.spec(1, 300, "binned-laplace", k=60, h=8), chosen)
-    keep = where(
-        columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
-    )
-    mean = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0).mean()
+    _, synopsis, records = released(exact_release, case, table(), "binned-laplace", k=60)
+    mean = np.clip(records[1], -1.0, 3.0).mean()
     assert 1 + 2 * synopsis.combination.center == pytest.approx(mean, abs=1e-6)
-    points = np.reshape(POINTS, (-1, 1))
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
-    plain = replace(synopsis.combination, noise=None).values(parts)
+    plain = without_noise_of_the_mean(synopsis, noise=None)
     nearer = np.abs(synopsis(POINTS) - mean) <= np.abs(plain - mean) + 1e-12
     assert nearer.all()
     assert (np.abs(synopsis(POINTS) - plain) > 1e-6).any()
 
 
 def test_regressions_of_groups_are_those_of_each_group_alone(exact_release, tmp_path):
-    columns = table(300, np.random.default_rng(4))
-    _, synopsis = released(exact_release, "regressions", columns)
+    case = CASES["regressions"]
+    _, synopsis, (x, response, groups) = released(exact_release, case, table(), k=60)
     assert (synopsis.classes, synopsis.meaning) == (("a", "b", "c"), "response")
-    points = np.reshape(POINTS, (-1, 1))
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
-    plain = replace(synopsis.combination, noises=())  # none was drawn
+    exact = np.stack([weighted_mean(x[groups == name], response[groups == name])
+                      for name in synopsis.classes], axis=1)  # fmt: skip
+    assert np.abs(without_noise_of_the_mean(synopsis, noises=()) - exact).max() < 1e-3
     low, high = synopsis.interval(POINTS)
-    for group, name in enumerate(synopsis.classes):
-        known = where(
-            columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
-        )
-        keep = known & np.array([label == name for label in columns["group"]])
-        clamped = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0)
-        weights = bumps(POINTS, columns, 0.25, keep)
-        exact = (weights @ clamped) / weights.sum(axis=1)
-        assert np.abs(plain.values(parts)[:, group] - exact).max() < 1e-3
-        assert ((low[:, group] <= exact) & (exact <= high[:, group])).all()
+    assert ((low <= exact) & (exact <= high)).all()
     np.testing.assert_array_equal(synopsis.predict(POINTS), synopsis(POINTS))  # no class
     with pytest.raises(dbern.SpecError, match=r"^decision_function: this function has no classes"):
         synopsis.decision_function(POINTS)
@@ -227,26 +198,6 @@ def test_groups_cost_a_regression_nothing_more(noise):
     if noise != "binned-laplace":  # whose bins are fewer
         assert grouped.noise.scale == pytest.approx(one.noise.scale, rel=1e-3)
     assert grouped.sensitivity.derivation[0] == one.sensitivity.derivation[0]
-
-
-def test_the_answers_have_one_column_a_class(exact_release, tmp_path):
-    columns = table(50, np.random.default_rng(5))
-    _, synopsis = released(exact_release, "groups", columns)
-    pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
-    assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
-    answers = pq.read_table(tmp_path / "a.parquet")
-    assert answers.column_names == ["x", "who", "value_a", "value_b", "value_c"]
-    assert answers["value_b"][0].as_py() == synopsis(np.array([0.5]))[0, 1]
-    assert np.isnan(answers["value_b"][1].as_py())
-
-
-def test_dask_in_dask_out_with_classes(exact_release):
-    columns = table(50, np.random.default_rng(6))
-    _, synopsis = released(exact_release, "groups", columns)
-    for shape in ((41,), (41, 1)):
-        lazy = synopsis(da.from_array(POINTS.reshape(shape), chunks=13))
-        assert lazy.shape == (41, 3)
-        np.testing.assert_allclose(lazy.compute(scheduler="sync"), synopsis(POINTS), atol=1e-15)
 
 
 @pytest.mark.parametrize(

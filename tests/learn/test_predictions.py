@@ -200,6 +200,7 @@ def test_releases_of_typical_records_are_as_good_as_predicted(case, budget, proj
     project.write(places | others)
     unit, learned, known = typical(rng, 4000, axes, classes, bayes=bayes)
     places, _ = table(unit, learned, classes)
+    plan = dbern.plan(spec)
     for draw in range(6):
         key = bytes([draw]) * 32
         monkeypatch.setattr(
@@ -208,7 +209,7 @@ def test_releases_of_typical_records_are_as_good_as_predicted(case, budget, proj
         )  # fmt: skip
         output = str(project.folder / f"{draw}.zarr")
         spec = spec.changed({"release": {"name": f"case{draw}", "output": output}})
-        plan, synopsis = dbern.plan(spec), dbern.release(spec).synopsis
+        synopsis = dbern.release(spec).synopsis
         found = np.asarray(synopsis.predict(np.column_stack(list(places.values()))))
         if not classes:
             risks.append(16 * np.mean(((found - 1) / 4 - known) ** 2))

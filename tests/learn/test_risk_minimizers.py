@@ -9,10 +9,10 @@ from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
-import cvxpy as cp
 import numpy as np
 import pytest
-from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers, release_spec
+from conformance import CASES, LABEL, RESPONSE, SALT, Case, counted, integers, release_spec
+from models import POINTS, allowed, released, table, with_one
 from sklearn import linear_model
 
 import dbern
@@ -28,7 +28,6 @@ from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
 
-POINTS = np.linspace(0, 1, 41)
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
 
 
@@ -71,88 +70,14 @@ def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
 # --- the model without noise -------------------------------------------------------------------
 
 
-def table(rows, seed):
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(0, 1, rows)
-    labels = np.where(rng.uniform(size=rows) < 1 / (1 + np.exp(-8 * (x - 0.4))), "yes", "no")
-    labels[:3] = ["maybe", "maybe", "no"]
-    response = np.clip(np.sin(5 * x) + rng.normal(0, 0.5, rows), -3, 9)
-    return {
-        "x": [None, *x[1:].tolist()],
-        "label": [*labels[:-1].tolist(), None],
-        "response": [*response[:-1].tolist(), None],
-        "class": rng.integers(0, 4, rows).tolist(),
-    }
-
-
-def released(release, case, columns, noise="laplace", **mechanism):
-    """Plan and synopsis of a release, and the records that count."""
-    (column,) = case.values
-    source = "class" if case.roles.get("label") is THREE else column
-    mechanism = {} if case.linear else {"k": 40, "h": 8, **mechanism}
-    spec = case.spec(1, len(columns["x"]), noise, **mechanism)
-    plan, synopsis = release(spec, {"x": columns["x"], column: columns[source]})
-    known = {"no", "yes"} if column == "label" and source == "label" else {0, 1, 2}
-    keep = [
-        i for i, (x, value) in enumerate(zip(columns["x"], columns[source], strict=True))
-        if x is not None and value is not None and (column == "response" or value in known)
-    ]  # fmt: skip
-    x = np.array([columns["x"][i] for i in keep])
-    y = np.array([columns[source][i] for i in keep])
-    return plan, synopsis, x, y
-
-
-def gaussian(x, y, scale=0.3):
-    return np.exp(-(((x[:, None] - y) / scale) ** 2) / 2)
-
-
-def allowed(plan):
-    return plan.certificate.approximation + plan.certificate.rounding
-
-
-def test_kernel_logistic_regression_is_that_of_scikit_learn(exact_release):
-    target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 20.0}
-    case = Case(target, {"label": LABEL}, {"label": (0.0,)})
-    plan, synopsis, x, y = released(exact_release, case, table(300, 0))
-    values, vectors = np.linalg.eigh(gaussian(x, x))
-    root = vectors[:, values > 1e-13] * np.sqrt(values[values > 1e-13])
-    peer = linear_model.LogisticRegression(C=20 / 300, fit_intercept=False, tol=1e-12, max_iter=500)
-    peer.fit(root, y == "yes")
-    alpha = np.linalg.lstsq(root.T, peer.coef_[0], rcond=None)[0]
-    found = synopsis(POINTS)
-    error = np.abs(found - gaussian(POINTS, x) @ alpha).max()
-    assert error <= allowed(plan) < 0.1 * np.abs(found).max()
-    assert synopsis.predict(POINTS).tolist() == np.where(found > 0, "yes", "no").tolist()
-
-
-@pytest.mark.parametrize("cost", [2.0, 50.0])
-def test_the_machine_is_that_of_a_conic_solver(exact_release, cost):
-    target = {"kind": "support-vector-machine", "length_scale": [0.3], "C": cost, "width": 0.2}
-    case = Case(target, {"label": LABEL}, {"label": (0.0,)})
-    plan, synopsis, x, y = released(exact_release, case, table(80, 1))
-    signs = np.where(y == "yes", 1.0, -1.0)
-    values, vectors = np.linalg.eigh(gaussian(x, x))
-    root = vectors * np.sqrt(np.maximum(values, 0))
-    w, beyond = cp.Variable(len(x)), cp.Variable(len(x), nonneg=True)
-    # The ramp is the least of t + (z - t)^2 / (2 width) over t >= 0, z the positive part.
-    z = 1 - cp.multiply(signs, root @ w)
-    loss = cp.sum(beyond) + cp.sum_squares(cp.pos(z - beyond)) / (2 * 0.2)
-    cp.Problem(cp.Minimize(cost / 80 * loss + cp.sum_squares(w) / 2)).solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
-    )
-    alpha = np.linalg.lstsq(root.T, w.value, rcond=1e-9)[0]
-    error = np.abs(synopsis(POINTS) - gaussian(POINTS, x) @ alpha).max()
-    assert error <= allowed(plan) + 1e-5
-
-
 @pytest.mark.parametrize("link", ["linear", "sigmoid"])
 def test_logistic_regression_is_that_of_scikit_learn(exact_release, link):
     target = {"kind": "logistic-regression", "C": 40.0, "link": link}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)}, linear=True)
-    plan, synopsis, x, y = released(exact_release, case, table(300, 3))
+    plan, synopsis, (x, y) = released(exact_release, case, table(300, 3))
     peer = linear_model.LogisticRegression(C=40 / 300, fit_intercept=False, tol=1e-12)
-    peer.fit(np.column_stack([x, np.ones(len(x))]), y == "yes")
-    exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
+    peer.fit(with_one(x), y == "yes")
+    exact = with_one(POINTS) @ peer.coef_[0]
     odds, chance = exact, 1 / (1 + np.exp(-exact))
     exact = chance if link == "sigmoid" else exact
     assert plan.k == plan.h == ()
@@ -164,32 +89,6 @@ def test_logistic_regression_is_that_of_scikit_learn(exact_release, link):
     np.testing.assert_allclose(synopsis.decision_function(POINTS), odds, atol=0.01)
     both = np.column_stack([1 - chance, chance])
     np.testing.assert_allclose(synopsis.predict_proba(POINTS), both, atol=2e-3)
-
-
-def test_ridge_regression_is_that_of_scikit_learn(exact_release):
-    target = {"kind": "ridge-regression", "method": "weights", "C": 30.0}
-    case = Case(target, {"response": RESPONSE}, {"response": (0.0,)}, linear=True)
-    plan, synopsis, x, y = released(exact_release, case, table(300, 4))
-    peer = linear_model.Ridge(alpha=300 / 30.0, fit_intercept=False)
-    peer.fit(np.column_stack([x, np.ones(len(x))]), np.clip(y, -1, 3) - 1.0)
-    exact = 1.0 + np.column_stack([POINTS, np.ones(41)]) @ peer.coef_
-    assert np.abs(synopsis(POINTS) - exact).max() <= allowed(plan) < 0.03
-
-
-def test_more_classes_are_one_model_each(exact_release):
-    target = {"kind": "kernel-erm", "loss": "logistic", "kernel": "linear", "C": 5.0}
-    case = Case(target, {"label": THREE}, {"label": (0.0,)}, linear=True)
-    plan, synopsis, x, y = released(exact_release, case, table(300, 5))
-    found = synopsis(POINTS)
-    assert found.shape == (41, 3)
-    for c in range(3):
-        peer = linear_model.LogisticRegression(C=5 / 300, fit_intercept=False, tol=1e-12)
-        peer.fit(np.column_stack([x, np.ones(len(x))]), y == c)
-        exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
-        assert np.abs(found[:, c] - exact).max() <= allowed(plan) < 2e-3
-    assert synopsis.predict(POINTS).tolist() == found.argmax(axis=1).tolist()
-    with pytest.raises(dbern.SpecError, match=r"of 3 classes has none\. Use decision_f"):
-        synopsis.predict_proba(POINTS)
 
 
 def test_records_beyond_the_unit_ball_are_projected():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from dbern.ledger import BudgetLedger, Request, Reservation
+from dbern.ledger import BudgetLedger, Published, Request, Reservation
 from dbern.ledger.key_files import KeyFiles
 from dbern.privacy.budget import Budget
 
@@ -112,6 +113,22 @@ def ask() -> Callable[..., Request]:
 
 
 @pytest.fixture
+def found(ledger: BudgetLedger) -> Callable[..., Published]:
+    """Describe a synopsis as it would be found; keyword arguments replace its fields."""
+
+    def build(release_id: str = "ab" * 16, name: str = "lost", **fields: object) -> Published:
+        standard: dict[str, object] = {
+            "release_id": release_id, "name": name, "charge": Budget.parse("0.25"), "rho": None,
+            "neighbors": "replace-one", "unit": "row", "created": "2026-11-20T12:00:00+00:00",
+            "output": f"{name}.zarr", "dataset": "trips", "ledger_id": ledger.id,
+            "manifest_digest": "digest",
+        }  # fmt: skip
+        return Published(**{**standard, **fields})  # type: ignore[arg-type]
+
+    return build
+
+
+@pytest.fixture
 def held(ledger: BudgetLedger, ask: Callable[..., Request]) -> Reservation:
     return ledger.reserve(ask())
 
@@ -133,6 +150,15 @@ def advance(ledger: BudgetLedger) -> Callable[[Reservation, str], Reservation]:
         return reservation
 
     return go
+
+
+@pytest.fixture
+def umask() -> Iterator[Callable[[int], int]]:
+    """Set the umask of this process until the test is over."""
+    before = os.umask(0o077)
+    os.umask(before)
+    yield os.umask
+    os.umask(before)
 
 
 @pytest.fixture

@@ -24,6 +24,14 @@ def zcdp(ledger):
     return ledger
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Its first entry is what the ledger takes for the time."""
+    moment = ["2026-03-01T00:00:00+00:00"]
+    monkeypatch.setattr("dbern.ledger.statements.now", lambda: moment[0])
+    return moment
+
+
 def request(name, epsilon="0.1", delta="0", rho=None, dataset="zcdp"):
     return Request(dataset, name, Budget.parse(epsilon, delta), rho=rho)
 
@@ -150,12 +158,6 @@ def test_the_accountant_is_fixed_once(zcdp):
     assert zcdp.grant("zcdp", GRANT).accountant == "zcdp"
 
 
-@pytest.mark.parametrize("rho", [Fraction(0), Fraction(-1)])
-def test_a_charge_is_never_free(zcdp, rho):
-    with pytest.raises(SpecError):
-        zcdp.reserve(request("r", "0.5", "1e-6", rho=rho))
-
-
 @pytest.mark.parametrize(
     ("period", "within", "after"),
     [
@@ -165,9 +167,7 @@ def test_a_charge_is_never_free(zcdp, rho):
         ("year", "2026-12-31T23:59:59+00:00", "2027-01-01T00:00:00+00:00"),
     ],
 )
-def test_a_budget_is_whole_again_in_each_period(ledger, monkeypatch, period, within, after):
-    clock = ["2026-03-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
+def test_a_budget_is_whole_again_in_each_period(ledger, clock, period, within, after):
     ledger.grant("nightly", Budget.parse("1"), period=period)
     first = ledger.reserve(request("first", "0.7", dataset="nightly"))
     clock[0] = within
@@ -197,24 +197,24 @@ def test_a_period_is_the_datasets_for_good(ledger):
 
 
 @pytest.mark.parametrize(
-    ("day", "label"),
+    ("moment", "period", "label"),
     [
-        ("2027-12-31T23:59:59+00:00", "2027"),
-        ("2028-01-01T00:00:00+00:00", "2028"),  # a Saturday of the last week of 2027
-        ("2028-02-29T12:00:00+00:00", "2028"),  # a leap year
-        ("2028-12-31T23:59:59.999999+00:00", "2028"),  # its 366th day
-        ("2029-01-01T00:00:00+00:00", "2029"),
-        ("2100-02-28T23:59:59+00:00", "2100"),  # none
-        ("2024-12-30T00:00:00+00:00", "2024"),  # a Monday of the first week of 2025
+        ("2026-01-01T00:00:00+00:00", None, None),
+        ("2026-01-01T00:00:00+00:00", "week", "2026-W01"),
+        ("2027-12-31T23:59:59+00:00", "year", "2027"),
+        ("2028-01-01T00:00:00+00:00", "year", "2028"),  # a Saturday of the last week of 2027
+        ("2028-02-29T12:00:00+00:00", "year", "2028"),  # a leap year
+        ("2028-12-31T23:59:59.999999+00:00", "year", "2028"),  # its 366th day
+        ("2029-01-01T00:00:00+00:00", "year", "2029"),
+        ("2100-02-28T23:59:59+00:00", "year", "2100"),  # none
+        ("2024-12-30T00:00:00+00:00", "year", "2024"),  # a Monday of the first week of 2025
     ],
 )
-def test_a_year_is_that_of_the_calendar_whatever_its_weeks_and_leap_day(day, label):
-    assert period_of(day, "year") == label
+def test_a_year_is_that_of_the_calendar_whatever_its_weeks_and_leap_day(moment, period, label):
+    assert period_of(moment, period) == label
 
 
-def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
-    clock = ["2028-01-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
+def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, clock):
     ledger.grant("yearly", Budget.parse("1"), period="year")
     for i, day in enumerate(("2028-01-01", "2028-02-29", "2028-03-01", "2028-12-31")):
         clock[0] = f"{day}T23:59:59+00:00"
@@ -227,9 +227,8 @@ def test_a_yearly_budget_is_paid_from_through_a_leap_year(ledger, monkeypatch):
     assert status.remaining == Budget.parse("1")
 
 
-def test_a_zcdp_budget_is_renewed_by_period(ledger, monkeypatch):
-    clock = ["2026-12-28T12:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: clock[0])
+def test_a_zcdp_budget_is_renewed_by_period(ledger, clock):
+    clock[0] = "2026-12-28T12:00:00+00:00"
     ledger.grant("both", GRANT, accountant="zcdp", period="week")
     ledger.reserve(request("one", "0.2", dataset="both"))
     clock[0] = "2027-01-03T12:00:00+00:00"  # still the last week of 2026
@@ -259,11 +258,9 @@ def test_refusals_are_in_the_log(ledger, held, ask, path):
         with pytest.raises((BudgetError, SpecError)):
             call()
     lines = [line for line in ledger.log() if line.event == "refused"]
-    assert [(line.dataset, line.name) for line in lines] == [
-        ("trips", "big"), ("nowhere", "r"), ("trips", "density"), ("trips", None),
-    ]  # fmt: skip
-    assert [line.detail["kind"] for line in lines] == ["budget-refused"] * 2 + [
-        "spec", "budget-refused",
+    assert [(line.dataset, line.name, line.detail["kind"]) for line in lines] == [
+        ("trips", "big", "budget-refused"), ("nowhere", "r", "budget-refused"),
+        ("trips", "density", "spec"), ("trips", None, "budget-refused"),
     ]  # fmt: skip
     assert lines[0].detail["epsilon"] == "9"
     assert "cannot pay" in lines[0].detail["why"]

@@ -12,20 +12,15 @@ from dbern.ledger import Request
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 
-def test_ten_tenths_fit_into_one_and_the_eleventh_is_refused(ledger):
-    for number in range(10):
-        ledger.reserve(Request("trips", f"r{number}", Budget.parse("0.1")))
+@pytest.mark.parametrize(("count", "part"), [(10, "0.1"), (3, "1/3")])
+def test_parts_fit_into_one_exactly_and_nothing_more(ledger, count, part):
+    for number in range(count):
+        ledger.reserve(Request("trips", f"r{number}", Budget.parse(part)))
     with pytest.raises(BudgetError):
-        ledger.reserve(Request("trips", "r10", Budget.parse("1e-30")))
+        ledger.reserve(Request("trips", "more", Budget.parse("1e-30")))
     (status,) = ledger.status("trips")
-    assert status.remaining == Budget(Fraction(0))
-    assert len(status.releases) == 10
-
-
-def test_thirds_are_exact(ledger):
-    for number in range(3):
-        ledger.reserve(Request("trips", f"r{number}", Budget.parse("1/3")))
-    assert ledger.status("trips")[0].reserved == Budget(Fraction(1))
+    assert (status.reserved, status.remaining) == (Budget(Fraction(1)), Budget(Fraction(0)))
+    assert len(status.releases) == count
 
 
 def test_delta_is_a_budget_of_its_own(ledger):
@@ -149,12 +144,17 @@ def test_the_largest_and_the_least_grant(ledger):
     assert [status.dataset for status in ledger.status()] == ["basic", "least", "trips", "zcdp"]
 
 
-@pytest.mark.parametrize("amount", [Budget(Fraction(-1)), Budget(Fraction(1), Fraction(-1))])
-def test_negative_amounts_are_neither_granted_nor_charged(ledger, amount):
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rho"),
+    [(0, 0, None), (-1, 0, None), (1, -1, None), (1, Fraction(1, 10**6), 0), (1, 0, -1)],
+)
+def test_nothing_and_less_are_neither_granted_nor_charged(ledger, epsilon, delta, rho):
+    amount = Budget(Fraction(epsilon), Fraction(delta))
+    if rho is None:
+        with pytest.raises(SpecError):
+            ledger.grant("trips", amount)
     with pytest.raises(SpecError):
-        ledger.grant("trips", amount)
-    with pytest.raises(SpecError):
-        ledger.reserve(Request("trips", "r", amount))
+        ledger.reserve(Request("trips", "r", amount, rho=rho and Fraction(rho)))
 
 
 def test_datasets_do_not_share_a_budget(ledger, ask, held):

@@ -26,6 +26,11 @@ for _ in range(int(processes)):
     assert os.wait()[1] == 0
 """
 
+CREATE = """
+def work(_who):
+    return BudgetLedger.create(url)
+"""
+
 SPEND = """
 def work(who):
     count, epsilon = int(given[0]), given[1]
@@ -76,8 +81,13 @@ def spend_at_once(url, python, grant, processes, count, epsilon):
 
 
 @pytest.mark.slow
-def test_160_spends_from_8_processes_use_the_grant_exactly(url, keys_held, python):
-    status = spend_at_once(url, python, Budget.parse("1"), 8, 20, "1/57")
+def test_clients_that_create_a_ledger_at_once_make_one(empty_url, python):
+    assert sorted(at_once(python, CREATE, empty_url, 3)) == ["False", "False", "True"]
+
+
+@pytest.mark.slow
+def test_80_spends_from_8_processes_use_the_grant_exactly(url, keys_held, python):
+    status = spend_at_once(url, python, Budget.parse("1"), 8, 10, "1/57")
     assert status.spent == Budget(Fraction(1))
     assert len(status.releases) == 57
     assert keys_held() == {row.release_id for row in status.releases}
@@ -86,7 +96,7 @@ def test_160_spends_from_8_processes_use_the_grant_exactly(url, keys_held, pytho
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "count", "epsilon", "rho", "fit"),
-    [(8, 8, "0.03", Fraction("0.00045"), 54), (2, 5, "0.08", Fraction("0.0032"), 7)],
+    [(8, 4, "0.045", Fraction("0.0010125"), 24), (2, 5, "0.08", Fraction("0.0032"), 7)],
 )
 def test_spends_at_once_keep_a_zcdp_grant(url, python, processes, count, epsilon, rho, fit):
     """Its rho is 0.024356."""

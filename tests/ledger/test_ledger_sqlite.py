@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import hashlib
-import os
 import pkgutil
 import shutil
 import sqlite3
@@ -27,22 +26,12 @@ def database():
     return "sqlite"
 
 
-def test_the_file_is_the_owners_alone(tmp_path):
-    before = os.umask(0)
-    try:
-        BudgetLedger.create(f"sqlite:///{tmp_path}/new.db")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_creation_that_was_cut_off_is_finished_by_the_next(tmp_path):
-    (tmp_path / "new.db").touch()
-    url = f"sqlite:///{tmp_path}/new.db"
+def test_a_creation_that_was_cut_off_is_finished_by_the_next(path, empty_url):
+    path.touch()
     with pytest.raises(EnvironmentRefusedError, match="dbern ledger init"):
-        BudgetLedger.open(url)
-    assert BudgetLedger.create(url)
-    BudgetLedger.open(url).close()
+        BudgetLedger.open(empty_url)
+    assert BudgetLedger.create(empty_url)
+    BudgetLedger.open(empty_url).close()
 
 
 @pytest.mark.parametrize("left", [None, b""])
@@ -96,7 +85,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path, opens):
         ("", r'no URL. Write .*"sqlite:///ledger.db"'),
         ("postgresql://host/db", "not available in this version"),
         ("postgresql+psycopg:/host/db", "not available in this version"),
-        ("mysql://host/db", "not available in this version"),
+        ("mysql://host/db", "mysql is not available in this version"),
         ("sqlite:///", "Write"),
         ("sqlite://", "Write"),
         ("sqlite:///:memory:", "Write"),
@@ -111,10 +100,19 @@ def test_a_url_of_no_ledger_is_refused_and_no_password_repeated(url, refusal):
         assert "hunter2" not in str(refused.value)
 
 
-def test_relative_urls_resolve_against_the_spec():
-    base = Path("/srv/specs")
-    assert resolve_url("sqlite:///a/l.db", base) == "sqlite:////srv/specs/a/l.db"
-    assert resolve_url("sqlite:////l.db", base) == "sqlite:////l.db"
+POSTGRES = "postgresql+psycopg://steward@host/db?sslmode=verify-full"
+
+
+@pytest.mark.parametrize(
+    ("url", "resolved"),
+    [
+        ("sqlite:///a/l.db", "sqlite:////srv/specs/a/l.db"),
+        ("sqlite:////l.db", "sqlite:////l.db"),
+        (POSTGRES, POSTGRES),
+    ],
+)
+def test_relative_urls_resolve_against_the_spec(url, resolved):
+    assert resolve_url(url, Path("/srv/specs")) == resolved
 
 
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "é'\".db"])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 import dbern
 from dbern.ledger import Request
-from dbern.privacy.budget import Budget
-from pipelines.generated import generate
 
 pytestmark = pytest.mark.slow
 
@@ -20,24 +17,15 @@ NIGHTS = ["2026-11-17", "2026-11-18", "2026-11-19"]
 
 
 @pytest.fixture
-def pipelines(tmp_path, monkeypatch):
-    """The definitions' module and a folder for it."""
+def pipelines(folder, tmp_path_factory, monkeypatch):
+    """The definitions' module and a folder for it, which is not the current one."""
     monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
-    for spec in FOLDER.glob("*.toml"):
-        shutil.copy(spec, tmp_path)
-    with (tmp_path / "nightly.toml").open("a") as nightly:
-        nightly.write('[mechanism]\nk = 6\nh = 2\nnoise = "laplace"\n')
-    generate(tmp_path / "data", days=3, weeks=1, rows=4000, today=date(2026, 11, 20))
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    dbern.BudgetLedger.create(url)
-    with dbern.BudgetLedger.open(url) as ledger:
-        ledger.grant("trips", Budget.parse("0.3"))
-        ledger.grant("loans", Budget.parse("1"))
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     import dagster
 
     from pipelines import definitions
 
-    return dagster, definitions, definitions.Releases(folder=str(tmp_path))
+    return dagster, definitions, definitions.Releases(folder=str(folder))
 
 
 def spent(releases, dataset="trips"):

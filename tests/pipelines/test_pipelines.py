@@ -32,27 +32,6 @@ URL = "sqlite:///ledger.db"
 NIGHTLY = ("nightly.toml", "--every", "day", "--today", str(TODAY))
 
 
-def specs(folder):
-    """The worked specs; the density's with what the plan would otherwise take seconds to choose."""
-    for spec in FOLDER.glob("*.toml"):
-        shutil.copy(spec, folder)
-    with (folder / "nightly.toml").open("a") as nightly:
-        nightly.write('[mechanism]\nk = 6\nh = 2\nnoise = "laplace"\n')
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Three days, two weeks, the specs and a ledger; the current folder."""
-    specs(tmp_path)
-    generate(tmp_path / "data", days=3, weeks=2, rows=4000, today=TODAY)
-    monkeypatch.chdir(tmp_path)
-    dbern.BudgetLedger.create(URL)
-    with dbern.BudgetLedger.open(URL) as ledger:
-        ledger.grant("trips", Budget.parse("0.3"))
-        ledger.grant("loans", Budget.parse("1"))
-    return tmp_path
-
-
 def catch_up(*arguments):
     return command_line.run(["catch-up", *arguments])
 

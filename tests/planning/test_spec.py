@@ -219,25 +219,22 @@ def test_a_wrong_key_is_named_with_what_to_write(key, value, named, part):
     assert "pydantic" not in message
 
 
-@pytest.mark.parametrize("section", ["release", "data", "target", "budget"])
-def test_a_missing_section_is_named(section):
-    content = sections()
-    del content[section]
-    with pytest.raises(
-        SpecError, match=f"(?i)^{section}: is missing[.;] write \\[{section}\\] with "
-    ):
-        ReleaseSpec(**content)
-
-
-@pytest.mark.parametrize("value", ["text", 3, ["a"]])
-def test_a_section_of_another_type_is_named(value):
-    with pytest.raises(SpecError, match=r"(?im)^data: .*write \[data\] with "):
-        ReleaseSpec(**{**sections(), "data": value})
-
-
-def test_an_unknown_section_is_named():
-    with pytest.raises(SpecError, match=r"(?i)^mechanisms: unknown key[.;] write mechanism"):
-        ReleaseSpec(**sections(), mechanisms={})
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        *(
+            ({section: None}, rf"^{section}: is missing[.;] write \[{section}\] with ")
+            for section in ("release", "data", "target", "budget")
+        ),
+        *(({"data": value}, r"^data: .*write \[data\] with ") for value in ("text", 3, ["a"])),
+        ({"mechanisms": {}}, r"^mechanisms: unknown key[.;] write mechanism"),
+    ],
+)
+def test_a_wrong_section_is_named_with_what_to_write(changes, message):
+    content = {**sections(), **changes}
+    given = {name: section for name, section in content.items() if section is not None}
+    with pytest.raises(SpecError, match=f"(?im){message}"):
+        ReleaseSpec(**given)
 
 
 def test_the_mechanism_may_be_left_out():
@@ -265,15 +262,32 @@ def test_any_key_misspelt_is_refused_by_name(content, data):
         ReleaseSpec(**content)
 
 
-def test_what_cannot_be_read_as_toml_is_refused(tmp_path):
-    with pytest.raises(SpecError, match="no such spec"):
-        ReleaseSpec.load(tmp_path / "absent.toml")
-    (tmp_path / "bad.toml").write_text("[release\n")
-    with pytest.raises(SpecError, match=r"bad\.toml: cannot be read as TOML"):
-        ReleaseSpec.load(tmp_path / "bad.toml")
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SpecError, match="cannot be read as TOML"):
-        ReleaseSpec.load(tmp_path / "binary.toml")
+UNREADABLE = {
+    "absent": (None, "no such spec"),
+    "no TOML": ("[release\n", r"release\.toml: cannot be read as TOML"),
+    "bytes": (b"\xff\xfe\x00", "cannot be read as TOML"),
+    "digits": ("extra = " + "1" * 5_000, "cannot be read as TOML"),
+    "lists": ("extra = " + "[" * 10_000 + "]" * 10_000, "is nested too deeply. Write"),
+    "tables": ("[target." + ".".join(["a"] * 10_000) + "]\nx = 1", "is nested too deeply. Write"),
+    "inline tables": (
+        "extra = " + "{a = " * 10_000 + "1" + "}" * 10_000, "is nested too deeply. Write",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_cannot_be_read_is_refused_in_a_sentence(tmp_path, kind):
+    content, message = UNREADABLE[kind]
+    path = tmp_path / "release.toml"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SpecError, match=message) as refusal:
+        ReleaseSpec.load(path)
+    assert str(path) in str(refusal.value)
+    assert refusal.value.exit_code == 2
+
+
+def test_a_folder_is_no_spec(tmp_path):
     with pytest.raises(SpecError, match="cannot be read as TOML"):
         ReleaseSpec.load(tmp_path)
 
@@ -293,44 +307,23 @@ def test_partitions_fill_names_and_paths(tmp_path):
     assert spec.source == str(tmp_path / "data/day=2026-11-20/*.parquet")
 
 
-@pytest.mark.parametrize("partition", ["", "a/b", "..", "a b", "{partition}", "*"])
-def test_partitions_that_could_name_another_folder_are_refused(tmp_path, partition):
+@pytest.mark.parametrize(
+    ("text", "partition", "message"),
+    [
+        # Partitions that could name another folder.
+        *((toml(PARTITIONED), partition, r"^--partition: .*Write --partition")
+          for partition in ("", "a/b", "..", "a b", "{partition}", "*")),
+        # Partition and spec must agree.
+        (toml(PARTITIONED), None, r"^release\.name: contains \{partition\}. Write --part"),
+        (toml(sections()), "p1", r"^--partition: the spec has no \{partition\}. Write it"),
+        ("release = 3\n", None, r"(?m)^release: "),
+    ],
+)  # fmt: skip
+def test_a_partition_that_fits_no_spec_is_refused(tmp_path, text, partition, message):
     path = tmp_path / "s.toml"
-    path.write_text(toml(PARTITIONED))
-    with pytest.raises(SpecError, match=r"^--partition: .*Write --partition"):
+    path.write_text(text)
+    with pytest.raises(SpecError, match=message):
         ReleaseSpec.load(path, partition=partition)
-
-
-def test_partition_and_spec_must_agree(tmp_path):
-    path = tmp_path / "s.toml"
-    path.write_text(toml(PARTITIONED))
-    with pytest.raises(SpecError, match=r"^release\.name: contains \{partition\}. Write --part"):
-        ReleaseSpec.load(path)
-    path.write_text(toml(sections()))
-    with pytest.raises(SpecError, match=r"^--partition: the spec has no \{partition\}. Write it"):
-        ReleaseSpec.load(path, partition="p1")
-    path.write_text("release = 3\n")
-    with pytest.raises(SpecError, match=r"(?m)^release: "):
-        ReleaseSpec.load(path)
-
-
-DEEP = {
-    "lists": "extra = " + "[" * 10_000 + "]" * 10_000,
-    "tables": "[target." + ".".join(["a"] * 10_000) + "]\nx = 1",
-    "inline tables": "extra = " + "{a = " * 10_000 + "1" + "}" * 10_000,
-    "digits": "extra = " + "1" * 5_000,
-}
-
-
-@pytest.mark.parametrize("kind", DEEP)
-def test_a_spec_that_python_cannot_take_in_is_refused_in_a_sentence(tmp_path, kind):
-    path = tmp_path / "release.toml"
-    path.write_text(DEEP[kind])
-    said = "cannot be read as TOML" if kind == "digits" else "is nested too deeply. Write"
-    with pytest.raises(SpecError, match=said) as refusal:
-        ReleaseSpec.load(path)
-    assert str(refusal.value).startswith(f"{path}: ")
-    assert refusal.value.exit_code == 2
 
 
 @pytest.mark.parametrize(

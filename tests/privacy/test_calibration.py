@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import FLOAT_ERRORS, POSITIVE
 
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
@@ -17,20 +20,65 @@ from dbern.privacy.families import errors_of
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.privacy.mechanism import to_grid
 
-positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
-etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)
+ONE, HALF = Fraction(1), Fraction(1, 2)
+Noise = LaplaceNoise | GaussianNoise
+Norm = Callable[[list[Fraction]], Fraction]
 
 
-def centers(values: list[Fraction], noise: LaplaceNoise | GaussianNoise) -> list[int]:
+def l1(values: list[Fraction]) -> Fraction:
+    return sum(map(abs, values), Fraction(0))
+
+
+def l2(values: list[Fraction]) -> Fraction:
+    """Rounded up."""
+    return Fraction(math.isqrt(math.ceil(10**12 * sum(u * u for u in values))) + 1, 10**6)
+
+
+def sup(values: list[Fraction]) -> Fraction:
+    return max(map(abs, values))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A calibration: the norms that it takes of moves and of float errors, and what it covers."""
+
+    calibrate: Callable[..., Noise]  # sensitivity, eta, values, epsilon, delta, bound
+    move: Norm
+    floats: Norm
+    granules: Callable[[list[int]], int]
+    covered: Callable[[Noise, int], int]
+
+    def moved(self, noise: Noise, first: list[Fraction], second: list[Fraction]) -> int:
+        """How far two databases' values are apart once they are rounded."""
+        pairs = zip(centers(first, noise), centers(second, noise), strict=True)
+        return self.granules([abs(a - b) for a, b in pairs])
+
+
+def centers(values: list[Fraction], noise: Noise) -> list[int]:
     return [round(value / noise.granularity) for value in values]
 
 
-def distance(first: list[int], second: list[int]) -> int:
-    return sum(abs(a - b) for a, b in zip(first, second, strict=True))
+CALIBRATIONS = {
+    "laplace": Calibration(
+        lambda moved, eta, count, epsilon, _delta, bound: calibrate_laplace(
+            moved, eta, count, epsilon, bound
+        ),
+        l1, sup, sum, lambda noise, _size: noise.l1_sensitivity_granules,
+    ),
+    "gaussian": Calibration(
+        calibrate_gaussian, l2, l2, lambda steps: sum(step * step for step in steps),
+        lambda noise, _size: noise.l2_sensitivity_granules_squared,
+    ),
+    "advanced": Calibration(
+        calibrate_advanced_laplace, sup, sup, max,
+        lambda noise, size: noise.l1_sensitivity_granules // size,
+    ),
+}  # fmt: skip
+every_law = pytest.mark.parametrize("law", CALIBRATIONS.values(), ids=CALIBRATIONS)
 
 
 @pytest.mark.slow
-@given(positive, etas, st.integers(1, 10**9), positive, positive)
+@given(POSITIVE, FLOAT_ERRORS, st.integers(1, 10**9), POSITIVE, POSITIVE)
 def test_parameters(
     l1: Fraction, eta: Fraction, coefficients: int, epsilon: Fraction, bound: Fraction
 ) -> None:
@@ -57,43 +105,55 @@ def test_parameters(
 
 
 @pytest.mark.slow
+@every_law
 @settings(max_examples=200)
-@given(st.data(), st.integers(1, 8), positive, st.sampled_from([0, 1, 3]))
+@given(st.data(), st.integers(1, 8), POSITIVE, st.sampled_from([0, 1, 3]))
 def test_computed_and_rounded_centers_stay_within_the_sensitivity(
-    data: st.DataObject, coefficients: int, l1: Fraction, float_error: int
+    law: Calibration, data: st.DataObject, size: int, sensitivity: Fraction, float_error: int
 ) -> None:
-    eta = float_error * l1 / 2000
-    noise = calibrate_laplace(l1, eta, coefficients, Fraction(1), Fraction(10**9))
-    units = st.lists(
-        st.fractions(-1, 1, max_denominator=64), min_size=coefficients, max_size=coefficients
-    )
-    v = [l1 * u for u in data.draw(units)]
-    weights = data.draw(units)
-    size = sum(map(abs, weights)) or Fraction(1)
-    v2 = [a + l1 * u / size for a, u in zip(v, weights, strict=True)]
-    w = [a + eta * u for a, u in zip(v, data.draw(units), strict=True)]
-    w2 = [a + eta * u for a, u in zip(v2, data.draw(units), strict=True)]
-    assert distance(centers(w, noise), centers(w2, noise)) <= noise.l1_sensitivity_granules
+    eta = float_error * sensitivity / 2000
+    noise = law.calibrate(sensitivity, eta, size, ONE, Fraction(1, 100), Fraction(10**9))
+    integers = st.lists(st.integers(-4096, 4096), min_size=size, max_size=size)
+
+    def units() -> list[Fraction]:
+        return [Fraction(integer, 4096) for integer in data.draw(integers)]
+
+    def moved(values: list[Fraction], norm: Norm, length: Fraction) -> list[Fraction]:
+        step = units()
+        largest = max(norm(step), Fraction(1, 100))
+        return [value + length * u / largest for value, u in zip(values, step, strict=True)]
+
+    first = [sensitivity * u for u in units()]
+    second = moved(first, law.move, sensitivity)
+    computed = [moved(values, law.floats, eta) for values in (first, second)]
+    assert law.moved(noise, *computed) <= law.covered(noise, size)
 
 
+@every_law
 @pytest.mark.parametrize("eta", [Fraction(0), Fraction(1, 3000)])
-def test_the_slack_is_needed(eta: Fraction) -> None:
-    coefficients, l1 = 21, Fraction(21 * 10246, 10240)
-    noise = calibrate_laplace(l1, eta, coefficients, Fraction(1), Fraction(10))
+def test_the_slack_is_needed(law: Calibration, eta: Fraction) -> None:
+    """All values of one database are rounded down, and all of the other's up."""
+    size, step = 25, Fraction(10246, 10240)
+    moves, floats = (Fraction(round(norm([ONE] * size))) for norm in (law.move, law.floats))
+
+    def calibrated(error: Fraction) -> Noise:
+        charge = ONE, Fraction(1, 100), Fraction(10)
+        return law.calibrate(moves * step, floats * error, size, *charge)
+
+    noise = calibrated(eta)
     g = noise.granularity
-    # Every w is just under half a granule, so it rounds down; every w' rounds up.
-    v = [g / 2 - g / 100 + eta] * coefficients
-    v2 = [a + l1 / coefficients for a in v]
-    w, w2 = [a - eta for a in v], [a + eta for a in v2]
-    moved = distance(centers(w, noise), centers(w2, noise))
-    assert moved > math.ceil(l1 / g), "without slack this pair violates the integer sensitivity"
+    low = [g * Fraction(49, 100)] * size
+    moved = law.moved(noise, low, [value + step + 2 * eta for value in low])
+    exact = law.granules([step / g] * size)
+    assert moved > exact, "without slack this pair violates the integer sensitivity"
+    assert moved <= law.covered(noise, size)
     if eta:
-        assert moved > math.ceil(l1 / g + coefficients), "and without eta's part it does too"
-    assert moved <= noise.l1_sensitivity_granules
+        half = law.covered(calibrated(eta / 2), size)
+        assert moved > half, "and with eta's part for one of the two databases it does too"
 
 
 @pytest.mark.slow
-@given(positive, etas, st.integers(1, 10**9), positive)
+@given(POSITIVE, FLOAT_ERRORS, st.integers(1, 10**9), POSITIVE)
 def test_the_squared_sensitivity_is_that_of_the_euclidean_norm(
     l2: Fraction, eta: Fraction, coefficients: int, bound: Fraction
 ) -> None:
@@ -110,36 +170,15 @@ def test_the_squared_sensitivity_is_that_of_the_euclidean_norm(
     assert not reached(squared + 1)
 
 
-@pytest.mark.parametrize("eta", [Fraction(0), Fraction(1, 300)])
-def test_the_slack_of_gaussian_noise_is_needed(eta: Fraction) -> None:
-    """As for Laplace noise: all values of one database are rounded down, and of the other up."""
-    size, charge = 25, (Fraction(1), Fraction(1, 10**6))
-    exact = Fraction(5 * 10246, 10240)  # in the Euclidean norm: a fifth of it in each value
-    noise = calibrate_gaussian(exact, 5 * eta, size, *charge, Fraction(10))
-    g = noise.granularity
-    low = [g * Fraction(49, 100) - eta] * size
-    high = [g * Fraction(49, 100) + exact / 5 + eta] * size
-    pairs = zip(centers(low, noise), centers(high, noise), strict=True)
-    moved = sum((a - b) ** 2 for a, b in pairs)
-    assert moved > math.ceil(exact / g) ** 2, "without slack this pair is farther apart"
-    assert moved <= noise.l2_sensitivity_granules_squared
-    if eta:
-        alone = calibrate_gaussian(exact, 5 * eta / 2, size, *charge, Fraction(10))
-        assert moved > alone.l2_sensitivity_granules_squared
-
-
 @pytest.mark.parametrize(("bound", "eta"), [(2**80, 0), (0, 2**76), (2**80, 2**76)])
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_no_center_of_any_database_leaves_the_grid(law: str, bound: int, eta: int) -> None:
+@pytest.mark.parametrize(("name", "values"), [("laplace", 5), ("gaussian", 1)])
+def test_no_center_of_any_database_leaves_the_grid(
+    name: str, values: int, bound: int, eta: int
+) -> None:
     """Float errors of all values may be in one; else what a release does would tell of records."""
-    shared, epsilon = (Fraction(1), Fraction(eta), 5), Fraction(10**6)
-    if law == "laplace":
-        noise: LaplaceNoise | GaussianNoise = calibrate_laplace(*shared, epsilon, Fraction(bound))
-        farthest = bound + 5 * eta
-    else:
-        noise = calibrate_gaussian(*shared, epsilon, Fraction(1, 10**6), Fraction(bound))
-        farthest = bound + eta
-    center = to_grid(np.array([float(farthest)]), noise)[0]
+    charge = Fraction(10**6), Fraction(1, 10**6), Fraction(bound)
+    noise = CALIBRATIONS[name].calibrate(ONE, Fraction(eta), 5, *charge)
+    center = to_grid(np.array([float(bound + values * eta)]), noise)[0]
     assert 2**56 < center < 2**62 - 1
 
 
@@ -178,14 +217,6 @@ def test_tail_is_rounded_up_at_huge_scales() -> None:
         assert errors_of(noise).tail(21, Fraction(1, 20)) == pytest.approx(length, rel=1e-12)
 
 
-CALIBRATIONS = {
-    "laplace": lambda moved, eta, count, epsilon, _delta, bound: calibrate_laplace(
-        moved, eta, count, epsilon, bound
-    ),
-    "gaussian": calibrate_gaussian,
-    "advanced": calibrate_advanced_laplace,
-}
-HALF = Fraction(1, 2)
 IMPOSSIBLE = [
     *((law, *numbers) for law in CALIBRATIONS for numbers in (
         (0, 0, 1, 1, HALF, 1), (1, -1, 1, 1, HALF, 1), (1, 0, 0, 1, HALF, 1),
@@ -207,7 +238,7 @@ def test_what_no_law_is_calibrated_to_is_refused(
 ) -> None:
     charge = map(Fraction, (epsilon, delta, bound))
     with pytest.raises(SpecError):
-        CALIBRATIONS[law](Fraction(moved), Fraction(eta), coefficients, *charge)
+        CALIBRATIONS[law].calibrate(Fraction(moved), Fraction(eta), coefficients, *charge)
 
 
 @pytest.mark.parametrize("law", [LaplaceNoise, GaussianNoise])

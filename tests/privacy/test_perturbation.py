@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,41 +116,91 @@ def test_a_face_is_uniform():
     assert abs(counts - 1000).max() < 150
 
 
-# --- Densities of minimizers, exactly: b is a function of the minimizer
+# --- Densities of minimizers, exactly
 
 
-def gradient(state: np.ndarray, records: list, outputs: int) -> np.ndarray:
-    loss, total = Softmax(outputs), np.zeros_like(state)
-    for features, label in records:
-        slopes = loss.derivative(np.array([label]), (state @ features)[None])
-        total += slopes[0][:, None] * features
-    return total
+def norm(law: Perturbation, b: np.ndarray) -> float:
+    """The norm in which a law is: the largest sum of a block's coordinates."""
+    starts = np.cumsum([0, *(law.blocks or (1,) * b.size)])[:-1]
+    return float(np.add.reduceat(np.abs(b.ravel() / law.radii), starts).max())
 
 
-def log_determinant(state: np.ndarray, records: list, outputs: int, weight: float) -> float:
-    loss, hessian = Softmax(outputs), np.eye(state.size) / weight
-    for features, label in records:
-        second = loss.second(np.array([label]), (state @ features)[None])[0]
-        hessian += np.kron(second, np.outer(features, features))
-    return float(np.linalg.slogdet(hessian)[1])
+@dataclass(frozen=True)
+class Minimizers:
+    """Densities of minimizers over states (outputs, features): b is a function of the minimizer.
+
+    `laws` are of the numbers, the last features, and of lists before them where there are some.
+    """
+
+    loss: Softmax | OutputwiseLoss
+    weight: float
+    laws: tuple[Perturbation, ...]
+
+    def terms(self, state: np.ndarray, records: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients and Hessians of records (features, label), together."""
+        gradients, hessian = np.zeros_like(state), np.zeros((state.size, state.size))
+        for features, label in records:
+            prediction, labels = (state @ features)[None], np.array([label])
+            gradients += self.loss.derivative(labels, prediction)[0][:, None] * features
+            second = self.loss.second(labels, prediction)[0]
+            hessian += np.kron(second, np.outer(features, features))
+        return gradients, hessian
+
+    def log_density(
+        self, state: np.ndarray, gradients: np.ndarray, hessian: np.ndarray
+    ) -> tuple[float, float]:
+        """Its two terms: of the Jacobian, and of b."""
+        b = gradients + state / self.weight
+        jacobian = float(np.linalg.slogdet(hessian + np.eye(state.size) / self.weight)[1])
+        numbers = len(self.laws[0].radii) // self.loss.outputs
+        parts = b[:, b.shape[1] - numbers :], b[:, : b.shape[1] - numbers]
+        sizes = [norm(law, part) / law.scale for law, part in zip(self.laws, parts, strict=False)]
+        return jacobian, -sum(sizes)
+
+    def logs(self, state: np.ndarray, databases: Sequence[Sequence[Any]]) -> np.ndarray:
+        """Both terms for each database."""
+        return np.array([self.log_density(state, *self.terms(state, d)) for d in databases])
+
+    def differences(
+        self, states: Sequence[np.ndarray], databases: Sequence[Sequence[Any]]
+    ) -> tuple[float, float]:
+        """The largest differences between any two databases: of all, and of the Jacobian alone."""
+        logs = [self.logs(state, databases) for state in states]
+        return (
+            max(float(np.ptp(each.sum(axis=1))) for each in logs),
+            max(float(np.ptp(each[:, 0])) for each in logs),
+        )
 
 
-def log_density(state, records, law, outputs, weight) -> float:
-    b = -(gradient(state, records, outputs) + state / weight).ravel()
-    norm = float(np.abs(b / law.radii).max())
-    return -norm / law.scale + log_determinant(state, records, outputs, weight)
+def minimizers(
+    loss: Softmax | OutputwiseLoss,
+    axes: int,
+    epsilon_j: Fraction,
+    moved: Fraction | Callable[[float], Fraction],
+    rows: int = 1,
+) -> Minimizers:
+    """Minimizers of axes and a constant, for units of so many rows.
+
+    `moved` is the epsilon of b, or what makes it of the weight.
+    """
+    radii, rank = (1.0,) * axes + (1.5,), min(rows, axes + 1) * loss.outputs
+    weight = penalty_weight(epsilon_j, rows * loss.bounds.trace, rank, axes + 1.5**2)
+    epsilon_b = moved if isinstance(moved, Fraction) else moved(weight)
+    farthest = 2.0 * rows * loss.bounds.gradient_entry_bound
+    law = Perturbation.for_budget(radii * loss.outputs, farthest, epsilon_b)
+    return Minimizers(loss, weight, (law,))
 
 
-def planned(axes: int, outputs: int, epsilon_b: Fraction, epsilon_j: Fraction):
-    radii = (1.0,) * axes + (1.5,)
-    law = Perturbation.for_budget(radii * outputs, 2.0, epsilon_b)
-    square = axes + 1.5**2
-    return law, penalty_weight(epsilon_j, Softmax(outputs).bounds.trace, outputs, square)
+def corners(axes: int, labels: Iterable[float], inner: float = 0.3) -> list[Any]:
+    """Records at the corners and middles of a box, with each label."""
+    places = [np.array([*z, 1.5]) for z in itertools.product((-1.0, inner, 1.0), repeat=axes)]
+    return list(itertools.product(places, labels))
 
 
-def corners(axes: int, outputs: int) -> list:
-    places = [np.array([*z, 1.5]) for z in itertools.product((-1.0, 0.3, 1.0), repeat=axes)]
-    return [None, *itertools.product(places, [float(c) for c in range(outputs + 1)])]
+def units_of(records: list[Any], rows: int, count: int, rng: np.random.Generator) -> list[Any]:
+    """No unit, units of one record again and again, and mixed ones."""
+    mixed = [[records[i] for i in rng.integers(0, len(records), rows)] for _ in range(count)]
+    return [[], *([record] * rows for record in records), *mixed]
 
 
 @pytest.mark.slow
@@ -155,19 +208,16 @@ def corners(axes: int, outputs: int) -> list:
 @pytest.mark.parametrize("epsilons", [("0.5", "0.25"), ("0.1", "1"), ("2", "0.05")])
 def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, epsilons):
     epsilon_b, epsilon_j = map(Fraction, epsilons)
-    law, weight = planned(axes, outputs, epsilon_b, epsilon_j)
-    rng = np.random.default_rng(7)
-    records = corners(axes, outputs)
-    contexts = [[], [records[1]], [records[-1], records[1]]]
-    allowed, worst, jacobian = float(epsilon_b + epsilon_j), 0.0, 0.0
-    shape = (outputs, axes + 1)
+    solved = minimizers(Softmax(outputs), axes, epsilon_j, epsilon_b)
+    rng, records = np.random.default_rng(7), corners(axes, range(outputs + 1))
+    allowed, shape = float(epsilon_b + epsilon_j), (outputs, axes + 1)
     states = [rng.normal(size=shape) * size for size in (0.0, 0.1, 1.0, 10.0) for _ in range(6)]
     states += [np.full(shape, value) for value in (-40.0, -0.4, 0.4, 40.0)]
-    for context, state in itertools.product(contexts, states):
-        both = [context + ([] if one is None else [one]) for one in records]
-        logs = np.array([log_density(state, one, law, outputs, weight) for one in both])
-        sizes = np.array([log_determinant(state, one, outputs, weight) for one in both])
-        worst, jacobian = max(worst, np.ptp(logs)), max(jacobian, np.ptp(sizes))
+    contexts = [[], [records[0]], [records[-1], records[0]]]
+    worst, jacobian = np.max([
+        solved.differences(states, [context, *([*context, record] for record in records)])
+        for context in contexts
+    ], axis=0)  # fmt: skip
     assert worst <= allowed
     assert jacobian <= float(epsilon_j)
     if outputs == 1:  # attained where one record has all the curvature, and where gradients oppose
@@ -184,36 +234,22 @@ def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
     scales = [Perturbation.for_budget((), 2.0, Fraction(parts[name])).scale
               for name in ("b", "listed")]  # fmt: skip
     risk = PerturbedRisk(loss, 10, (1.0, 1.5), weight, scales[0], (3, 2), scales[1])
-    numbers, lists = risk.laws
+    solved, (numbers, lists) = Minimizers(loss, weight, risk.laws), risk.laws
     first, second = ONE_HOT_VALUE * np.eye(3), ONE_HOT_VALUE * np.eye(2)
     one_hot = [np.concatenate([first[i], second[j], [z, 1.5]])
                for i in range(3) for j in range(2) for z in (-1.0, 0.2, 1.0)]  # fmt: skip
-    records = [None, *itertools.product(one_hot, [float(c) for c in range(outputs + 1)])]
-
-    def norm(law: Perturbation, b: np.ndarray) -> float:
-        starts = np.cumsum([0, *(law.blocks or (1,) * b.size)])[:-1]
-        return float(np.add.reduceat(np.abs(b.ravel() / law.radii), starts).max())
-
-    def gradients(state, record):
-        return gradient(state, [] if record is None else [record], outputs)
-
-    rng, worst, farthest = np.random.default_rng(12), 0.0, [0.0, 0.0]
-    for size in (0.0, 0.3, 3.0, 60.0):
-        state = rng.normal(size=(outputs, 7)) * size
-        found = [gradients(state, one) for one in records]
-        for one, other in itertools.product(found, found):
+    databases = [[], *([record] for record in itertools.product(one_hot, range(outputs + 1)))]
+    rng = np.random.default_rng(12)
+    states = [rng.normal(size=(outputs, 7)) * size for size in (0.0, 0.3, 3.0, 60.0)]
+    farthest = [0.0, 0.0]
+    for state in states:
+        gradients = [solved.terms(state, database)[0] for database in databases]
+        for one, other in itertools.product(gradients, gradients):
             apart = norm(lists, (one - other)[:, :5]), norm(numbers, (one - other)[:, 5:])
             farthest = np.maximum(farthest, apart)
-        logs = []
-        for one, own in zip(records, found, strict=True):
-            b = -(own + state / weight)
-            logs.append(
-                -norm(lists, b[:, :5]) / lists.scale - norm(numbers, b[:, 5:]) / numbers.scale
-                + log_determinant(state, [] if one is None else [one], outputs, weight)
-            )  # fmt: skip
-        worst = max(worst, float(np.ptp(logs)))
     assert (farthest <= 2 + 1e-12).all()
     assert (farthest > 1.9).all()
+    worst, _ = solved.differences(states, databases)
     assert 0.5 * sum(parts.values()) < worst <= sum(parts.values())
 
 
@@ -224,33 +260,12 @@ def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
 )  # fmt: skip
 def test_no_neighbours_part_by_more_than_is_charged_under_other_losses(loss, labels):
     """Their second derivatives jump; where there is one the densities are as proved."""
-    epsilon_b, epsilon_j, square = Fraction(1, 2), Fraction(1, 4), 1 + 1.5**2
-    weight = penalty_weight(epsilon_j, loss.bounds.trace, loss.outputs, square)
-    law = Perturbation.for_budget(
-        (1.0, 1.5) * loss.outputs, 2 * loss.bounds.gradient_entry_bound, epsilon_b
-    )
-    records = [
-        None,
-        *itertools.product(
-            [np.array([z, 1.5]) for z in (-1.0, 0.1, 1.0)], [np.array([one]) for one in labels]
-        ),
-    ]
-    rng, worst, jacobian = np.random.default_rng(15), 0.0, 0.0
+    epsilon_b, epsilon_j = Fraction(1, 2), Fraction(1, 4)
+    solved, rng = minimizers(loss, 1, epsilon_j, epsilon_b), np.random.default_rng(15)
     states = [rng.normal(size=(loss.outputs, 2)) * size for size in (0.0, 0.1, 0.3, 1.0, 9.0)
               for _ in range(12)]  # fmt: skip
-    for state in states:
-        logs, sizes = [], []
-        for one in records:
-            b, hessian = state / weight, np.eye(state.size) / weight
-            if one is not None:
-                features, label = one
-                prediction = (state @ features)[None]
-                b = b + loss.derivative(label, prediction)[0][:, None] * features
-                second = loss.second(label, prediction)[0]
-                hessian += np.kron(second, np.outer(features, features))
-            sizes.append(np.linalg.slogdet(hessian)[1])
-            logs.append(sizes[-1] - np.abs(b.ravel() / law.radii).max() / law.scale)
-        worst, jacobian = max(worst, np.ptp(logs)), max(jacobian, np.ptp(sizes))
+    databases = [[], *([record] for record in corners(1, labels, 0.1))]
+    worst, jacobian = solved.differences(states, databases)
     assert 0.5 * float(epsilon_b + epsilon_j) < worst <= float(epsilon_b + epsilon_j)
     assert 0.9 * float(epsilon_j) < jacobian <= float(epsilon_j)
 
@@ -258,31 +273,24 @@ def test_no_neighbours_part_by_more_than_is_charged_under_other_losses(loss, lab
 @pytest.mark.parametrize(("axes", "outputs", "rows"), [(1, 1, 2), (1, 1, 4), (1, 2, 2), (2, 1, 3)])
 def test_no_units_densities_part_by_more_than_is_charged(axes, outputs, rows):
     epsilon_b, epsilon_j = Fraction(1, 2), Fraction(1, 2)
-    radii, rank = (1.0,) * axes + (1.5,), min(rows, axes + 1) * outputs
-    law = Perturbation.for_budget(radii * outputs, 2.0 * rows, epsilon_b)
-    trace = rows * Softmax(outputs).bounds.trace
-    weight = penalty_weight(epsilon_j, trace, rank, axes + 1.5**2)
-    rng, known = np.random.default_rng(9), corners(axes, outputs)[1:]
-    units = [[], *([one] * rows for one in known)]
-    units += [[known[i] for i in rng.integers(0, len(known), rows)] for _ in range(20)]
-    worst = jacobian = 0.0
-    for size in (0.0, 0.3, 3.0, 30.0):
-        state = rng.normal(size=(outputs, axes + 1)) * size
-        logs = [log_density(state, one, law, outputs, weight) for one in units]
-        sizes = [log_determinant(state, one, outputs, weight) for one in units]
-        worst, jacobian = max(worst, float(np.ptp(logs))), max(jacobian, float(np.ptp(sizes)))
+    solved = minimizers(Softmax(outputs), axes, epsilon_j, epsilon_b, rows)
+    rng = np.random.default_rng(9)
+    units = units_of(corners(axes, range(outputs + 1)), rows, 20, rng)
+    states = [rng.normal(size=(outputs, axes + 1)) * size for size in (0.0, 0.3, 3.0, 30.0)]
+    worst, jacobian = solved.differences(states, units)
     assert 0.4 < worst <= float(epsilon_b + epsilon_j)
     assert 0.3 * float(epsilon_j) < jacobian <= float(epsilon_j)
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 def test_gradients_of_two_records_are_two_apart_at_most_and_some_are(outputs):
-    records = [([], None), *(([one], one) for one in corners(2, outputs) if one is not None)]
+    solved = minimizers(Softmax(outputs), 2, Fraction(1), Fraction(1))
+    databases = [[], *([record] for record in corners(2, range(outputs + 1)))]
     rng, most = np.random.default_rng(8), 0.0
     for scale in (0.0, 1.0, 100.0):
         state = scale * rng.normal(size=(outputs, 3))
-        found = np.array([gradient(state, one, outputs).ravel() for one, _ in records])
-        apart = np.abs(found[:, None] - found[None]) / np.tile([1.0, 1.0, 1.5], outputs)
+        gradients = np.array([solved.terms(state, database)[0].ravel() for database in databases])
+        apart = np.abs(gradients[:, None] - gradients) / np.tile([1.0, 1.0, 1.5], outputs)
         most = max(most, float(apart.max()))
     assert 1.99 < most <= 2
 
@@ -353,79 +361,40 @@ def test_no_added_unit_parts_densities_by_more_than_is_charged(
     loss, labels, rows, most, pulled, bent, replaced
 ):
     """Beside any number of other rows, below the most that weigh in full and far above it."""
-    radii, square = (1.0, 1.5), 1 + 1.5**2
-    rank, rest = (
-        min(rows, 2) * loss.outputs,
-        float(_row_weights_charge(rows, 2 * loss.outputs, most)),
-    )
-    weight = penalty_weight(Fraction(bent), rows * loss.bounds.trace, rank, square)
-    moved = Fraction(pulled) * (1 if replaced else 2)
+    rank, rest = min(rows, 2) * loss.outputs, _row_weights_charge(rows, 2 * loss.outputs, most)
     charge = Fraction(pulled) + Fraction(bent)
-    if loss.curvature_from_slope:
-        moved = tied_charge(charge, weight, rows, rank, square, not replaced)
-    law = Perturbation.for_budget(
-        radii * loss.outputs, 2.0 * rows * loss.bounds.gradient_entry_bound, moved
-    )
-    rng, worst, unbent = np.random.default_rng(41), [0.0, 0.0], 0.0
-    known = list(itertools.product([np.array([z, 1.5]) for z in (-1.0, 0.2, 1.0)], labels))
 
-    def terms(state, records):
-        """Gradients and Hessians of records, together."""
-        gradients, hessian = np.zeros_like(state), np.zeros((state.size, state.size))
-        for features, label in records:
-            prediction, own = (state @ features)[None], np.array([label])
-            gradients += loss.derivative(own, prediction)[0][:, None] * features
-            second = loss.second(own, prediction)[0]
-            hessian += np.kron(second, np.outer(features, features))
-        return gradients, hessian
+    def moved(weight: float) -> Fraction:
+        if loss.curvature_from_slope:
+            return tied_charge(charge, weight, rows, rank, 1 + 1.5**2, not replaced)
+        return Fraction(pulled) * (1 if replaced else 2)
 
-    def log_density(state, others, unit, count):
-        """Its two terms: of what bends, and of b."""
-        g = _row_weight(count, most)
-        b = g * (others[0] + unit[0]) + state / weight
-        bending = g * (others[1] + unit[1]) + np.eye(state.size) / weight
-        size = float(np.abs(b.ravel() / law.radii).max())
-        return np.linalg.slogdet(bending)[1], -size / law.scale
-
+    solved = minimizers(loss, 1, Fraction(bent), moved, rows)
+    rng, known = np.random.default_rng(41), corners(1, labels, 0.2)
     units = [[], *([record] * count for record in known for count in {1, rows})]
-    units += [[known[i] for i in rng.integers(0, len(known), rows)] for _ in range(6)]
+    units += units_of(known, rows, 6, rng)[1 + len(known) :]
     counts = sorted({0, 1, 2, most, *range(2 * most - 2, 2 * most + 1), 4 * most - 3, 4 * most - 2})
+    worst, unbent = [0.0, 0.0], 0.0  # of adding, or of replacing; of removing
     for size, count in itertools.product((0.0, 0.4, 4.0, 40.0), counts):
         for _ in range(3):
             state = size * rng.normal(size=(loss.outputs, 2))
             which = rng.choice(len(known), count, p=rng.dirichlet(np.full(len(known), 0.3)))
-            others = terms(state, [known[i] for i in which])
-            both = np.array([log_density(state, others, terms(state, unit), count + len(unit))
-                             for unit in units])  # fmt: skip
-            logs, unbent = both.sum(axis=1), max(unbent, float((both[0] - both).max(axis=0)[0]))
-            if replaced:
-                worst = [max(worst[0], np.ptp(logs)), 0.0]
-            else:
-                apart = logs - logs[0]
-                worst = [max(worst[0], apart.max()), max(worst[1], -apart.min())]
+            others, logs = solved.terms(state, [known[i] for i in which]), []
+            for unit in units:
+                g, own = _row_weight(count + len(unit), most), solved.terms(state, unit)
+                sums = [g * (ours + theirs) for ours, theirs in zip(own, others, strict=True)]
+                logs.append(solved.log_density(state, *sums))
+            both = np.array(logs)
+            unbent = max(unbent, float((both[0] - both).max(axis=0)[0]))
+            apart = both.sum(axis=1) - (both.sum(axis=1).min() if replaced else both[0].sum())
+            worst = [max(worst[0], apart.max()), max(worst[1], -apart.min())]
     assert unbent <= rest
     if replaced:
-        assert worst[0] <= float(charge) + rest
+        assert worst[0] <= charge + rest
     else:
-        assert max(worst) <= float(charge)
-        assert worst[1] <= float(moved) / 2 + rest
+        assert max(worst) <= charge
+        assert worst[1] <= moved(solved.weight) / 2 + rest
     assert max(worst) > 0.4 * float(charge)
-
-
-def tied_ratio(state, record, other, risk) -> float:
-    """Of densities with lists, numbers and a constant, one record alone or the other."""
-    logs = []
-    for one in (record, other):
-        known = [] if one is None else [one]
-        b = -(gradient(state, known, 1) + state / risk.weight).ravel()
-        listed, numbers = np.split(b, [sum(risk.lists)])
-        found = log_determinant(state, known, 1, risk.weight)
-        for law, part in zip(risk.laws, (numbers, listed), strict=False):
-            starts = np.cumsum([0, *(law.blocks or (1,) * part.size)])[:-1]
-            sizes = np.add.reduceat(np.abs(part / law.radii), starts)
-            found -= float(sizes.max()) / law.scale
-        logs.append(found)
-    return logs[0] - logs[1]
 
 
 @pytest.mark.slow
@@ -439,7 +408,7 @@ def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(list
     scales = [Perturbation.for_budget((), 2.0, moved * part).scale
               for part in (1 - listed, listed) if part]  # fmt: skip
     risk = PerturbedRisk(Softmax(1), 10, (1.0, 1.5), weight, scales[0], lists, *scales[1:])
-    rng, worst = np.random.default_rng(31), 0.0
+    solved, rng, worst = Minimizers(risk.loss, weight, risk.laws), np.random.default_rng(31), 0.0
 
     def features(z: float, last: bool) -> np.ndarray:
         own = [ONE_HOT_VALUE * np.eye(size)[size - 1 if last else 0] for size in lists]
@@ -451,29 +420,25 @@ def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(list
         pulls = [-far * np.eye(size)[0] + far * np.eye(size)[size - 1] for size in lists]
         state = np.concatenate([*pulls, [-4 * far, 0.0]])
         state[-1] = (wanted - state @ one[0]) / 1.5
-        worst = max(worst, tied_ratio(state[None], one, other, risk))
+        bending, pulled = solved.logs(state[None], [[one], [other]]).sum(axis=1)
+        worst = max(worst, bending - pulled)
     for _ in range(400):
         state = rng.normal(size=(1, risk.features)) * rng.choice([0.3, 3.0, 30.0])
-        pair = [(features(z, bool(rng.integers(2))), float(rng.integers(2)))
+        pair = [[(features(z, bool(rng.integers(2))), float(rng.integers(2)))]
                 for z in rng.choice([-1.0, 0.2, 1.0], 2)]  # fmt: skip
-        pair[1] = None if rng.random() < 0.2 else pair[1]
-        worst = max(worst, abs(tied_ratio(state, *pair, risk)))
+        pair[1] = [] if rng.random() < 0.2 else pair[1]
+        worst = max(worst, solved.differences([state], pair)[0])
     assert 0.999 * float(charge) < worst <= float(charge)
 
 
 @pytest.mark.parametrize("rows", [2, 5])
 def test_units_of_tied_rows_part_by_no_more_than_is_charged(rows):
-    rank, square = min(rows, 2), 1 + 1.5**2
-    weight = penalty_weight(Fraction(3, 5), 0.25 * rows, rank, square)
-    law = Perturbation.for_budget(
-        (1.0, 1.5), 2.0 * rows, tied_charge(Fraction(1), weight, rows, rank, square)
-    )
-    rng, worst, known = np.random.default_rng(32), 0.0, corners(1, 1)[1:]
-    units = [[], *([one] * rows for one in known)]
-    units += [[known[i] for i in rng.integers(0, len(known), rows)] for _ in range(20)]
+    def moved(weight: float) -> Fraction:
+        return tied_charge(Fraction(1), weight, rows, min(rows, 2), 1 + 1.5**2)
+
+    solved = minimizers(Softmax(1), 1, Fraction(3, 5), moved, rows)
+    rng = np.random.default_rng(32)
+    units = units_of(corners(1, range(2)), rows, 20, rng)
     states = [rng.normal(size=(1, 2)) * size for size in (0.3, 3.0, 30.0) for _ in range(6)]
     states += [np.array([[-240.0, (wanted + 240.0) / 1.5]]) for wanted in np.linspace(-3, 3, 13)]
-    for state in states:
-        logs = [log_density(state, one, law, 1, weight) for one in units]
-        worst = max(worst, float(np.ptp(logs)))
-    assert 0.85 < worst <= 1
+    assert 0.85 < solved.differences(states, units)[0] <= 1

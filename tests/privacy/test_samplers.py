@@ -16,7 +16,7 @@ import reference_gaussian
 import reference_laplace
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_gaussian import cuts
+from reference_gaussian import cumulative, cuts
 from reference_laplace import INVERSE_E, HostileStream, Recorder, saturated
 from sampler_laws import (
     FALSE_ALARM,
@@ -213,3 +213,28 @@ def test_no_float_in_the_module(sampler: Sampler) -> None:
         assert not (isinstance(node, ast.Attribute) and ast.unparse(node.value) == "math") or (
             node.attr == "isqrt"
         )
+
+
+@pytest.mark.parametrize("bits", [32, 96, 160, 1024])
+def test_digits_of_one_over_e(bits: int) -> None:
+    assert laplace._inverse_e(bits) == int(INVERSE_E * 2**bits)
+
+
+@pytest.mark.parametrize("bits", [32, 96, 160, 352])
+def test_digits_of_the_cumulative_law(bits: int) -> None:
+    found = gaussian._thresholds(bits)
+    assert found[-1] == 2**bits - 1
+    assert found[-2] < 2**bits - 1
+    assert list(found[:38]) == cuts(bits)[: len(found)][:38]
+    assert all(f * 2**bits % 1 for f in cumulative()[:6])  # none is a floor's edge
+
+
+@given(
+    center=st.integers(-(2**62) + 1, 2**62 - 1) | st.sampled_from([-(2**62) + 1, 2**62 - 1]),
+    x=st.integers(-(2**65), 2**65) | st.integers(-(2**63) - 2**62 - 9, -(2**63) + 2**62 + 9),
+)
+def test_sum_saturates_exactly(center: int, x: int) -> None:
+    noise = SignedNoise(np.array([min(abs(x), 2**64 - 1)], np.uint64), np.array([x < 0], np.bool_))
+    given_center = np.array([center], np.int64)
+    assert noise.added_to(given_center).tolist() == [saturated(center + x)]
+    assert given_center.tolist() == [center]

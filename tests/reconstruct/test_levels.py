@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 from banding import centers, synopsis_of
-from strategies import sections
+from strategies import spec_of
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
-from dbern.planning.spec import ReleaseSpec
 from dbern.reconstruct.bins import AxisBins, axis_bins
 from dbern.reconstruct.levels import Levels
+from dbern.testing.counts import integers_of_each, moves
 
 SHAPES = [Levels(40, 2, 4, 8), Levels(30, 1, 3, 5), Levels(60, 3, 5, 12), Levels(6, 3, 2, 2)]
 
@@ -95,11 +96,11 @@ def test_a_map_of_other_sizes_is_refused(rank, attributes):
     assert not AxisBins.admits(rank, 41, 1, {"cells": 60, "degree": 2, **attributes})
 
 
-def spec(n, **mechanism):
-    return ReleaseSpec(**sections(
-        data={"bounds": {"x": [0.0, 1.0]}, "n": n}, target={"bandwidth": [0.05]},
-        mechanism={"k": None, "h": None, "noise": "auto", **mechanism},
-    ))  # fmt: skip
+def spec(n, budget=MappingProxyType({}), noise="auto"):
+    return spec_of(
+        data={"n": n}, target={"bandwidth": [0.05]}, budget=budget,
+        mechanism={"k": None, "h": None, "noise": noise},
+    )  # fmt: skip
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
@@ -117,40 +118,14 @@ def test_a_plan_takes_both_levels_where_the_function_errs_hardly_more():
 @pytest.mark.parametrize("noise", ["binned-laplace", "binned-k-norm", "binned-gaussian"])
 def test_no_neighbor_moves_more_than_is_planned(noise):
     """Records at edges of cells of both levels, and anywhere, by the exact integers."""
-    budget = {"delta": "1e-6"} if "gaussian" in noise else {}
-    case = ReleaseSpec(**sections(
-        data={"bounds": {"x": [0.0, 1.0]}, "n": 20_000}, target={"bandwidth": [0.05]},
-        mechanism={"k": None, "h": None, "noise": noise}, budget=budget,
-    ))  # fmt: skip
+    case = spec(20_000, {"delta": "1e-6"} if "gaussian" in noise else {}, noise=noise)
     plan = plan_files(case, ())
-    (planned,) = plan.components
-    axis, law = planned.maps[0], planned.noise.law
+    axis = plan.components[0].maps[0]
     assert axis.levels is not None
     edges = np.arange(axis.cells // axis.times + 1) * axis.times / axis.cells
-    places = np.unique(
-        np.concatenate(
-            [
-                edges[::5],
-                edges[:3] + 0.5 / axis.cells,
-                np.random.default_rng(2).uniform(size=12),
-                [np.nan],
-            ]
-        )
-    )
-    moved = [centers(case, plan, {"x": np.array([x])})["density"] for x in places]
-    worst = 0.0
-    for i, first in enumerate(moved):
-        for second in moved[:i]:
-            move = (first - second).astype(float)
-            if noise == "binned-gaussian":
-                worst = max(
-                    worst, float(np.square(move).sum()) / law.l2_sensitivity_granules_squared
-                )
-            elif noise == "binned-k-norm":
-                sides = move.clip(0).sum(), (-move).clip(0).sum()
-                worst = max(worst, 2 * max(sides) / law.l1_sensitivity_granules)
-            else:
-                worst = max(worst, np.abs(move).sum() / law.l1_sensitivity_granules)
+    anywhere = np.random.default_rng(2).uniform(size=12)
+    places = np.concatenate([edges[::5], edges[:3] + 0.5 / axis.cells, anywhere, [np.nan]])
+    (worst,) = moves(plan, integers_of_each(case, plan, [[{"x": x}] for x in np.unique(places)]))
     assert 0.9 < worst <= 1 + 1e-12
 
 

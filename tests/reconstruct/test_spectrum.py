@@ -7,10 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certify.translate_errors import translate_error
-from dbern.reconstruct.axis_maps import evaluation_matrix
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
@@ -80,18 +77,6 @@ def test_all_eigenvectors_give_the_lattice_back():
     strategy = SpectralStrategy(Lattice((20,)), (spectrum,))
     (slab,) = strategy.lattice.slabs()
     np.testing.assert_allclose(strategy.reconstruct(spectrum.analysis @ psi, slab), psi, atol=1e-8)
-
-
-@pytest.mark.parametrize(("bandwidth", "k", "rank"), CASES[:4])
-def test_the_truncation_error_is_never_exceeded(bandwidth, k, rank):
-    kernel = Gaussian(bandwidth)
-    spectrum = axis_spectrum(kernel, k, rank)
-    bound = translate_error(kernel, k, 4, spectrum)
-    y, t = np.linspace(0, 1, 501), np.linspace(0, 1, 173)
-    lattice = kernel(np.arange(k + 1)[:, None] / k - t)
-    released = bernstein_basis(y, k) @ evaluation_matrix(k, 4, spectrum) @ lattice
-    worst = np.abs(kernel(y[:, None] - t) - released).max()
-    assert worst <= bound <= 1.15 * worst
 
 
 def test_slabs_of_the_lattice_are_rows_of_the_whole():

@@ -7,16 +7,18 @@ import logging
 import re
 import sqlite3
 
+import click
 import numpy as np
 import pyarrow as pa
 import pytest
 from projects import SOLVED
 
 import dbern
+from dbern.measure.kernel_sums import KernelSumAccumulator
 from dbern.privacy.budget import Neighbors, PrivacyUnit
 from dbern.releasing import publish
 
-COEFFICIENTS = "components/density/coefficients/c/"
+COUNTED = {"components/density/coefficients/c/0/0", "manifest.json"}
 RELEASED = re.compile(r"components/\w+/(coefficients|(spectral|binned)/released)/c/")
 SPECTRAL = {**SOLVED, "mechanism": {"k": 6, "h": 2, "noise": "spectral-laplace"}}
 
@@ -46,6 +48,20 @@ REPLACED = {
     "negative zero": (-0.0, 0.0),
     "all null": (None, None),
 }
+
+
+COMMANDS = {
+    "plan": ("plan", "release.toml", "--json"),
+    "release": ("release", "release.toml", "--json", "--log-format", "json"),
+    "again": ("release", "release.toml"),
+    "show": ("show", "out.zarr", "--json"),
+    "verify": ("verify", "out.zarr"),
+    "status": ("ledger", "status", "--ledger", "sqlite:///ledger.db"),
+}
+
+
+def replaced(*names, **more):
+    return {name: {**dict(zip("xy", REPLACED[name], strict=True)), **more} for name in names}
 
 
 def log_everything(caplog):
@@ -101,7 +117,7 @@ def traces(project, run, fixed, helpers, caplog):
     """Release the project with its last record replaced, and collect everything that is seen."""
     log_everything(caplog)
 
-    def made(x, y, name, late=True, changes=None, *, without=0, **terms):
+    def made(name, x=2.5, y=0.5, late=True, without=0, changes=None, **terms):
         columns = helpers.records()
         columns["late"] = [value is not None and value > 4 for value in columns["x"]]
         columns["x"][-1], columns["y"][-1], columns["late"][-1] = x, y, late
@@ -114,16 +130,8 @@ def traces(project, run, fixed, helpers, caplog):
         other.grant(**terms)
         caplog.clear()
         printed = {}
-        for command in ("plan", "release", "again", "show", "verify", "status"):
-            arguments = {
-                "plan": ("plan", "release.toml", "--json"),
-                "release": ("release", "release.toml", "--json", "--log-format", "json"),
-                "again": ("release", "release.toml"),
-                "show": ("show", "out.zarr", "--json"),
-                "verify": ("verify", "out.zarr"),
-                "status": ("ledger", "status", "--ledger", "sqlite:///ledger.db"),
-            }[command]
-            ran = run(*arguments, project=other)
+        for command, words in COMMANDS.items():
+            ran = run(*words, project=other)
             printed[command] = (
                 ran.code, normalized(ran.out, other.folder), normalized(ran.err, other.folder)
             )  # fmt: skip
@@ -162,56 +170,46 @@ def differences(first, second):
     return sorted(found)
 
 
+def published_otherwise(traces, records, may_differ=(), /, **how):
+    """The objects that are others for a neighbor: coefficients, and the manifest's digests."""
+    base, published = traces("base", **how)
+    assert base["printed"]["release"][0] == 0
+    for name, record in records.items():
+        other, objects = traces(name.replace(" ", "-"), **record, **how)
+        assert set(differences(base, other)) <= set(may_differ), name
+        changed = {path for path in published if objects[path] != published[path]}
+        assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
+        yield name, changed
+
+
 @pytest.mark.parametrize(
     "names", [["null", "another"], pytest.param([*REPLACED], marks=pytest.mark.slow)]
 )
 def test_one_record_changes_nothing_but_coefficients(traces, names):
-    base, published = traces(2.5, 0.5, "base")
-    assert base["printed"]["release"][0] == 0
-    again, same = traces(2.5, 0.5, "same")
-    assert differences(base, again) == []
-    assert same == published, "the same data under the same key: the same bytes"
-    for name in names:
-        other, objects = traces(*REPLACED[name], name.replace(" ", "-"))
-        assert differences(base, other) == [], name
-        changed = {path for path in published if objects[path] != published[path]}
-        assert changed == {f"{COEFFICIENTS}0/0", "manifest.json"}, name
+    neighbors = {"the same": {}, **replaced(*names)}
+    for name, changed in published_otherwise(traces, neighbors):
+        assert changed == (COUNTED if name != "the same" else set()), name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [ORACLE, SPECTRAL], ids=["oracle", "solved"])
 def test_gathered_records_change_nothing_else_either(traces, changes):
     """The oracle fails on one of the records, and says its value."""
-    base, published = traces(2.5, 0.5, "base", changes=changes)
-    assert base["printed"]["release"][0] == 0
-    for name in ("null", "the other corner", "negative zero"):
-        other, objects = traces(*REPLACED[name], name.replace(" ", "-"), False, changes)
-        assert differences(base, other) == [], name
-        changed = {path for path in published if objects[path] != published[path]}
+    neighbors = replaced("null", "the other corner", "negative zero", late=False)
+    for name, changed in published_otherwise(traces, neighbors, changes=changes):
         assert changed, name
-        assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
 
 
 @pytest.mark.slow
 def test_what_tells_of_the_error_changes_nothing_but_coefficients(traces):
     """Neither does the number beside the bins; what is told of these data follows from both."""
-    base, published = traces(2.5, 0.5, "base", changes=TUNED)
-    assert base["printed"]["release"][0] == 0
-    for name in ("null", "corner", "another"):
-        other, objects = traces(*REPLACED[name], name.replace(" ", "-"), changes=TUNED)
-        assert set(differences(base, other)) <= {"printed/show"}, name
-        changed = {path for path in published if objects[path] != published[path]}
-        assert "components/promise/coefficients/c/0" in changed
-        assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
+    neighbors, shown = replaced("null", "corner", "another"), ["printed/show"]
+    for name, changed in published_otherwise(traces, neighbors, shown, changes=TUNED):
+        assert "components/promise/coefficients/c/0" in changed, name
 
 
 ADDED = {"data": {"neighbors": "add-or-remove-one", "normalizer": "250"}}
-
-
-USERS = {
-    "data": {"neighbors": "add-or-remove-one", "normalizer": "250"},
-    "data__unit": {"column": "note", "max_contributions": 2},
-}
+USERS = {**ADDED, "data__unit": {"column": "note", "max_contributions": 2}}
 
 
 @pytest.mark.parametrize(
@@ -220,13 +218,9 @@ USERS = {
 )
 def test_one_unit_less_changes_nothing_but_coefficients(traces, changes, unit):
     how = {"changes": changes, "neighbors": Neighbors.ADD_OR_REMOVE_ONE, "unit": unit}
-    base, published = traces(2.5, 0.5, "base", **how)
-    assert base["printed"]["release"][0] == 0
-    for rows in (1, 2):
-        other, objects = traces(2.5, 0.5, f"without-{rows}", without=rows, **how)
-        assert differences(base, other) == [], rows
-        changed = {path for path in published if objects[path] != published[path]}
-        assert changed == {f"{COEFFICIENTS}0/0", "manifest.json"}, rows
+    neighbors = {f"without {rows}": {"without": rows} for rows in (1, 2)}
+    for name, changed in published_otherwise(traces, neighbors, **how):
+        assert changed == COUNTED, name
 
 
 def test_a_count_of_rows_is_caught(traces, monkeypatch):
@@ -234,8 +228,8 @@ def test_a_count_of_rows_is_caught(traces, monkeypatch):
     counted = "dbern.planning.planner.public_rows"
     monkeypatch.setattr(counted, lambda _spec, files: sum(file.rows for file in files))
     how = {"changes": ADDED, "neighbors": Neighbors.ADD_OR_REMOVE_ONE}
-    base, _ = traces(2.5, 0.5, "base", **how)
-    other, _ = traces(2.5, 0.5, "other", without=1, **how)
+    base, _ = traces("base", **how)
+    other, _ = traces("other", without=1, **how)
     found = differences(base, other)
     assert {"printed/plan", "ledger/releases", "objects/zarr.json"} <= set(found)
 
@@ -259,30 +253,23 @@ def planted_in_attributes(monkeypatch):
     monkeypatch.setattr(publishing, "_attributes", leaking)
 
 
-def planted_in_progress(monkeypatch):
-    import click
-
-    from dbern.measure.kernel_sums import KernelSumAccumulator
-
+def planted_while_counting(monkeypatch, tell):
     original = KernelSumAccumulator.add
 
     def leaking(self, state, records):
         original(self, state, records)
-        click.echo(f"kept {self.kernel_sum.domain.bounded(records)[0].sum()}", err=True)
+        tell(state.sum(), self.kernel_sum.domain.bounded(records)[0].sum())
 
     monkeypatch.setattr(KernelSumAccumulator, "add", leaking)
+
+
+def planted_in_progress(monkeypatch):
+    planted_while_counting(monkeypatch, lambda _sum, kept: click.echo(f"kept {kept}", err=True))
 
 
 def planted_in_the_log(monkeypatch):
-    from dbern.measure.kernel_sums import KernelSumAccumulator
-
-    original = KernelSumAccumulator.add
-
-    def leaking(self, state, records):
-        original(self, state, records)
-        logging.getLogger("dbern.components").debug("sum %s", state.sum())
-
-    monkeypatch.setattr(KernelSumAccumulator, "add", leaking)
+    log = logging.getLogger("dbern.components")
+    planted_while_counting(monkeypatch, lambda total, _kept: log.debug("sum %s", total))
 
 
 def planted_in_the_plan(monkeypatch):
@@ -331,8 +318,8 @@ LEAKS = {
 @pytest.mark.parametrize("plant", LEAKS)
 def test_a_planted_leak_is_caught(traces, monkeypatch, plant):
     plant(monkeypatch)
-    base, _ = traces(2.5, 0.5, "base")
-    other, _ = traces(None, 0.5, "other")
+    base, _ = traces("base")
+    other, _ = traces("other", x=None)
     assert LEAKS[plant] in differences(base, other)
 
 

@@ -142,6 +142,7 @@ def test_damage_and_absence_are_told(project, bucket, fixed, slabs, client):
 
 
 PATTERNS = [
+    ("n.csv", ["n.csv"]),
     ("*.parquet", ["_m.parquet", "a.parquet", "b.parquet"]),
     ("[!a].parquet", ["b.parquet"]),
     ("**/*.parquet", ["_m.parquet", "a.parquet", "b.parquet", "sub/deep/d.parquet",
@@ -154,6 +155,8 @@ PATTERNS = [
 ]  # fmt: skip
 NAMES = ["a.parquet", "b.parquet", "n.csv", "_m.parquet", ".hid.parquet", "sub/deep/d.parquet",
          "sub/day=1/c.parquet", ".cache/x.parquet"]  # fmt: skip
+SHOWN = ["data/a.parquet", "data/b.parquet", "data/sub/day=1/c.parquet",
+         "data/sub/deep/d.parquet"]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pattern", "expected"), PATTERNS)
@@ -164,17 +167,18 @@ def test_a_glob_of_objects_is_that_of_files(tmp_path, pattern, expected):
     files = [str(Path(found).relative_to(tmp_path)) for found in discover(str(tmp_path / pattern))]
     found = [name for name in NAMES if _matches(name.split("/"), pattern.split("/"))]
     assert sorted(found) == sorted(files) == sorted(expected)
+    below = [Path(found).relative_to(tmp_path) for found in discover(str(tmp_path))]
+    assert [f"data/{path}" for path in below] == SHOWN
 
 
 @pytest.mark.slow
 def test_sources_are_an_object_a_prefix_or_a_glob(bucket):
     for name in NAMES:
         bucket.put(f"data/{name}", b"")
-    shown = ["data/a.parquet", "data/b.parquet", "data/sub/day=1/c.parquet",
-             "data/sub/deep/d.parquet"]  # fmt: skip
-    assert matching(bucket.url("data")) == [bucket.url(name) for name in shown]
+    assert matching(bucket.url("data")) == [bucket.url(name) for name in SHOWN]
     assert matching(bucket.url("data/n.csv")) == [bucket.url("data/n.csv")]
-    assert matching(bucket.url("*/[ab].parquet")) == [bucket.url(name) for name in shown[:2]]
+    assert matching(bucket.url("*/[ab].parquet")) == [bucket.url(name) for name in SHOWN[:2]]
+    assert check_url(f"{bucket.url('a')}/", "release.output") == bucket.url("a")
     with pytest.raises(SpecError, match="no Parquet file"):
         discover(bucket.url("other"))
     with pytest.raises(SpecError, match="cannot be listed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,17 @@ def make(project: Project, kind: str, client: Any, rows: int = ROWS) -> dbern.Sy
     with pytest.MonkeyPatch.context() as patch:  # whichever test wants it first
         fix_reservations(patch.setattr)
         return dbern.release(project.spec(**changes), client=client).synopsis
+
+
+_MADE: dict[str, dbern.Synopsis] = {}
+
+
+def maker(folders: pytest.TempPathFactory, client: Any) -> Callable[[str], dbern.Synopsis]:
+    """From a kind to its synopsis, made when some file of tests first wants it."""
+
+    def made(kind: str) -> dbern.Synopsis:
+        if kind not in _MADE:
+            _MADE[kind] = make(Project(folders.mktemp(kind)), kind, client)
+        return _MADE[kind]
+
+    return made

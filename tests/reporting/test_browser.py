@@ -6,16 +6,15 @@ import io
 import json
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from browser import ask, executable, look, started
 from PIL import Image
 from projects import Project
-from samples import make
+from samples import maker
 
-import dbern
-from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.colours import INK, channels
 from dbern.reporting.html import synopsis_page
@@ -41,19 +40,26 @@ def debugger(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory, client):
+def made(tmp_path_factory, client):
+    return maker(tmp_path_factory, client)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory, made):
     """A page of each layout: a curve, one map, many maps, regions, budgets."""
     folder = tmp_path_factory.mktemp("pages")
-    made = {}
-    for kind in KINDS:
-        (folder / kind).mkdir()
-        project = Project(folder / kind)
-        made[kind] = synopsis_page(make(project, kind, client))
-    with BudgetLedger.open(project.url) as ledger:
-        made["budgets"] = ledger_page(ledger.status(), ledger.log(), pending=True)
-    for kind, text in made.items():
+    texts = {kind: synopsis_page(made(kind)) for kind in KINDS}
+    with Project(Path(made("curve").url).parent).ledger() as ledger:
+        texts["budgets"] = ledger_page(ledger.status(), ledger.log(), pending=True)
+    for kind, text in texts.items():
         (folder / f"{kind}.html").write_text(text, encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def script(debugger, pages):
+    """What the script of a kind's page tells after each step."""
+    return lambda kind, *steps: ask(debugger, pages / f"{kind}.html", *steps)
 
 
 def drawn_points(domain, *places):
@@ -83,6 +89,18 @@ def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
             assert 0.02 < off.mean() < 0.7  # neither blank nor covered
 
 
+def test_text_stands_in_the_middle_below_a_wide_picture(debugger, pages):
+    boxes = """["h1", "#live", ".lead", "#guarantee", "footer"].map((name) => {
+        const element = document.querySelector(name), box = element.getBoundingClientRect();
+        const padding = parseFloat(getComputedStyle(element).paddingLeft);
+        return [box.left + padding, box.right - padding];
+    })"""
+    (told,) = ask(debugger, pages / "map.html", boxes)
+    heading, picture, lead, section, footer = told
+    assert heading[0] == lead[0] == section[0] == footer[0] > picture[0] + 100
+    assert lead[0] + lead[1] == pytest.approx(picture[0] + picture[1])
+
+
 def mass(synopsis, box):
     """The integral of the released polynomial over a box, by Gauss's rule: no code of the page."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
@@ -95,9 +113,9 @@ def mass(synopsis, box):
 
 
 @pytest.mark.parametrize("kind", ["curve", "map", "bins", "slices"])
-def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, kind):
-    synopsis = dbern.open(pages / kind / "out.zarr")
-    told = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), (0.9, 0.1, 0.45, 0.6))
+def test_a_box_that_is_dragged_has_the_mass_that_python_finds(script, made, kind):
+    synopsis = made(kind)
+    told = script(kind, (0.2, 0.9, 0.7, 0.25), (0.9, 0.1, 0.45, 0.6))
     for one, shares in zip(told, ((0.2, 0.7), (0.45, 0.9)), strict=True):
         box = json.loads(one["box"])
         first = synopsis.domain.axes[0]
@@ -128,10 +146,10 @@ def chosen(name, value, event):
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
-def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
-    synopsis = dbern.open(pages / "bins" / "out.zarr")
+def test_the_rows_in_a_box_are_those_that_python_answers(script, made):
+    synopsis = made("bins")
     asked = synopsis.distribution()
-    ((told, records),) = ask(debugger, pages / "bins.html", chosen("group", 2, "change"))
+    ((told, records),) = script("bins", chosen("group", 2, "change"))
     box = json.loads(told["box"])
     value, low, high = json.loads(records["shares"])
     region = dict(zip(synopsis.domain.names, box, strict=True))
@@ -161,12 +179,11 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
 @pytest.mark.parametrize("kind", ["rounded", "rounded map"])
-def test_rows_that_are_rounded_are_those_that_python_answers(debugger, pages, kind):
+def test_rows_that_are_rounded_are_those_that_python_answers(script, pages, made, kind):
     """Ends of a box are multiples, of which both count: also of a box that is one value."""
-    asked = dbern.open(pages / kind / "out.zarr").distribution()
+    asked = made(kind).distribution()
     likely = "document.getElementById('live-likely').hidden"
-    dragged, *typed, hidden = ask(
-        debugger, pages / f"{kind}.html", chosen("low-0", 2.1, "input"),
+    dragged, *typed, hidden = script(kind, chosen("low-0", 2.1, "input"),
         chosen("high-0", 5.4, "input"), chosen("low-0", 5.6, "input"), likely,
     )  # fmt: skip
     for (told, records), ends in zip(
@@ -188,10 +205,10 @@ def test_rows_that_are_rounded_are_those_that_python_answers(debugger, pages, ki
         assert hidden
 
 
-def test_a_slice_is_of_the_released_function(debugger, pages):
-    synopsis = dbern.open(pages / "slices" / "out.zarr")
+def test_a_slice_is_of_the_released_function(script, made):
+    synopsis = made("slices")
     cells = "Array.from(Bokeh.documents.at(-1).get_model_by_name('cells').data.image[0])"
-    _, values = ask(debugger, pages / "slices.html", chosen("slice", 30, "input"), cells)
+    _, values = script("slices", chosen("slice", 30, "input"), cells)
     places = np.array([0, 57, 110, 199])
     points = drawn_points(synopsis.domain, places, places, [30])
     shown = np.reshape(values, (200, 200))[np.ix_(places, places)].T.ravel()
@@ -205,11 +222,9 @@ _CELLS = """(() => {
 })()"""
 
 
-def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
-    synopsis = dbern.open(pages / "bins" / "out.zarr")
-    _, (told, values, widths) = ask(
-        debugger, pages / "bins.html", chosen("stop", 3, "input"), _CELLS
-    )
+def test_the_slider_shows_the_density_that_python_answers(script, made):
+    synopsis = made("bins")
+    _, (told, values, widths) = script("bins", chosen("stop", 3, "input"), _CELLS)
     places = np.array([0, 57, 110, 199])
     points = drawn_points(synopsis.domain, places, places)
     factor = float(told.split()[0]) / synopsis.metadata["target"]["bandwidth"][0]
@@ -233,10 +248,10 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
 @pytest.mark.parametrize("kind", ["regression", "response map"])
-def test_a_box_has_the_mean_response_that_python_answers(debugger, pages, kind):
-    asked = dbern.open(pages / kind / "out.zarr").distribution()
+def test_a_box_has_the_mean_response_that_python_answers(script, made, kind):
+    asked = made(kind).distribution()
     records = "({...document.getElementById('live-records').dataset})"
-    told, of_rows = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), records)
+    told, of_rows = script(kind, (0.2, 0.9, 0.7, 0.25), records)
     region = dict(zip(asked.domain.names, json.loads(told["box"]), strict=True))
     for found, target in ((told["found"], "smoothed"), (of_rows["shares"], "records")):
         value, low, high = json.loads(found)
@@ -248,7 +263,7 @@ def test_a_box_has_the_mean_response_that_python_answers(debugger, pages, kind):
             assert high - low < 1.5 * (answer.high - answer.low) + 0.05
     likely = "document.getElementById('live-likely')"
     words = f"[{likely}.hidden, {likely}.textContent]"
-    *_, (hidden, note) = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), words)
+    *_, (hidden, note) = script(kind, (0.2, 0.9, 0.7, 0.25), words)
     assert 0.5 < float(of_rows["error"]) / answer.likely_error < 2
     assert hidden == (not answer.note)
     assert "not guaranteed" in note
@@ -266,13 +281,13 @@ _SHOWN = """(() => {
 
 
 @pytest.mark.parametrize(("kind", "stop"), [("regression", 4), ("response map", None)])
-def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop, monkeypatch):
-    asked = dbern.open(pages / kind / "out.zarr").distribution()
+def test_a_regression_is_shown_as_python_answers_it(script, made, kind, stop, monkeypatch):
+    asked = made(kind).distribution()
     widths = [own.bandwidth * axis.width for own, axis in
               zip(asked.kernels, asked.domain.axes, strict=True)]  # fmt: skip
     slide = [] if stop is None else [chosen("stop", stop, "input")]
     name = "document.getElementById('live-bandwidth').textContent"
-    *_, told, shown = ask(debugger, pages / f"{kind}.html", *slide, name, _SHOWN)
+    *_, told, shown = script(kind, *slide, name, _SHOWN)
     factor = float(told.split()[0]) / widths[0]
     assert (factor > 1) == (stop is not None)
     axes, count = asked.domain.axes, 401 if len(widths) == 1 else 200
@@ -281,7 +296,7 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
     which = places if len(axes) == 1 else np.add.outer(places, count * places).ravel()
     value, low, high = (np.array(one)[which] for one in shown[:3])
     if stop is None:  # one band: that of the synopsis, in halves of a number's digits
-        synopsis = dbern.open(pages / kind / "out.zarr")
+        synopsis = made(kind)
         ends = synopsis.interval(points, 0.05)
         np.testing.assert_allclose([value, low, high], [synopsis(points), *ends], atol=1e-6)
         return
@@ -297,9 +312,9 @@ def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop,
 
 
 @pytest.mark.parametrize("kind", ["curve", "map", "bins", "slices", "group curves", "regression"])
-def test_a_page_shows_what_interval_says(debugger, pages, kind):
-    synopsis = dbern.open(pages / kind / "out.zarr")
-    (shown,) = ask(debugger, pages / f"{kind}.html", _SHOWN)
+def test_a_page_shows_what_interval_says(script, made, kind):
+    synopsis = made(kind)
+    (shown,) = script(kind, _SHOWN)
     axes = synopsis.domain.axes
     count = 401 if len(axes) == 1 else 200
     places = np.array([0, 57, 110, 199])
@@ -325,12 +340,12 @@ _HOVER = """(() => {
     [
         ("regression", [], r"-?\d\.\d+"),
         ("bins", [], r"-?[\d.]+(×10[⁻\d⁰¹²³⁴-⁹]+)?"),
-        ("bins", ["share"], r"[\d.]+\u202f%"),
+        ("bins", ["share"], r"[\d.]+\u00a0%"),
     ],
 )
-def test_numbers_below_the_pointer_are_written_for_people(debugger, pages, kind, show, pattern):
+def test_numbers_below_the_pointer_are_written_for_people(script, kind, show, pattern):
     steps = [chosen("show", one, "change") for one in show]
-    *_, (place, value, low) = ask(debugger, pages / f"{kind}.html", *steps, _HOVER)
+    *_, (place, value, low) = script(kind, *steps, _HOVER)
     assert re.fullmatch(r"[\d.]+", place)
     for text in (value, low):
         assert re.fullmatch(pattern, text), text
@@ -344,8 +359,8 @@ _TICKS = """(() => {
 })()"""
 
 
-def test_ticks_have_the_digits_that_tell_them_apart(debugger, pages):
-    (told,) = ask(debugger, pages / "curve.html", _TICKS)
+def test_ticks_have_the_digits_that_tell_them_apart(script):
+    (told,) = script("curve", _TICKS)
     assert told == [
         ["0", "13\u202f000", "26\u202f000"], ["0.25", "0.50", "0.75"],
         ["0", "2×10⁻⁶", "4×10⁻⁶"], ["-50", "0", "50"], ["7"],
@@ -353,11 +368,11 @@ def test_ticks_have_the_digits_that_tell_them_apart(debugger, pages):
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
-def test_the_largest_group_is_the_one_that_python_is_sure_of(debugger, pages, monkeypatch):
-    asked = dbern.open(pages / "bins" / "out.zarr").distribution()
+def test_the_largest_group_is_the_one_that_python_is_sure_of(script, made, monkeypatch):
+    asked = made("bins").distribution()
     parts = "({...document.getElementById('live-parts').dataset})"
     show = chosen("show", "likeliest", "change")
-    ((told, _), shown, found) = ask(debugger, pages / "bins.html", show, _SHOWN, parts)
+    ((told, _), shown, found) = script("bins", show, _SHOWN, parts)
     region = dict(zip(asked.domain.names, json.loads(told["box"]), strict=True))
     answer = asked.average(region, target="smoothed")
     for group, (value, low, high) in enumerate(json.loads(found["found"])):
@@ -384,11 +399,11 @@ def check_winners(codes, shares):
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
-def test_above_a_curve_is_the_group_that_python_is_sure_of(debugger, pages, monkeypatch):
-    asked = dbern.open(pages / "group curves" / "out.zarr").distribution()
+def test_above_a_curve_is_the_group_that_python_is_sure_of(script, made, monkeypatch):
+    asked = made("group curves").distribution()
     strip = "Array.from(Bokeh.documents.at(-1).get_model_by_name('strip').data.image[0])"
     show, group = chosen("show", "share", "change"), chosen("group", 1, "change")
-    *_, shown, codes = ask(debugger, pages / "group curves.html", show, group, _SHOWN, strip)
+    *_, shown, codes = script("group curves", show, group, _SHOWN, strip)
     places = np.linspace(3, 397, 60).astype(int)
     points = drawn_points(asked.domain, places)
     monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
@@ -398,9 +413,9 @@ def test_above_a_curve_is_the_group_that_python_is_sure_of(debugger, pages, monk
     check_winners(np.array(codes).astype(int)[places], shares)
 
 
-def test_numbers_that_are_typed_move_the_box(debugger, pages):
-    synopsis = dbern.open(pages / "map" / "out.zarr")
-    ((told, _),) = ask(debugger, pages / "map.html", chosen("low-1", "-0.125", "input"))
+def test_numbers_that_are_typed_move_the_box(script, made):
+    synopsis = made("map")
+    ((told, _),) = script("map", chosen("low-1", "-0.125", "input"))
     box = json.loads(told["box"])
     assert box[1][0] == -0.125
     assert abs(json.loads(told["found"])[0] - mass(synopsis, box)[0]) < 1e-9

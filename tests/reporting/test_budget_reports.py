@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -9,7 +10,7 @@ from pages_read import read
 
 from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget
-from dbern.reporting.budgets import history, ledger_page
+from dbern.reporting.budgets import _drawing, history, ledger_page
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +100,17 @@ def test_the_page_says_what_the_ledger_says(ledger):
     again = ledger_page(ledger.status(), ledger.log(), pending=True)
     assert again == page.text
     assert "restored or copied" not in read(ledger_page(ledger.status(), ledger.log())).words
+
+
+def test_ticks_are_times_that_can_be_read_and_the_day_is_as_in_the_tables(ledger, clock):
+    ledger.grant("city", Budget.parse("3"))
+    clock[0] = "2026-01-05T09:03:30+00:00"
+    release(ledger, "city", "trips", "0.5")
+    drawing = _drawing(0, history(ledger.log("city"), ledger.status("city")[0]), "ε")
+    for form, max_ticks in (("wide", 8), ("narrow", 6)):
+        times = re.findall(r">(\d\d:\d\d(?::\d\d)?)<", drawing[form])
+        assert 2 <= len(times) <= max_ticks
+        assert ">2026-01-05<" in drawing[form]
 
 
 def test_a_ledger_without_grants_has_a_page_too(ledger):

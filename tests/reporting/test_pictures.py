@@ -40,7 +40,7 @@ def test_a_map_over_seconds_has_hours_on_its_axis_and_names_their_zone():
     times = Axis("at", noon, noon + 14400, unit=TimeUnit.SECONDS)
     for axes in ((times, Axis("x", 0.0, 2.0)), (Axis("x", 0.0, 2.0), times)):
         for said in texts(Picture("map", axes, (Panel("", np.outer(BUMP, BUMP)),))):
-            assert {"13:00", "15:00", "at (UTC)", "2026-Jan-01", "1.0"} <= set(said)
+            assert {"13:00", "15:00", "at (UTC)", "2026-01-01", "1.0"} <= set(said)
 
 
 def test_every_date_that_a_spec_may_have_is_drawn():
@@ -117,6 +117,20 @@ def test_thousands_are_plain_spaces_apart_in_a_terminal(axes, monkeypatch):
     assert "14 000" in drawn
     assert "?" not in drawn
     assert all(letter.isprintable() for letter in drawn.replace("\n", ""))
+
+
+def test_a_terminal_cuts_no_name_of_an_axis_or_of_values(monkeypatch):
+    names = "longitude (degrees_east)", "hours_per_week (degrees_north)"
+    panel, axes = Panel("", np.outer(np.arange(60.0), np.ones(60))), [Axis(n, 0, 1) for n in names]
+    picture = Picture(
+        "map", tuple(axes), (panel,), value=f"density per unit of {' and '.join(names)}"
+    )
+    monkeypatch.setattr("dbern.reporting.terminal.picture_of", lambda *_: picture)
+    lines = drawing(SimpleNamespace(domain=SimpleNamespace(numeric=names))).splitlines()
+    assert lines[0].strip() == f"up: {names[1]}"
+    assert names[0] in lines[21]
+    assert " ".join(line.strip() for line in lines[23:]) == picture.value
+    assert max(map(len, lines)) <= 72
 
 
 def test_a_certificate_that_a_constant_keeps_is_shown_as_that():

@@ -19,24 +19,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from banding import centers, synopsis_of
+from banding import in_memory
 from pages_read import read
-from projects import Project
-from samples import EVIL, KINDS, make
+from samples import EVIL, KINDS, maker
 from strategies import sections
 
 import dbern
 from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
-from dbern.planning.planner import plan_files
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
 from dbern.reporting.page_templates import template
 from dbern.reporting.pictures import picture_of
 from dbern.reporting.recipes import recipes
-from dbern.reporting.registry import _slug, blanks, deployment_of
+from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
-from dbern.reporting.wording import _up, guarantee_of
+from dbern.reporting.wording import guarantee_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,19 +44,11 @@ EVERY = [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, client):
-    """Each kind of synopsis, released when it is first wanted."""
-    found = {}
-
-    def synopsis(kind):
-        if kind not in found:
-            found[kind] = make(Project(tmp_path_factory.mktemp(kind)), kind, client)
-        return found[kind]
-
-    return synopsis
+    return maker(tmp_path_factory, client)
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
+def test_every_page_and_drawing_keeps_the_rules_and_says_what_was_released(made, kind):
     synopsis = made(kind)
     facts, page = synopsis.metadata, read(synopsis_page(synopsis))
     for said in ("What is promised", f"one {facts['unit']}", facts["neighbors"], "How to query it"):
@@ -67,6 +57,9 @@ def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
         assert " ".join(line.split()) in page.words
     assert len(page.images()) == 1
     assert ("approximate" in page.words) == (facts["delta"] != "0")
+    text = drawing(synopsis)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
 def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
@@ -78,21 +71,17 @@ def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
     )
 
 
-def in_memory(records, target, **data):
+def of_two_axes(records, target, **data):
     """The synopsis of records of two axes, by a plan that is free to choose."""
-    content = sections(
-        data={"bounds": {"x": [0, 1], "y": [0, 1]}, "n": len(records["x"]), **data}
-    )  # fmt: skip
-    spec = dbern.ReleaseSpec(**{**content, "target": target, "mechanism": {}})
-    plan = plan_files(spec, ())
-    return synopsis_of(spec, plan, centers(spec, plan, records), bytes(32))
+    content = sections(data={"bounds": {"x": [0, 1], "y": [0, 1]}, "n": len(records["x"]), **data})
+    return in_memory(dbern.ReleaseSpec(**{**content, "target": target, "mechanism": {}}), records)
 
 
 def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
     x, y = np.random.default_rng(1).uniform(size=(5000, 2)).T.copy()
     width, tilted = (
         live(
-            in_memory(
+            of_two_axes(
                 {"x": x, "y": y, "r": x},
                 {"kind": "nadaraya-watson", **target},
                 response={"column": "r", "bounds": [-1.0, 3.0]},
@@ -109,7 +98,7 @@ def test_a_page_draws_each_group_by_its_own_bins():
     places, few = np.random.default_rng(1).uniform(size=(20_000, 2)), np.arange(20_000) < 2000
     places[few] = 0.2
     x, y = places.T.copy()
-    synopsis = in_memory(
+    synopsis = of_two_axes(
         {"x": x, "y": y, "g": few.astype(float)},
         {"kind": "kernel-density", "bandwidth": [0.1, 0.1]},
         group={"column": "g", "values": ["a", "b"]},
@@ -148,6 +137,16 @@ def test_a_notebook_draws_what_the_grid_holds(made, kind):
     np.testing.assert_array_equal(values, synopsis.grid(201).to_numpy())
 
 
+def test_the_title_of_maps_of_groups_is_in_the_figure_above_them(made):
+    synopsis = dbern.open(made("bins").url)
+    synopsis.metadata = {**synopsis.metadata, "title": "Trips of a day"}
+    drawn = synopsis.plot()
+    drawn.fig.canvas.draw()
+    title = drawn.fig._suptitle.get_window_extent()
+    panels = [axes.title.get_window_extent() for axes in drawn.axs.flat]
+    assert max(panel.y1 for panel in panels) < title.y0 < title.y1 <= drawn.fig.bbox.height
+
+
 def test_axes_that_are_alike_are_drawn_to_one_scale(made):
     from matplotlib.figure import Figure
 
@@ -155,7 +154,7 @@ def test_axes_that_are_alike_are_drawn_to_one_scale(made):
     facts = {**synopsis.metadata, "domain": {**synopsis.metadata["domain"]}}
     axes = [{**axis, "low": 0.0, "high": 2.0 + i} for i, axis in enumerate(facts["domain"]["axes"])]
     facts["domain"]["axes"] = axes
-    synopsis.metadata = facts
+    synopsis._store.attributes = facts
     axes = Figure().add_subplot()
     synopsis.plot(axes)
     assert axes.get_aspect() == 1.0
@@ -165,7 +164,7 @@ def test_axes_that_are_alike_are_drawn_to_one_scale(made):
 
 def test_tables_of_a_notebook_hold_texts_alone(made, monkeypatch):
     synopsis = dbern.open(made("map").url)
-    synopsis.metadata = {**synopsis.metadata, "name": EVIL}
+    synopsis._store.attributes = {**synopsis.metadata, "name": EVIL}
     told = synopsis._repr_html_()
     assert "<script" not in told
     assert "&lt;script" in told
@@ -206,10 +205,11 @@ def test_texts_of_a_synopsis_are_escaped_on_the_page(made, monkeypatch):
     ]
     facts = {**synopsis.metadata, "name": EVIL, "dataset": EVIL}  # a unit is read as one
     facts["domain"] = {**facts["domain"], "axes": axes}
-    monkeypatch.setitem(vars(synopsis), "metadata", facts)
-    monkeypatch.delitem(vars(synopsis), "domain")
+    synopsis._store.attributes = facts
+    monkeypatch.delitem(vars(synopsis._function), "domain")
+    names = {"axes": tuple(axis["name"] for axis in axes)}
     for array in synopsis.arrays:
-        monkeypatch.setattr(array, "axes", tuple(axis["name"] for axis in axes))
+        monkeypatch.setattr(array, "component", array.component.model_copy(update=names))
     page = read(synopsis_page(synopsis))
     assert EVIL in page.words
     assert "<b>c</b>" in page.words
@@ -224,8 +224,14 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
     folder = Path(synopsis.url).parent
     monkeypatch.chdir(folder)
     python, plain = {}, {}
+    capfd.readouterr()
     exec(texts["python"], python)
+    assert (
+        capfd.readouterr().out.split()
+        == f"{python['values']} {python['low']} {python['high']}".split()
+    )
     exec(texts["zarr"], plain)
+    assert capfd.readouterr().out == f"{plain['value']}\n"
     found = np.atleast_1d(python["values"][0])
     scale = np.abs(found).max()
     np.testing.assert_allclose(np.atleast_1d(plain["value"]), found, atol=1e-9 * scale)
@@ -304,10 +310,10 @@ def test_the_words_promise_no_more_than_the_symbols(epsilon, delta):
     assert ("plus 1e-6" in promise.words[0]) == (delta != "0")
 
 
-def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
+def test_random_privacy_is_not_shown_as_more(made):
     synopsis = dbern.open(made("curve").url)
     limits = {"gamma": "0.05", "distribution": "uniform"}
-    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "random_dp": limits})
+    synopsis._store.attributes = {**synopsis.metadata, "random_dp": limits}
     page = read(synopsis_page(synopsis))
     assert "Released with differential privacy" not in page.words
     assert "pure differential privacy" not in page.words
@@ -315,7 +321,7 @@ def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
     assert "all but 5 %" in page.words
     assert "% sure of either" not in page.words
     with pytest.raises(dbern.SpecError, match="random differential privacy is not a variant"):
-        deployment_of(synopsis.metadata)
+        deployment_of(synopsis.metadata, "")
 
 
 @pytest.mark.parametrize("kind", ["curve", "regression"])
@@ -346,13 +352,6 @@ def test_regions_are_those_that_are_predicted(made):
         assert certain == (low[row, best[row]] > np.delete(high[row], best[row]).max())
 
 
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_drawing_fits_a_terminal(made, kind):
-    text = drawing(made(kind))
-    assert max(map(len, text.splitlines())) <= 80
-    assert all(letter.isprintable() or letter == "\n" for letter in text)
-
-
 def test_the_drawn_curve_is_the_function(made):
     synopsis = made("curve")
     rows = [line.partition("▏")[2].ljust(60) for line in drawing(synopsis).splitlines()[:14]]
@@ -365,10 +364,10 @@ def test_the_drawn_curve_is_the_function(made):
     assert "░" in "".join(rows)
 
 
-def test_labels_cannot_drive_the_terminal(made, monkeypatch):
+def test_labels_cannot_drive_the_terminal(made):
     synopsis = dbern.open(made("regions").url)
     combine = {**synopsis.metadata["combine"], "classes": ["a\x1b[2J", "b\n" * 90, "c"]}
-    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "combine": combine})
+    synopsis._store.attributes = {**synopsis.metadata, "combine": combine}
     lines = drawing(synopsis).splitlines()
     assert len(lines) == 24
     assert not any("\x1b" in line for line in lines)
@@ -391,7 +390,7 @@ administrative: evidence_sources status registry_authors tier
 @pytest.mark.parametrize("kind", ["regions", "gaussian"])
 def test_a_record_has_the_registrys_fields(made, kind):
     facts = made(kind).metadata
-    record = deployment_of(facts)
+    record = deployment_of(facts, "")
     sections = TEMPLATE.replace("\n ", " ").strip().splitlines()
     fields = {name: keys.split() for name, _, keys in (line.partition(":") for line in sections)}
     assert list(record) == ["url_slug", "deployment"]
@@ -404,32 +403,21 @@ def test_a_record_has_the_registrys_fields(made, kind):
     product = record["deployment"]["basic"]["data_product_type"]
     assert product == ("Machine learning model" if kind == "regions" else "Summary statistics")
     assert "deployment/basic/intended_use" in blanks(record)
+    assert deployment_of({**facts, "name": "City trips, 2026"})["url_slug"] == "city-trips-2026"
 
 
 def test_blanks_are_named_by_their_path():
     assert blanks({"a": {"b": "", "c": 1}, "d": [""]}) == ["a/b", "d"]
 
 
-def test_a_slug_is_a_name_in_small_letters():
-    assert _slug("City trips, 2026") == "city-trips-2026"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(2.7182, "2.72"), (0.5, "0.5"), (73.1059, "73.2"), (1234.2, "1240"), (100.0, "100")],
-)
-def test_a_promise_is_rounded_up(value, text):
-    assert _up(value) == text
-
-
 def test_a_record_says_which_rows_count(made):
     facts = made("curve").metadata
     kept = {"column": "year", "values": [2023, 2024]}
     filtered = {**facts, "domain": {**facts["domain"], "filter": kept}}
-    variant = deployment_of(filtered)["deployment"]["dp_variant"]
+    variant = deployment_of(filtered, "")["deployment"]["dp_variant"]
     assert variant["data_domain"].endswith(" Of rows whose year is one of [2023, 2024].")
     assert "the bounds, the filter;" in variant["unprotected_quantities"]
-    assert "Of rows" not in str(deployment_of(facts))
+    assert "Of rows" not in str(deployment_of(facts, ""))
 
 
 def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
@@ -448,9 +436,25 @@ def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
     headline = upper_bound_text(synopsis.promises().headline)
     assert f"Error at most {headline} everywhere" in page
     assert f"within ±{headline} everywhere" in page
-    record = str(deployment_of(synopsis.metadata))
+    record = str(deployment_of(synopsis.metadata, ""))
     assert record.count("6.886e-7") == 2
     assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
+
+
+@pytest.mark.parametrize("kind", ["map", "boundary"])
+def test_an_empty_promise_is_no_fact_in_a_record_or_a_notebook(made, kind, monkeypatch):
+    synopsis = made(kind)
+    for empty in (False, True):
+        total = 1e9 if empty else 1e-7
+        monkeypatch.setitem(synopsis.metadata["certificate"], "total", total)
+        constant = synopsis.promises().constant
+        assert bool(constant) == empty
+        record = str(deployment_of(synopsis.metadata, constant))
+        told = synopsis._repr_html_()
+        assert record.count(f"No error is promised for every database: {constant}.") == 2 * empty
+        assert ("within" in record) == ("Certified beforehand" in record) == (not empty)
+        assert (f"none is promised: {constant}" in told) == empty
+        assert ("at most" in told) == (not empty)
 
 
 @pytest.mark.parametrize("kind", ["map", "boundary", "regions"])
@@ -471,20 +475,15 @@ def test_an_empty_promise_is_no_fact_on_a_page(made, kind, monkeypatch):
 # --- the commands ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def released(project, run):
+def test_report_show_and_export_on_the_command_line(project, run):
     assert run("release", "release.toml").code == 0
-    return project
-
-
-def test_report_show_and_export_on_the_command_line(released, run):
     ran = run("report", "out.zarr")
     assert (ran.code, ran.out) == (0, "wrote out.html\n")
-    first = (released.folder / "out.html").read_text()
+    first = (project.folder / "out.html").read_text()
     assert read(first).headings[0] == 1
     ran = run("report", "out.zarr", "--out", "again.html", "--json")
     assert ran.json == {"report": "again.html"}
-    assert (released.folder / "again.html").read_text() == first
+    assert (project.folder / "again.html").read_text() == first
     assert "▏" in run("show", "out.zarr").out
     assert "▏" not in run("show", "out.zarr", "--quiet").out
     assert run("show", "out.zarr", "--json").json["name"] == "density"
@@ -492,27 +491,24 @@ def test_report_show_and_export_on_the_command_line(released, run):
     assert yaml.safe_load(ran.out) == run("export", "out.zarr", "--json").json
     assert "fill in: deployment/basic/data_curators" in ran.err
     assert run("export", "out.zarr", "--out", "record.yaml", "--quiet").err == ""
-    assert yaml.safe_load((released.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
-    names = {path.name for path in released.folder.iterdir()}
+    assert yaml.safe_load((project.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
+    names = {path.name for path in project.folder.iterdir()}
     assert not any(name.endswith(".tmp") for name in names)
 
 
-def test_reports_that_make_no_sense_are_refused(released, run):
-    for arguments in ([], ["out.zarr", "--ledger", "sqlite:///ledger.db"],
-                      ["out.zarr", "--dataset", "trips"]):  # fmt: skip
-        ran = run("report", *arguments)
-        assert (ran.code, ran.out) == (2, "")
-        assert "--ledger URL" in ran.err
-    ran = run("report", "out.zarr", "--out", "no/such/folder.html")
-    assert ran.code == 4
-    assert "--out: no/such/folder.html cannot be written" in ran.err
-    assert run("report", "nothing.zarr").code == 2
+def test_reports_that_make_no_sense_are_refused(made, run):
+    store = made("curve").url
+    for arguments in ([], [store, "--ledger", "sqlite:///ledger.db"],
+                      [store, "--dataset", "trips"]):  # fmt: skip
+        run("report", *arguments).refused(2, "--ledger URL")
+    said = "--out: no/such/folder.html cannot be written"
+    run("report", store, "--out", "no/such/folder.html").refused(4, said)
+    run("report", "nothing.zarr").refused(2)
 
 
 @pytest.mark.parametrize("module", ["jinja2", "matplotlib", "bokeh.document"])
-def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch, module):
+def test_a_report_without_its_packages_says_what_to_install(made, run, monkeypatch, module):
+    store = made("curve").url
     monkeypatch.setitem(sys.modules, module, None)
     template.cache_clear()  # as in a new process
-    ran = run("report", "out.zarr")
-    assert ran.code == 4
-    assert "pip install 'dbern[report]'" in ran.err
+    run("report", store).refused(4, "pip install 'dbern[report]'")

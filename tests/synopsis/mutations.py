@@ -115,6 +115,7 @@ def of_manifest(store: Path) -> Iterator[Mutation]:
 NAMES = (
     *("OUTSIDE", "../outside", "components/../../outside", "a//b", "/", "", ".", "..", "a/.", "a/"),
     *("..\\outside", "c:\\outside", "a/../zarr.json", MANIFEST, "a\0b", "a\nb", "./zarr.json"),
+    *("/a", "a/..", "a/./b", "a\\b"),
 )
 
 

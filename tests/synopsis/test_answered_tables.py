@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import xarray
-from projects import records, released_in
+from projects import released_in
+from shared import shared
 
 import dbern.xarray  # noqa: F401 - registers the accessor
 from dbern.data.domain import Axis, Domain
@@ -19,28 +17,16 @@ from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
-BOUNDS = {"x": [0.0, 10.0], "y": [-1.1, 1.03]}  # -1.1 + 2.13 is below 1.03
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, client):
-    """One function, and one for each of three groups."""
-    columns = {**records(), "group": ["a", "b", "c"] * 80}
-    group = {"data__group": {"column": "group", "values": ["a", "b", "c"]}}
-    return [
-        released_in(tmp_path_factory.mktemp("made"), client, columns, data__bounds=BOUNDS, **more)
-        for more in ({}, group)
-    ]
+def one(tmp_path_factory, client):
+    return shared("one", tmp_path_factory, client)
 
 
-@pytest.fixture
-def one(made):
-    return made[0]
-
-
-@pytest.fixture
-def several(made):
-    return made[1]
+@pytest.fixture(scope="module")
+def several(tmp_path_factory, client):
+    return shared("several", tmp_path_factory, client)
 
 
 def test_a_pandas_table_keeps_its_index(one, several):
@@ -68,9 +54,10 @@ def test_an_arrow_table_is_answered_by_arrow(one, several, kind):
 
 
 def test_other_tables_and_arrays_are_answered_by_numpy(one):
-    columns = {"y": POINTS[:, 1].tolist(), "x": POINTS[:, 0].tolist()}
-    assert type(one(columns)) is np.ndarray
-    np.testing.assert_array_equal(one(columns), one(POINTS))
+    columns = {"y": POINTS[:, 1].tolist(), "who": ["a"] * 3, "x": POINTS[:, 0].tolist()}
+    for points in (columns, POINTS.tolist()):
+        assert type(one(points)) is np.ndarray
+        np.testing.assert_array_equal(one(points), one(POINTS))
 
 
 def test_masked_points_are_missing(one):
@@ -155,12 +142,6 @@ def test_the_accessor_refuses_datasets_that_it_cannot_evaluate(dataset, ask, sai
     with pytest.raises(SpecError) as refused:
         ask(dataset)
     assert said in str(refused.value)
-
-
-@pytest.mark.slow
-def test_xarray_is_not_imported_unless_it_is_wanted():
-    program = "import sys, dbern; assert 'xarray' not in sys.modules; import dbern.xarray"
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.slow

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 
 import dask.array as da
 import numpy as np
 import pytest
-from banding import centers, synopsis_of
-from strategies import sections
+import questioned
+from banding import centers, columns, drawn, planned, synopsis_of
 
-import dbern
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.splines import bin_matrix
@@ -27,18 +24,28 @@ from dbern.certify.noise_quantile import noise_bound
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
 from dbern.planning.bin_grids import BIN_RESOLUTIONS
-from dbern.planning.planner import plan_files
 from dbern.privacy.error_law import LaplaceErrors
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import bands
-
-AXES = "xyzw"
-
+from dbern.synopsis.confidence_bands import BandRequest
 
 # --- Brackets
+
+
+@pytest.fixture
+def fresh():
+    """Forgets brackets: before and after a test that changes how they are made, and when called."""
+
+    def forget():
+        _axis_envelope.cache_clear()
+        module.BinErrors.of.cache_clear()
+
+    forget()
+    yield forget
+    forget()
 
 
 def missed(kernel, k, h, bins, y, t):
@@ -66,6 +73,13 @@ def worst_places(kernel, k, h, bins, cells, count):
     return y, t, found
 
 
+def bounds_at(kernel, bins, counted, cells, y, t):
+    """What bounds the release's error of a record at t, and the kernel itself, in y's cell."""
+    found = _axis_envelope(kernel, 60, 12, bins, counted, cells)
+    cell, beta = np.minimum((y * cells).astype(int), cells - 1), bin_matrix(t, *counted)
+    return [(side[cell] * beta).sum(axis=1) for side in (found.error, found.kernel)]
+
+
 @pytest.mark.parametrize(
     ("name", "degree"),
     [
@@ -81,14 +95,11 @@ def worst_places(kernel, k, h, bins, cells, count):
 def test_brackets_hold_where_most_is_missed(name, degree):
     kernel, cells = kernel_of(name, 0.15), 40
     bins = axis_bins(kernel, 60, 16, degree, 12)
-    found = _axis_envelope(kernel, 60, 12, bins, (16, degree), cells)
     y, t, size = worst_places(kernel, 60, 12, bins, cells, 40)
-    cell = np.minimum((y * cells).astype(int), cells - 1)
-    beta = bin_matrix(t, 16, degree)
-    bound = (found.error[cell] * beta).sum(axis=1)
+    bound, kappa = bounds_at(kernel, bins, (16, degree), cells, y, t)
     assert (size <= bound).all()
     assert (size > 0.9 * bound).any()  # and it is no wider than it has to be
-    assert (kernel(y - t) <= (found.kernel[cell] * beta).sum(axis=1)).all()
+    assert (kernel(y - t) <= kappa).all()
 
 
 @pytest.mark.parametrize(
@@ -106,10 +117,8 @@ def test_the_worst_database_is_bounded_within_a_twentieth_also_with_kinks(name):
 def test_a_bracket_of_other_bins_than_those_counted():
     kernel = kernel_of("gaussian", 0.1)
     bins = axis_bins(kernel, 60, 20, 2, 12)
-    found = _axis_envelope(kernel, 60, 12, bins, (13, 3), 30)
     y, t, size = worst_places(kernel, 60, 12, bins, 30, 20)
-    bound = (found.error[np.minimum((y * 30).astype(int), 29)] * bin_matrix(t, 13, 3)).sum(axis=1)
-    assert (size <= bound).all()
+    assert (size <= bounds_at(kernel, bins, (13, 3), 30, y, t)[0]).all()
 
 
 @pytest.mark.parametrize(("name", "cells"), [("gaussian", 32), ("triangle", 31)])
@@ -129,7 +138,7 @@ def test_half_of_a_bracket_is_the_other_half_in_reverse(name, cells, counted):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "triangle"])
-def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch):
+def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch, fresh):
     """Where polynomials of all cells are more than memory holds: some cells after others."""
     kernel = kernel_of(name, 0.1)
     bins = axis_bins(kernel, 60, 16, 3, 12)
@@ -137,17 +146,13 @@ def test_a_bracket_in_strips_bounds_as_much(name, monkeypatch):
     brackets = []
     for numbers in (1 << 22, 1 << 10):
         monkeypatch.setattr(module, "NUMBERS_TOGETHER", numbers)
-        _axis_envelope.cache_clear()
-        module.BinErrors.of.cache_clear()
+        fresh()
         brackets.append(_axis_envelope(kernel, 60, 12, bins, (16, 3), 31))
     assert len(list(module.BinErrors.of(kernel, 60, 12, bins, 31).strips)) >= 4
     for field in ("kernel", "error"):
         whole, strips = (getattr(bracket, field) for bracket in brackets)
         np.testing.assert_allclose(strips, whole, rtol=0.02, atol=0.005 * kernel.peak)
-    cell = np.minimum((y * 31).astype(int), 30)
-    assert (size <= (brackets[1].error[cell] * bin_matrix(t, 16, 3)).sum(axis=1)).all()
-    _axis_envelope.cache_clear()
-    module.BinErrors.of.cache_clear()
+    assert (size <= bounds_at(kernel, bins, (16, 3), 31, y, t)[0]).all()
 
 
 def shares(cells, degree):
@@ -172,18 +177,15 @@ def test_brackets_are_closer_than_the_largest_over_supports(name, degree, most):
 
 
 @pytest.mark.parametrize("planted", ["missed", "highest"])
-def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch):
+def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch, fresh):
     """It is raised by what exceeds it; and that of K by what the release misses of it."""
     kernel = kernel_of("triangle", 0.1)
     bins = axis_bins(kernel, 60, 16, 2, 12)
     y, t, size = worst_places(kernel, 60, 12, bins, 32, 100)
-    cell = np.minimum((y * 32).astype(int), 31)
 
     def holds() -> bool:
         _axis_envelope.cache_clear()
-        found = _axis_envelope(kernel, 60, 12, bins, (16, 2), 32)
-        beta = bin_matrix(t, 16, 2)
-        error, kappa = ((one[cell] * beta).sum(axis=1) for one in (found.error, found.kernel))
+        error, kappa = bounds_at(kernel, bins, (16, 2), 32, y, t)
         return bool((size <= error).all() and (kernel(y - t) <= kappa).all())
 
     assert holds()
@@ -194,7 +196,6 @@ def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch):
         highest = module._Strip.highest
         monkeypatch.setattr(module._Strip, "highest", lambda pieces: 0.8 * highest(pieces))
     assert not holds()
-    _axis_envelope.cache_clear()
 
 
 def of_polynomials_alone(*given, found=module._Expansion.of):
@@ -211,28 +212,20 @@ def of_polynomials_alone(*given, found=module._Expansion.of):
     ],
 )
 def test_what_a_bracket_leaves_out_is_covered(
-    name, bandwidth, cells, most, planted, wrong, monkeypatch
+    name, bandwidth, cells, most, planted, wrong, monkeypatch, fresh
 ):
     """Steps of a grid, kinks between them, and polynomials of few terms."""
     kernel = kernel_of(name, bandwidth)
     bins = axis_bins(kernel, 60, 16, 2, 12)
     y, t, size = worst_places(kernel, 60, 12, bins, cells, 4000 // cells)
-    cell = np.minimum((y * cells).astype(int), cells - 1)
     for limit, value in most.items():
         monkeypatch.setattr(module, limit, value)
 
-    def bounds() -> np.ndarray:
-        _axis_envelope.cache_clear()
-        module.BinErrors.of.cache_clear()
-        error = _axis_envelope(kernel, 60, 12, bins, (16, 2), cells).error
-        return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
-
-    assert (size <= bounds()).all()
+    assert (size <= bounds_at(kernel, bins, (16, 2), cells, y, t)[0]).all()
     owners = {"_between": module, "of": module._Expansion}
     monkeypatch.setattr(owners.get(planted, module._Strip), planted, wrong)
-    assert (size > bounds()).any()
-    _axis_envelope.cache_clear()
-    module.BinErrors.of.cache_clear()
+    fresh()
+    assert (size > bounds_at(kernel, bins, (16, 2), cells, y, t)[0]).any()
 
 
 def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkeypatch):
@@ -257,24 +250,6 @@ def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkey
 # --- Synopses of records, in memory
 
 
-@lru_cache(maxsize=32)
-def planned(
-    axes=1, n=400, bandwidth=0.1, noise="binned-laplace", epsilon="1", roles="{}", **target
-):
-    content = sections(
-        data={"bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, "n": n, **json.loads(roles)},
-        target={"bandwidth": [bandwidth] * axes if bandwidth else None, **target},
-        mechanism={"k": None, "h": None, "noise": noise},
-        budget={"epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0"},
-    )
-    spec = dbern.ReleaseSpec(**content)
-    return spec, plan_files(spec, ())
-
-
-def columns(records):
-    return dict(zip(AXES, np.ascontiguousarray(records.T), strict=False))
-
-
 def density(points, records, bandwidth):
     """The exact function at points, for the share of `records` that each is."""
     total = np.zeros(len(points))
@@ -284,17 +259,11 @@ def density(points, records, bandwidth):
     return total / len(records) / (bandwidth * math.sqrt(2 * math.pi)) ** points.shape[1]
 
 
+KINDS = ("smooth", "clustered", "half at 50 places", "one point")
+
+
 def databases(axes, n):
-    rng = np.random.default_rng(axes)
-    halves = rng.uniform(size=(n, axes))
-    halves[: n // 2] = rng.uniform(size=(50, axes))[rng.integers(50, size=n // 2)]
-    centered = rng.uniform(size=(9, axes))[rng.integers(9, size=n)]
-    return {
-        "smooth": rng.beta(2, 5, size=(n, axes)),
-        "clustered": np.clip(centered + 0.01 * rng.normal(size=(n, axes)), 0, 1),
-        "half at 50 places": halves,
-        "one point": np.full((n, axes), 0.4321),
-    }
+    return {name: questioned.databases(axes, n)[name] for name in KINDS}
 
 
 @pytest.fixture
@@ -318,16 +287,16 @@ def kept_noise(monkeypatch):
     return scaled
 
 
+def inside(interval, truth):
+    low, high = interval
+    return bool(((low <= truth) & (truth <= high)).all())
+
+
 def covered(case, draws, records, points, bandwidth, first=0, **asked):
     """How many of so many releases cover the function at all points at once; `first` draws it."""
-    spec, plan = case
-    integers, truth = centers(spec, plan, columns(records)), density(points, records, bandwidth)
-    count = 0
-    for draw in range(first, first + draws):
-        synopsis = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
-        low, high = synopsis.interval(points, **asked)
-        count += bool(((low <= truth) & (truth <= high)).all())
-    return count
+    truth = density(points, records, bandwidth)
+    synopses = drawn(case, columns(records), range(first, first + draws))
+    return sum(inside(one.interval(points, **asked), truth) for one in synopses)
 
 
 def at_least(draws, level, sigmas=3.5):
@@ -412,12 +381,11 @@ _ROLES = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
 )
 def test_no_release_is_moved_further_by_shrinking_than_it_says(axes, bandwidth, noise, target):
     """Of six kinds of records, of which none and few that hardly stand out of the noise."""
-    spec, plan = planned(axes, 5000, bandwidth, noise, "0.2", **target)
+    case = planned(axes, 5000, bandwidth, noise, "0.2", **target)
     points = np.random.default_rng(1).uniform(size=(4000, axes))
     shrunk, few = 0, [np.full((count, axes), 0.5) for count in (1, 40)]
     for draw, records in enumerate([*databases(axes, 5000).values(), *few]):
-        integers = centers(spec, plan, columns(records))
-        found = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
+        (found,) = drawn(case, columns(records), [draw])
         (array,), raw = found.arrays, found.shaped("raw")
         sure, released = (one.bound(about="any-database") for one in (found, raw))
         moved, most = np.abs(found(points) - raw(points)).max(), SHRUNK_FRACTION * released.noise
@@ -431,11 +399,9 @@ def test_no_release_is_moved_further_by_shrinking_than_it_says(axes, bandwidth, 
 
 def test_where_records_are_nearly_everywhere_nothing_is_shrunk():
     """And the band is as wide as it was; one axis with few of them is enough."""
-    spec, plan = planned(2, 20_000, 0.1)
     spread = np.random.default_rng(0).uniform(size=(20_000, 2))
     for width, shrunk in ((1.0, False), (0.1, True)):
-        integers = centers(spec, plan, columns(spread * [1.0, width]))
-        found = synopsis_of(spec, plan, integers, bytes(32))
+        (found,) = drawn(planned(2, 20_000), columns(spread * [1.0, width]), [0])
         assert bool(found.arrays[0].shrunk_distance) is shrunk
         assert (found.band() > found.shaped("raw").band()) is shrunk
 
@@ -479,7 +445,7 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
             if found > best:
                 best, records = found, there
         synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records))).shaped("raw")
-        (band,) = synopsis._bands(Fraction(1, 20), None, "these-data")
+        (band,) = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
         sure = band.certificate
         bias = float(band.at(place[None])[0]) - sure.noise
         assert best <= bias
@@ -501,8 +467,7 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
     integers = centers(*case, columns(records))
 
     def covers():
-        low, high = synopsis_of(*case, integers).interval(points)
-        return bool(((low <= truth) & (truth <= high)).all())
+        return inside(synopsis_of(*case, integers).interval(points), truth)
 
     assert covers()
     monkeypatch.setattr(bands, "weighed", lambda values, _brackets: 0.0 * values.sum())
@@ -524,13 +489,12 @@ def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
     for name, records in databases(1, 20_000).items():
-        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)), bytes(32))
+        (synopsis,) = drawn((spec, plan), columns(records), [0])
         found[name] = synopsis.band()
         assert synopsis.band(about="any-database") == pytest.approx(plan.certificate.total)
         assert synopsis.about == "these-data"
         points = np.random.default_rng(0).uniform(size=(500, 1))
-        low, high = synopsis.interval(points)
-        assert (high - low).max() <= 2.0001 * found[name]
+        assert np.ptp(synopsis.interval(points), axis=0).max() <= 2.0001 * found[name]
     assert max(found.values()) <= 1.02 * plan.certificate.total
     assert found["smooth"] < 0.7 * found["one point"]
     assert found["smooth"] < 0.7 * plan.certificate.total
@@ -577,16 +541,11 @@ def kept_quotients(monkeypatch):
 
 
 def covered_quotients(case, draws, records, responses, points, bandwidth, first=0):
-    own = {**columns(records), "r": responses}
-    integers = centers(*case, own)
     top, below = smoothed_responses(points, records, responses, bandwidth)
     truth = (top / below).clip(-1, 1)  # of equal responses, but for a float
-    count = 0
-    for draw in range(first, first + draws):
-        synopsis = synopsis_of(*case, integers, draw.to_bytes(32, "big"))
-        low, high = synopsis.interval(points)
-        count += bool(((low <= truth) & (truth <= high)).all())
-    return count
+    own = {**columns(records), "r": responses}
+    synopses = drawn(case, own, range(first, first + draws))
+    return sum(inside(one.interval(points), truth) for one in synopses)
 
 
 @pytest.mark.usefixtures("kept_quotients")
@@ -615,21 +574,20 @@ def test_quotients_cover_at_least_as_often_as_they_say(axes, bandwidth, n, draws
 def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     """At every public m at once, for noise that the bound was not drawn from; nor much wider."""
     case, t = regression(5000, 0.1), np.random.default_rng(3).uniform(size=(5000, 1))
-    integers = centers(*case, {**columns(t), "r": t[:, 0]})
-    points, draws, inside, half = np.linspace(0, 1, 100)[:, None], 60, 0, 0
-    quiet = synopsis_of(*case, integers)
-    smoothings = quiet._smoothings(None)
-    found = quiet._bands(Fraction(1, 20), None, "these-data")
+    records = {**columns(t), "r": t[:, 0]}
+    points, draws, within, half = np.linspace(0, 1, 100)[:, None], 60, 0, 0
+    quiet = synopsis_of(*case, centers(*case, records))
+    smoothings = quiet._function.smoothings(None)
+    found = quiet._bands.of_arrays(BandRequest(Fraction(1, 20)))
     widths = np.array([one.certificate.noise for one in found])[:, None]
-    exact = quiet._parts(points, smoothings, len(points))
-    for draw in range(draws):
-        noisy = synopsis_of(*case, integers, draw.to_bytes(32, "big"))
-        parts = noisy._parts(points, smoothings, len(points))
+    exact = quiet._function.parts(points, smoothings, len(points))
+    for noisy in drawn(case, records, range(draws)):
+        parts = noisy._function.parts(points, smoothings, len(points))
         top, below = (one - two for one, two in zip(parts, exact, strict=True))
         size = np.abs(top - bands._QUOTIENTS[:, None] * below)
-        inside += bool((size <= widths).all())
+        within += bool((size <= widths).all())
         half += bool((size <= 0.5 * widths).all())
-    assert inside >= at_least(draws, 0.95)
+    assert within >= at_least(draws, 0.95)
     assert half < at_least(draws, 0.95)
 
 
@@ -645,9 +603,10 @@ def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkey
         for name, responses in answers(records).items():
             integers = centers(*case, {**columns(records), "r": responses})
             synopsis = synopsis_of(*case, integers)
-            found = synopsis._bands(Fraction(1, 20), None, "these-data")
+            found = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
             assert len(found) == len(bands._QUOTIENTS)
-            parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+            function = synopsis._function
+            parts = function.parts(points, function.smoothings(None), len(points))
             exact = smoothed_responses(points, records, responses, 0.05)
             top, below = (one - share * two for one, two in zip(parts, exact, strict=True))
             for m, band in zip(bands._QUOTIENTS, found, strict=True):
@@ -692,8 +651,7 @@ def test_a_plan_promises_what_evenly_spread_records_keep(bandwidth):
     worst = []
     for responses in answers(t).values():
         top, below = smoothed_responses(points, t, responses, bandwidth)
-        integers = centers(*case, {**columns(t), "r": responses})
-        made = (synopsis_of(*case, integers, draw.to_bytes(32, "big")) for draw in range(5))
+        made = drawn(case, {**columns(t), "r": responses}, range(5))
         worst += [float(np.abs(one(points) - top / below).max()) for one in made]
     assert sum(one <= told for one in worst) >= at_least(len(worst), 0.95)
     assert max(worst) > 0.2 * told
@@ -703,16 +661,14 @@ def test_a_plan_promises_what_evenly_spread_records_keep(bandwidth):
 def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
     """A choice after the release, and any database: of D the bound times the size of m."""
     case, t = regression(5000, 0.1), np.random.default_rng(4).uniform(size=(5000, 1))
-    integers = centers(*case, {**columns(t), "r": 2 * t[:, 0] - 1})
-    synopsis = synopsis_of(*case, integers, bytes(32))
+    (synopsis,) = drawn(case, {**columns(t), "r": 2 * t[:, 0] - 1}, [0])
     level, points = Fraction(1, 20), np.linspace(0, 1, 50)[:, None]
-    assert len(synopsis._bands(level, None, "these-data")) == 5
-    assert len(synopsis._bands(level, "auto", "these-data")) == 2
-    assert len(synopsis._bands(level, None, "any-database")) == 2
+    assert len(synopsis._bands.of_arrays(BandRequest(level))) == 5
+    assert len(synopsis._bands.of_arrays(BandRequest(level, "auto"))) == 2
+    assert len(synopsis._bands.of_arrays(BandRequest(level, about="any-database"))) == 2
     top, below = smoothed_responses(points, t, 2 * t[:, 0] - 1, 0.1)
     for asked in ({"h": "auto"}, {"about": "any-database"}, {}):
-        low, high = synopsis.interval(points, **asked)
-        assert ((low <= top / below) & (top / below <= high)).all()
+        assert inside(synopsis.interval(points, **asked), top / below)
 
 
 # --- Other functions
@@ -721,32 +677,26 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
 @pytest.mark.usefixtures("one_level")
 def test_responses_use_the_bins_that_count_them():
     """Signs that follow r_y are as bad as they can be; the quotient's band holds all the same."""
-    spec, plan = regression(5000)
-    rng = np.random.default_rng(4)
-    t = rng.uniform(size=5000)
+    t = np.random.default_rng(4).uniform(size=5000)
     signs = np.where(np.sin(90 * t) > 0, 1.0, -1.0)
-    integers = centers(spec, plan, {"x": t, "r": signs})
-    synopsis = synopsis_of(spec, plan, integers, bytes(32))
+    (synopsis,) = drawn(regression(5000), {"x": t, "r": signs}, [0])
     assert synopsis.about == "these-data"
-    assert [one.count_array.name for one in synopsis._local_bias_bounds] == [
-        "denominator",
-        "denominator",
-    ]
+    counting = [one.count_array.name for one in synopsis._bands.local_bias_bounds]
+    assert counting == ["denominator"] * 2
     points = np.linspace(0, 1, 50)[:, None]
     weights = np.exp(-0.5 * ((points - t) / 0.1) ** 2)
     truth = (weights * signs).sum(axis=1) / weights.sum(axis=1)
-    low, high = synopsis.interval(points)
-    worst_low, worst_high = synopsis.interval(points, about="any-database")
-    assert ((low <= truth) & (truth <= high)).all()
-    assert (high - low).mean() < 0.8 * (worst_high - worst_low).mean()
+    band = synopsis.interval(points)
+    assert inside(band, truth)
+    worst = synopsis.interval(points, about="any-database")
+    assert np.ptp(band, axis=0).mean() < 0.8 * np.ptp(worst, axis=0).mean()
 
 
 def test_groups_have_widths_of_their_own():
     roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
-    spec, plan = planned(1, 20_000, 0.1, roles=roles)
     t = np.random.default_rng(5).uniform(size=20_000)
     few = (np.arange(20_000) >= 200).astype(float)  # "a" has 200 records
-    synopsis = synopsis_of(spec, plan, centers(spec, plan, {"x": t, "g": few}), bytes(32))
+    (synopsis,) = drawn(planned(1, 20_000, roles=roles), {"x": t, "g": few}, [0])
     points = np.linspace(0.2, 0.8, 20)[:, None]
     low, high = synopsis.interval(points)
     assert low.shape == (20, 2)
@@ -768,16 +718,16 @@ def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private
         covariance=tuple(map(tuple, covariance.tolist())),
     )  # fmt: skip
     records = np.random.default_rng(0).uniform(0.2, 0.8, size=(2000, 2))
-    synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)), bytes(32))
+    (synopsis,) = drawn((spec, plan), columns(records), [0])
     points = np.random.default_rng(1).uniform(0.1, 0.9, size=(50, 2))
     apart = points[:, None] - records
     squares = np.einsum("ijk,kl,ijl->ij", apart, np.linalg.inv(covariance), apart)
     size = 2 * math.pi * math.sqrt(np.linalg.det(covariance))
     truth = np.exp(-squares / 2).mean(axis=1) / size
-    low, high = synopsis.interval(points)
+    band = synopsis.interval(points)
     assert synopsis.about == "these-data"
-    assert ((low <= truth) & (truth <= high)).all()
-    assert (high - low).max() < 0.3 * truth.max()
+    assert inside(band, truth)
+    assert np.ptp(band, axis=0).max() < 0.3 * truth.max()
 
 
 def test_gaussian_noise_has_bands_too(kept_noise):
@@ -810,8 +760,7 @@ def test_a_synopsis_explains_who_may_fail_with_which_share(noise):
 
 
 def test_another_about_is_refused():
-    spec, plan = planned()
-    synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(np.full((400, 1), 0.5))))
+    (synopsis,) = drawn(planned(1, 400), columns(np.full((400, 1), 0.5)), [0])
     with pytest.raises(SpecError, match="any-database"):
         synopsis.interval(np.array([0.5]), about="my-data")
 

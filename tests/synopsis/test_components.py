@@ -133,21 +133,19 @@ def test_axes_may_have_the_names_of_other_dimensions():
         assert layouts[group.paths["synthesis"]].shape == (nodes, rank)
 
 
-def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"unit": 1e151}, r"^data\.bounds: their volume, .*in other units"),
+        ({"name": "a/b"}, r"^target\.kind: a name .*cannot be stored \(arrays"),
+    ],
+)
+def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch, change, said):
     """It would be charged and published, and no reader would open it."""
 
-    def extreme(measurement, part):
-        return released_component(measurement, part.model_copy(update={"unit": 1e151}))
+    def changed(measurement, part):
+        return released_component(measurement, part.model_copy(update=change))
 
-    monkeypatch.setattr(measurement_plan, "released_component", extreme)
-    with pytest.raises(SpecError, match=r"^data\.bounds: their volume, .*in other units"):
-        density_plan((0.1,), (9,))
-
-
-def test_a_name_that_no_reader_takes_is_refused_as_a_name(monkeypatch):
-    def slashed(measurement, part):
-        return released_component(measurement, part.model_copy(update={"name": "a/b"}))
-
-    monkeypatch.setattr(measurement_plan, "released_component", slashed)
-    with pytest.raises(SpecError, match=r"^target\.kind: a name .*cannot be stored \(arrays"):
+    monkeypatch.setattr(measurement_plan, "released_component", changed)
+    with pytest.raises(SpecError, match=said):
         density_plan((0.1,), (9,))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import twins
@@ -122,30 +119,8 @@ def test_without_pieces_a_large_request_takes_the_slow_way(monkeypatch):
     assert_array_equal(function(points, MANY), function(points, 1))
 
 
-def test_small_requests_do_without_the_compiler():
-    """Which takes half a second to import: `import dbern` and the command line must not pay it."""
-    code = (
-        "import sys, numpy, dbern.cli.main, dbern.synopsis.tables as q;"
-        "from dbern.synopsis.evaluate import Polynomial;"
-        "from dbern.data.domain import Axis, Domain;"
-        "Polynomial(numpy.ones(3), Domain((Axis('x', 0.0, 1.0),)))(numpy.zeros((1, 1)), 1);"
-        "assert 'numba' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.parametrize(
     ("shape", "least"), [((13,), 32768), ((201, 201), 3216), ((201, 201, 201), 32768)]
 )
 def test_larger_requests_go_by_pieces(shape, least):
     assert _least_resampled(shape) == least
-
-
-def test_values_at_points_of_pieces():
-    line = resample(np.array([0.0, 0.5, 1.0]))
-    values = evaluator._evaluate_pieces(line, np.array([[5.0], [11.0]]), [0.0], [10.0])
-    np.testing.assert_allclose(values, [0.5, np.nan], atol=1e-9)
-
-
-def test_a_value_of_a_line():
-    assert evaluate(np.array([0.0, 0.5, 1.0]), np.array([[0.25]])).tolist() == [0.25]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray
 from projects import records, released_in
+from shared import shared
 
 import dbern
 import dbern.xarray
@@ -26,13 +27,12 @@ def released(tmp_path_factory, client, **changes):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory, client):
-    return released(tmp_path_factory, client)
+    return shared("one", tmp_path_factory, client)
 
 
 @pytest.fixture(scope="module")
 def several(tmp_path_factory, client):
-    group = {"column": "group", "values": ["a", "b", "c"]}
-    return released(tmp_path_factory, client, data__group=group)
+    return shared("several", tmp_path_factory, client)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from projects import SOLVED, Project, fix_reservations, labelled
+from projects import SOLVED, fix_reservations, labelled, released_in
 
 import dbern
 from dbern.data.domain import Axis, Domain
@@ -23,9 +23,9 @@ from dbern.reconstruct.layouts import Lattice
 from dbern.synopsis import arrays as released
 from dbern.synopsis import store
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.blocks import StoredBlocks
 from dbern.synopsis.component import LatticeComponent, NumericalErrors, ScaledNoise
 from dbern.synopsis.smoothing import Smoothing, select
+from dbern.synopsis.store import StoredBlocks
 
 AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
 
@@ -44,8 +44,8 @@ class Shards:
         self.reads[index] += 1
         return self._values[index * self._layers : (index + 1) * self._layers]
 
-    def shard_layers(self, path):
-        return self._layers
+    def blocks(self, path):
+        return StoredBlocks(self._values.shape, self._layers, self, path)
 
 
 @st.composite
@@ -102,7 +102,7 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
     values, h, layers, _ = case
     lattice = Lattice(tuple(count - 1 for count in values.shape))
     shards = Shards(values, layers)
-    blocks = StoredBlocks(values.shape, layers, shards, "")
+    blocks = shards.blocks("")
     strategy = LatticeStrategy(lattice)
     chosen = [select(values, NoiseCovariance(one), strategy, h) for one in (0.0, 1.0, 1e3)]
     if min(lattice.k) > 1:  # or all orders are the same
@@ -121,15 +121,13 @@ def release(tmp_path_factory, client):
 
     @cache
     def made(noise):
-        project = Project(tmp_path_factory.mktemp("large"))
-        project.write(labelled())
-        project.grant()
         sections = SOLVED if noise.startswith("spectral") else {}
-        spec = project.spec(mechanism={"k": [30, 8], "h": 3, "noise": noise}, **sections)
+        sections = {**sections, "mechanism": {"k": [30, 8], "h": 3, "noise": noise}}
         with pytest.MonkeyPatch.context() as patch:
             fix_reservations(patch.setattr)  # whichever test wants it first
             patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 45)
-            return dbern.release(spec, client=client).url
+            folder = tmp_path_factory.mktemp("large")
+            return released_in(folder, client, labelled(), **sections).url
 
     return made
 

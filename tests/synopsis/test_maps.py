@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from banding import centers, synopsis_of
+from banding import in_memory
 from matplotlib.figure import Figure
 from strategies import sections
 
 import dbern
 from dbern.errors import SpecError
-from dbern.planning.planner import plan_files
 from dbern.synopsis.labels import upright
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
@@ -24,14 +23,12 @@ LOCATION = {"spatial_ref": ((), 0, {"grid_mapping_name": "latitude_longitude"})}
 """A coordinate system as rioxarray's write_crs puts it on a grid."""
 
 
-def made(bounds, bandwidth, columns, noise=True, **data):
+def made(bounds, bandwidth, columns, **data):
     content = sections(
         data={"bounds": bounds, "n": 4000, **data}, target={"bandwidth": bandwidth},
         mechanism={"noise": "binned-laplace", "h": 4}, budget={"epsilon": "2"},
     )  # fmt: skip
-    spec = dbern.ReleaseSpec(**content)
-    plan = plan_files(spec, ())
-    return synopsis_of(spec, plan, centers(spec, plan, columns), b"k" * 32 if noise else None)
+    return in_memory(dbern.ReleaseSpec(**content), columns)
 
 
 def rows():
@@ -43,28 +40,25 @@ def rows():
     return {"longitude": places[:, 0], "latitude": places[:, 1], "hour": hours, "side": side}
 
 
+BOX = {"longitude": EAST, "latitude": NORTH}
+
+
 @pytest.fixture(scope="module")
 def land():
-    return made({"longitude": EAST, "latitude": NORTH}, [5.0, 3.0], rows())
+    return made(BOX, [5.0, 3.0], rows())
 
 
 @pytest.fixture(scope="module")
 def degrees():
     """The same, whose spec states units."""
     units = {"longitude": "degrees_east", "latitude": "degrees_north"}
-    return made({"longitude": EAST, "latitude": NORTH}, [5.0, 3.0], rows(), units=units)
-
-
-@pytest.fixture(scope="module")
-def turned():
-    """The same, whose first axis goes up."""
-    return made({"latitude": NORTH, "longitude": EAST}, [3.0, 5.0], rows())
+    return made(BOX, [5.0, 3.0], rows(), units=units)
 
 
 @pytest.fixture(scope="module")
 def sides():
     group = {"column": "side", "values": ["east", "west"]}
-    return made({"longitude": EAST, "latitude": NORTH}, [5.0, 3.0], rows(), group=group)
+    return made(BOX, [5.0, 3.0], rows(), group=group)
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +75,10 @@ def points_of(grid, synopsis):
 # --- Upright, and a part
 
 
-def test_a_grid_is_drawn_upright_without_being_asked(land, turned):
+def test_a_grid_is_drawn_upright_without_being_asked(land):
+    """Also where the first axis goes up."""
     assert upright(["a", "b", "c"]) == ("c", "b", "a")
+    turned = made({"latitude": NORTH, "longitude": EAST}, [3.0, 5.0], rows())
     for synopsis in (land, turned):
         axes = Figure().add_subplot()
         synopsis.grid((7, 5)).plot(ax=axes)

@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from banding import planned
 
-import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.planning.planner import plan_files
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
@@ -21,14 +20,7 @@ def figure_one(bandwidth, epsilon):
     n = 5000
     first = rng.random(n) < 0.4
     records = np.where(first, rng.normal(0.5, 0.141, n), rng.normal(0.75, 0.0707, n)).clip(0, 1)
-    spec = dbern.ReleaseSpec(
-        release={"name": "figure", "output": "figure.zarr"},
-        data={"source": "*.parquet", "bounds": {"x": [0.0, 1.0]}, "n": n},
-        target={"kind": "kernel-density", "bandwidth": [bandwidth]},
-        mechanism={"noise": "laplace"},
-        budget={"epsilon": epsilon, "ledger": "sqlite:///l.db", "dataset": "figure"},
-    )
-    plan = plan_files(spec, ())
+    _, plan = planned(1, n, bandwidth, noise="laplace", epsilon=epsilon)
     kernel, y = Gaussian(bandwidth), np.linspace(0, 1, 201)
     lattice = kernel(plan.lattice.nodes(0)[:, None] - records).mean(axis=1)
     return plan, lattice, y, kernel(y[:, None] - records).mean(axis=1)

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from projects import Project, records
+from projects import records, released_in
 
 import dbern
 from dbern.bernstein.basis import iterate, iterated_matrix
@@ -43,13 +43,10 @@ def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
 @pytest.fixture(scope="module")
 def url(tmp_path_factory, client):
     """A release of 31 shards of five layers."""
-    made = Project(tmp_path_factory.mktemp("sharded"))
-    made.write(records())
-    made.grant()
-    spec = made.spec(mechanism={"k": [150, 2]})
+    folder = tmp_path_factory.mktemp("sharded")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 15)
-        return dbern.release(spec, client=client).url
+        return released_in(folder, client, records(), mechanism={"k": [150, 2]}).url
 
 
 def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, monkeypatch):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
@@ -17,11 +21,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from projects import records, released_in
+from shared import shared
 
 import dbern
 from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError
-from dbern.synopsis.signatures import fingerprint, private_key_of
+from dbern.synopsis.signatures import fingerprint, private_key_of, public_key_of
 
 PASSPHRASE = "correct horse"
 
@@ -45,24 +49,34 @@ def key(tmp_path):
     return made
 
 
+@pytest.fixture
+def ours(key):
+    return key("ours")
+
+
 @pytest.fixture(scope="module")
-def store(tmp_path_factory, client):
-    return released_in(tmp_path_factory.mktemp("signed"), client, records()).url
+def one(tmp_path_factory, client):
+    return shared("one", tmp_path_factory, client)
 
 
 @pytest.fixture
-def released(store, tmp_path):
-    return shutil.copytree(store, tmp_path / "out.zarr")
+def released(one, tmp_path):
+    return shutil.copytree(one.url, tmp_path / "out.zarr")
+
+
+@pytest.fixture
+def signed(released, run, ours):
+    """The store with a signature, and the signature's file."""
+    assert run("sign", "out.zarr", "--key", ours[0]).code == 0
+    return released / f"signatures/{print_of(ours[1])}.json"
 
 
 def print_of(path):
-    from dbern.synopsis.signatures import public_key_of
-
     return fingerprint(public_key_of(path))
 
 
-def test_a_signature_goes_round(released, run, key):
-    private, public = key("ours")
+def test_a_signature_goes_round(released, run, ours):
+    private, public = ours
     assert "unsigned" in run("verify", "out.zarr").out
     assert run("verify", "out.zarr", "--json").json["signers"] == []
     assert "unsigned" in run("show", "out.zarr").out
@@ -86,51 +100,41 @@ def test_a_signature_goes_round(released, run, key):
     assert np.isfinite(opened(np.array([[5.0, 0.0]]))).all()
 
 
-def test_5_unless_a_trusted_key_signed(released, run, key):
-    ours, theirs, third = key("ours"), key("theirs"), key("third")
-    ran = run("verify", "out.zarr", "--trusted", ours[1])
-    assert ran.code == 5
-    assert "is unsigned, so by none of the trusted keys" in ran.err
+def test_5_unless_a_trusted_key_signed(released, run, key, ours):
+    theirs, third = key("theirs"), key("third")
+    trusted = ("verify", "out.zarr", "--trusted", ours[1])
+    run(*trusted).refused(5, "is unsigned, so by none of the trusted keys")
     assert run("sign", "out.zarr", "--key", theirs[0]).code == 0
-    ran = run("verify", "out.zarr", "--trusted", ours[1])
-    assert ran.code == 5
-    assert print_of(theirs[1]) in ran.err
-    assert run("verify", "out.zarr", "--trusted", ours[1], "--trusted", theirs[1]).code == 0
+    run(*trusted).refused(5, print_of(theirs[1]))
+    assert run(*trusted, "--trusted", theirs[1]).code == 0
     assert run("sign", "out.zarr", "--key", ours[0]).code == 0
-    both = run("verify", "out.zarr", "--trusted", ours[1], "--json").json["signers"]
-    assert {one["fingerprint"]: one["trusted"] for one in both} == {
-        print_of(ours[1]): True,
-        print_of(theirs[1]): False,
-    }
-    assert run("verify", "out.zarr", "--trusted", third[1]).code == 5
+    both = run(*trusted, "--json").json["signers"]
+    expected = {print_of(ours[1]): True, print_of(theirs[1]): False}
+    assert {one["fingerprint"]: one["trusted"] for one in both} == expected
+    run("verify", "out.zarr", "--trusted", third[1]).refused(5)
     with pytest.raises(IntegrityError, match="none of the trusted keys"):
         dbern.open(released).verify(trusted=[third[1]])
 
 
-def test_a_changed_manifest_is_not_the_signed_one(released, run, key):
+def test_a_changed_manifest_is_not_the_signed_one(signed, released, run, ours):
     """As whoever can write the store would do it: the digests are right, and nothing else."""
-    private, public = key("ours")
-    run("sign", "out.zarr", "--key", private)
+    private, public = ours
     text = (released / "manifest.json").read_text()
     (released / "manifest.json").write_text(text + " ")
     for command in (("verify", "out.zarr", "--trusted", public), ("verify", "out.zarr"),
                     ("show", "out.zarr"), ("sign", "out.zarr", "--key", private)):  # fmt: skip
-        ran = run(*command)
-        assert ran.code == 5, command
-        assert "is not of this manifest" in ran.err
+        run(*command).refused(5, "is not of this manifest")
     assert len(dbern.open(released)(np.zeros((1, 2)))) == 1  # who does not ask is not told
 
 
-def test_a_signature_of_another_release_is_refused(released, run, key):
-    private, public = key("ours")
+def test_a_signature_of_another_release_is_refused(released, run, ours):
+    private, public = ours
     other = shutil.copytree(released, released.with_name("other.zarr"))
     manifest = other / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text())))  # of other bytes
     assert run("sign", "other.zarr", "--key", private).code == 0
     shutil.copytree(other / "signatures", released / "signatures")
-    ran = run("verify", "out.zarr", "--trusted", public)
-    assert ran.code == 5
-    assert "the signature is another release's" in ran.err
+    run("verify", "out.zarr", "--trusted", public).refused(5, "the signature is another release's")
 
 
 def with_fields(**fields):
@@ -158,77 +162,65 @@ ELSE = "is not written as a signature is"
         (lambda text: text.replace("\n", "\r\n"), ELSE),
     ],
 )
-def test_a_changed_signature_is_named(released, run, key, change, said):
-    private, public = key("ours")
-    run("sign", "out.zarr", "--key", private)
-    name = f"signatures/{print_of(public)}.json"
+def test_a_changed_signature_is_named(signed, run, change, said):
     assert run("verify", "out.zarr").code == 0
-    (released / name).write_bytes(change((released / name).read_text()).encode())
-    ran = run("verify", "out.zarr")
-    assert ran.code == 5
-    assert f"{name} is damaged" in ran.err
-    assert said in ran.err
+    signed.write_bytes(change(signed.read_text()).encode())
+    run("verify", "out.zarr").refused(5, f"signatures/{signed.name} is damaged", said)
 
 
-def test_a_key_under_another_name_is_refused(released, run, key):
+def test_a_key_under_another_name_is_refused(signed, run, key):
     """Or one signature would count as that of another key."""
-    ours, theirs = key("ours"), key("theirs")
-    run("sign", "out.zarr", "--key", ours[0])
-    folder = released / "signatures"
-    (folder / f"{print_of(ours[1])}.json").rename(folder / f"{print_of(theirs[1])}.json")
-    ran = run("verify", "out.zarr", "--trusted", theirs[1])
-    assert ran.code == 5
-    assert "is not the key that its name says" in ran.err
+    _, theirs = key("theirs")
+    signed.rename(signed.with_name(f"{print_of(theirs)}.json"))
+    said = "is not the key that its name says"
+    run("verify", "out.zarr", "--trusted", theirs).refused(5, said)
 
 
-def test_a_damaged_synopsis_is_not_signed(released, run, key):
+def test_a_damaged_synopsis_is_not_signed(released, run, ours):
     shard = released / "components/density/coefficients/c/0/0"
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert run("sign", "out.zarr", "--key", key("ours")[0]).code == 5
+    run("sign", "out.zarr", "--key", ours[0]).refused(5)
     assert not (released / "signatures").exists()
 
 
-def test_a_signature_is_never_put_behind_a_link(released, run, key, tmp_path):
+def test_a_signature_is_never_put_behind_a_link(released, run, ours, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (released / "signatures").symlink_to(tmp_path / "elsewhere")
-    assert run("sign", "out.zarr", "--key", key("ours")[0]).code == 5
+    run("sign", "out.zarr", "--key", ours[0]).refused(5)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_public_key_signs_nothing(released, run, key):
-    ran = run("sign", "out.zarr", "--key", key("ours")[1])
-    assert ran.code == 2
-    assert "is a public key" in ran.err
-    assert "Write the path of the private key" in ran.err
+def test_neither_half_of_a_key_stands_for_the_other(released, run, ours):
+    private, public = ours
+    said = "is a public key", "Write the path of the private key"
+    run("sign", "out.zarr", "--key", public).refused(2, *said)
+    run("verify", "out.zarr", "--trusted", private).refused(2, "is not an Ed25519 public key")
+    run("verify", "out.zarr", "--trusted", "nothing.pub").refused(2)
 
 
 def test_an_encrypted_key_needs_its_passphrase(released, run, key, monkeypatch):
     private, public = key("ours", PASSPHRASE)
-    ran = run("sign", "out.zarr", "--key", private)
-    assert ran.code == 4
-    assert "Set DBERN_SIGNING_PASSPHRASE" in ran.err
+    sign = ("sign", "out.zarr", "--key", private)
+    run(*sign).refused(4, "Set DBERN_SIGNING_PASSPHRASE")
     monkeypatch.setenv("DBERN_SIGNING_PASSPHRASE", "wrong")
-    ran = run("sign", "out.zarr", "--key", private)
-    assert ran.code == 2
-    assert "does not open with this passphrase" in ran.err
+    run(*sign).refused(2, "does not open with this passphrase")
     monkeypatch.setenv("DBERN_SIGNING_PASSPHRASE", PASSPHRASE)
-    ran = run("sign", "out.zarr", "--key", private)
+    ran = run(*sign)
     assert ran.code == 0
     assert PASSPHRASE not in ran.out + ran.err
     assert run("verify", "out.zarr", "--trusted", public).code == 0
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o666])
-def test_a_key_that_everybody_may_read_is_refused(key, mode):
-    private, _ = key("ours")
-    private.chmod(mode)
+def test_a_key_that_everybody_may_read_is_refused(ours, mode):
+    ours[0].chmod(mode)
     with pytest.raises(EnvironmentRefusedError, match="Run chmod 600"):
-        private_key_of(private, lambda: "")
+        private_key_of(ours[0], lambda: "")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN PRIVATE KEY-----", "ec", "public"])
-def test_files_that_are_not_ed25519_keys_are_refused(key, tmp_path, content):
-    private, public = key("ours")
+def test_files_that_are_not_ed25519_keys_are_refused(key, ours, content):
+    private, public = ours
     if content == "ec":
         private, _ = key("ec", private=generate_private_key(SECP256R1()))
     elif content is None:
@@ -239,27 +231,17 @@ def test_files_that_are_not_ed25519_keys_are_refused(key, tmp_path, content):
         private_key_of(private, lambda: "")
 
 
-def test_a_private_key_is_no_trusted_one(released, run, key):
-    ran = run("verify", "out.zarr", "--trusted", key("ours")[0])
-    assert ran.code == 2
-    assert "is not an Ed25519 public key" in ran.err
-    assert run("verify", "out.zarr", "--trusted", "nothing.pub").code == 2
-
-
-def test_readers_of_zarr_do_not_mind(released, run, key):
-    import xarray
-
-    run("sign", "out.zarr", "--key", key("ours")[0])
+def test_readers_of_zarr_do_not_mind(signed, released):
     group = {"group": "components/density", "consolidated": False}
     with xarray.open_zarr(released, **group) as opened:
         assert opened["coefficients"].notnull().all()
 
 
 @pytest.mark.slow
-def test_a_report_names_the_signer(released, run, key):
+def test_a_report_names_the_signer(released, run, ours):
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
-    private, public = key("ours")
+    private, public = ours
     assert run("report", "out.zarr", "--out", "a.html").code == 0
     assert "unsigned: nothing says whose it is" in Path(released.parent / "a.html").read_text()
     run("sign", "out.zarr", "--key", private)
@@ -269,32 +251,25 @@ def test_a_report_names_the_signer(released, run, key):
 
 
 @pytest.mark.slow
-def test_a_bucket_is_signed_too(project, bucket, client, run, key):
+def test_a_bucket_is_signed_too(project, bucket, client, run, key, ours):
     for path in project.files():
         bucket.put(f"data/{path.name}", path.read_bytes())
     url = bucket.url("out.zarr")
     spec = project.spec(data={"source": bucket.url("data/*.parquet")}, release={"output": url})
     dbern.release(spec, client=client)
-    ours, theirs = key("ours"), key("theirs")
     for _ in range(2):
         assert run("sign", url, "--key", ours[0]).code == 0
     name = f"signatures/{print_of(ours[1])}.json"
     assert name in bucket.objects("out.zarr")
     assert run("verify", url, "--trusted", ours[1]).code == 0
-    assert run("verify", url, "--trusted", theirs[1]).code == 5
+    run("verify", url, "--trusted", key("theirs")[1]).refused(5)
     bucket.put(f"out.zarr/{name}", b"x" * 5000)
-    ran = run("verify", url)
-    assert ran.code == 5
-    assert "more than 4096 bytes" in ran.err
+    run("verify", url).refused(5, "more than 4096 bytes")
 
 
 @pytest.mark.slow
 def test_openssl_makes_such_keys_and_checks_such_signatures(released, run, tmp_path):
     """What FORMAT.md says of fingerprints and signed bytes, by another program."""
-    import base64
-    import hashlib
-    import subprocess
-
     program = shutil.which("openssl")
     if program is None:
         pytest.skip("openssl is not installed here: apt-get install openssl")

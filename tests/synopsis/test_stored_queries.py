@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from projects import objects
 
 import dbern
 from dbern.errors import ReleaseError, SpecError
@@ -112,8 +113,7 @@ def test_a_store_that_fails_is_told_from_a_file_that_is_wrong(synopsis, bucket, 
 
 def test_published_names_what_is_whole_and_right_below(project, bucket, client):
     made = dbern.release(project.spec(mechanism={"k": [12, 8], "h": 1}), client=client)
-    whole = {path.relative_to(project.output).as_posix(): path.read_bytes()
-             for path in project.output.rglob("*") if path.is_file()}  # fmt: skip
+    whole = objects(project.output)
     for where in ("out/2026-02.zarr", "out/2026-01.zarr", "out/deep/er.zarr", "outer/x.zarr"):
         for name, data in whole.items():
             bucket.put(f"{where}/{name}", data)

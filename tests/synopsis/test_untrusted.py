@@ -20,12 +20,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from goldens.cases import cases, write
-from mutations import EVIL, MANIFEST, bomb, changed, extremes, in_shard, mutations, redigest
-from projects import SOLVED, Project, Ran, labelled
+from mutations import (
+    EVIL,
+    MANIFEST,
+    NAMES,
+    bomb,
+    changed,
+    extremes,
+    in_shard,
+    mutations,
+    redigest,
+)
+from projects import SOLVED, Project, Ran, labelled, released_in
+from shared import shared
 
 import dbern
 from dbern.cli import main as command_line
-from dbern.data.plain_files import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.reporting import html, svg
 from dbern.synopsis.metadata import StoredCombination
@@ -34,22 +44,23 @@ from dbern.synopsis.strict import parse_object
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"
 COEFFICIENTS = "components/density/coefficients/zarr.json"
+NODES = "components/density/x/zarr.json"
 SAMPLE, EVERY = 30, 330
 SECONDS = 60  # of one mutation: far more than any takes, and less than for ever
 MEBIBYTES = 64
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory, client):
+def one(tmp_path_factory, client):
+    return shared("one", tmp_path_factory, client)
+
+
+@pytest.fixture(scope="module")
+def stores(one, tmp_path_factory, client):
     """A release of lattice values, and one of spectral coordinates, whose matrices are read."""
-    made = {}
-    for noise, sections in (("laplace", {}), ("spectral-laplace", SOLVED)):
-        project = Project(tmp_path_factory.mktemp(noise))
-        project.write(labelled())
-        project.grant()
-        spec = project.spec(mechanism={"noise": noise}, **sections)
-        made[noise] = dbern.release(spec, client=client).synopsis
-    return made
+    folder, noise = tmp_path_factory.mktemp("spectral"), "spectral-laplace"
+    spectral = released_in(folder, client, labelled(), mechanism={"noise": noise}, **SOLVED)
+    return {"laplace": one, noise: spectral}
 
 
 @pytest.fixture
@@ -106,6 +117,23 @@ def ways(stores):
     return {noise: mutations(Path(synopsis.url)) for noise, synopsis in stores.items()}
 
 
+@pytest.fixture(scope="module")
+def _drawn_once():
+    """The same picture is drawn once: most mutations leave it as it was."""
+    drawn = {}
+
+    def draw(picture, name):
+        key = pickle.dumps((picture, name))
+        if key not in drawn:
+            drawn[key] = svg.draw(picture, name)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(html, "draw", draw)
+        yield
+
+
+@pytest.mark.usefixtures("_drawn_once")
 @pytest.mark.parametrize(("noise", "index"), chosen())
 def test_a_mutated_store_is_answered_or_refused(stores, ways, tmp_path, run, noise, index):
     synopsis, mutation = stores[noise], ways[noise][index]
@@ -148,7 +176,7 @@ KINDS = (
     *("erm-polynomial/spectral-laplace", "logistic-sigmoid/laplace", "ridge-lists/laplace"),
     *("curves/laplace", "random/pure", "gaps/binned-laplace"),
 )
-FAST_KINDS, OF_KIND, MOST_OF_KIND = 3, 12, 300
+OF_PART, PARTS = 12, 25  # mutations of a kind that are tried
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +204,7 @@ def kinds(tmp_path_factory, client):
     return released
 
 
-def answered(store, run, queries, *, report):
+def answered(store, run, queries):
     """Every command that reads a store, and what it printed."""
     out = store.parent / "answers.parquet"
     axis = "t" if "t" in queries.column_names else "at" if "at" in queries.column_names else "x"
@@ -185,7 +213,7 @@ def answered(store, run, queries, *, report):
     commands += [("ask", store, "--mass", f"{axis}=..5", "--quantile", f"{axis}=.5", "--mean")]
     for order in ((), ("--h", "auto")):
         commands += [("query", store, store.parent / "queries.parquet", "--out", out, *order)]
-    commands += [("report", store, "--out", store.parent / "report.html")] if report else []
+    commands += [("report", store, "--out", store.parent / "report.html")]
     for command in commands:
         out.unlink(missing_ok=True)
         with bounded(counted=False):
@@ -202,41 +230,17 @@ def queries_of(store):
     return pa.table({name: [middle] for name, middle in middles.items()})
 
 
-def extreme_samples():
-    """Some of each kind's extremes: of the first kinds a few are fast."""
-    return [
-        pytest.param(name, part, marks=[] if number < FAST_KINDS and not part else pytest.mark.slow)
-        for number, name in enumerate(KINDS)
-        for part in range(-(-MOST_OF_KIND // OF_KIND))
-    ]
-
-
-@pytest.fixture(scope="module")
-def _drawn_once():
-    """The same picture is drawn once: most mutations leave it as it was."""
-    drawn = {}
-
-    def draw(picture, name):
-        key = pickle.dumps((picture, name))
-        if key not in drawn:
-            drawn[key] = svg.draw(picture, name)
-        return drawn[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(html, "draw", draw)
-        yield
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("_drawn_once")
 @pytest.mark.filterwarnings("ignore")  # of numpy and matplotlib, about numbers that are extreme
-@pytest.mark.parametrize(("name", "part"), extreme_samples())
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", KINDS)
 def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, name, part):
     """By the checks at opening: what the net below them catches is told, so that they catch it."""
     original = kinds(name)
     queries = queries_of(original)
     store = tmp_path / "store.zarr"
-    for mutation in extremes(original)[part * OF_KIND : (part + 1) * OF_KIND]:  # none adds objects
+    for mutation in extremes(original)[part * OF_PART : (part + 1) * OF_PART]:  # none adds objects
         shutil.copytree(original, store, copy_function=shutil.copyfile, dirs_exist_ok=True)
         mutation.apply(store)
         try:
@@ -245,7 +249,7 @@ def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, n
         except IntegrityError as error:
             refused = str(error)
         assert "fails to be read" not in refused, (mutation.name, refused)
-        commands = [] if refused else answered(store, run, queries, report=part > 0)
+        commands = [] if refused else answered(store, run, queries)
         for command, ran in commands:
             codes = (0, 2, 5) if command in ("ask", "query", "export") else (0, 5)
             assert ran.code in codes, (mutation.name, command, ran)
@@ -290,17 +294,7 @@ def test_fields_are_of_their_type_and_range(kinds, tmp_path, run, name, path, va
     attributes(store, path, value)
     with pytest.raises(IntegrityError, match=f"zarr.json is damaged: .*{reason}"):
         dbern.open(store)
-    assert {ran.code for _, ran in answered(store, run, queries_of(kinds(name)), report=True)} == {
-        5
-    }
-
-
-def test_lattices_of_a_volume_that_floats_do_not_divide_by_are_refused(copied):
-    for axis in (0, 1):
-        attributes(copied, ("domain", "axes", axis, "low"), 0.0)
-        attributes(copied, ("domain", "axes", axis, "high"), 1e-90)
-    with pytest.raises(IntegrityError, match="domain: its volume is too small or too large"):
-        dbern.open(copied)
+    assert {ran.code for _, ran in answered(store, run, queries_of(kinds(name)))} == {5}
 
 
 # --- the net below the checks -----------------------------------------------------------------
@@ -312,9 +306,8 @@ def test_a_store_that_makes_its_reader_fail_is_refused_with_the_line(copied, run
 
     monkeypatch.setattr("dbern.combination.base.Combination.meaning", failing)
     ran = run("show", copied)
-    assert ran.code == 5
+    ran.refused(5, "please report this as a fault of dbern")
     assert re.search(r"fails to be read .*\(ZeroDivisionError in \w+\.py, line \d+\)", ran.err)
-    assert "please report this as a fault of dbern" in ran.err
     assert "secret" not in ran.err
     monkeypatch.setattr("dbern.synopsis.store.stored_arrays", failing)
     with pytest.raises(IntegrityError, match="fails to be read") as refused:
@@ -328,63 +321,180 @@ def test_what_no_content_raises_is_still_a_fault_of_ours(copied, run, monkeypatc
         raise fault
 
     monkeypatch.setattr("dbern.combination.base.Combination.meaning", failing)
-    ran = run("show", copied)
-    assert ran.code == 1
-    assert "internal error" in ran.err
+    run("show", copied).refused(1, "internal error")
 
 
-# --- names and files --------------------------------------------------------------------------
+# --- damages, one by one ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["{outside}", "../outside", "components/../../outside"])
-def test_a_name_never_leads_out_of_the_store(copied, tmp_path, name):
-    """Before, `verify` read the file and said that it was as released."""
-    (tmp_path / "outside").write_bytes(b"secret")
-    manifest = json.loads((copied / MANIFEST).read_text())
-    entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
-    manifest["objects"][name.format(outside=tmp_path / "outside")] = entry
-    (copied / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(
-        IntegrityError, match=r"manifest\.json is damaged: objects.*is not the name"
-    ):
-        dbern.open(copied).verify()
+def document(name, path, value):
+    """A damage: another value in metadata, whose digest is right."""
+
+    def apply(store):
+        text = json.dumps(changed(json.loads((store / name).read_text()), path, value))
+        redigest(store, name, text.encode())
+
+    return apply
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "/", "a//b", "a/", "/a", ".", "..", "a/..", "a/./b", "a\\b", "..\\a", "a\0", "a\nb"],
-)
-def test_object_names_outside_the_store_are_refused(name):
-    assert not is_object_name(name)
+def attribute(path, value):
+    return document("zarr.json", ("attributes", *path), value)
 
 
-@pytest.mark.parametrize("name", [MANIFEST, "zarr.json", SHARD, "components"])
-@pytest.mark.parametrize("to", ["device", "FIFO", "same"])
-def test_links_devices_and_fifos_are_refused_at_once(copied, tmp_path, name, to):
-    """Before, a device was read until memory ended, and a FIFO waited for."""
-    (copied / name).rename(tmp_path / "kept")
-    if to == "FIFO":
-        os.mkfifo(copied / name)
-    else:
-        (copied / name).symlink_to("/dev/zero" if to == "device" else tmp_path / "kept")
-    with bounded(), pytest.raises(IntegrityError, match="objects are plain files"):
-        dbern.open(copied)(POINTS)
+def attributes(store, path, value):
+    attribute(path, value)(store)
 
 
-def test_objects_that_are_not_files_are_refused(copied):
-    for make in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/")):
-        make(copied / "added")
-        with pytest.raises(IntegrityError, match="added is not part of the release"):
-            dbern.open(copied).verify()
-        (copied / "added").unlink()
-    assert dbern.open(copied).verify() == 9
+def manifest(change):
+    """A damage: the manifest after something is done to it."""
+
+    def apply(store):
+        content = json.loads((store / MANIFEST).read_text())
+        change(content)
+        (store / MANIFEST).write_text(json.dumps(content))
+
+    return apply
+
+
+def endless(name):
+    def apply(store):
+        with (store / name).open("ab") as file:
+            file.truncate(1 << 40)  # sparse
+
+    return apply
+
+
+def tiny(store):
+    for axis in (0, 1):
+        attributes(store, ("domain", "axes", axis, "low"), 0.0)
+        attributes(store, ("domain", "axes", axis, "high"), 1e-90)
+
+
+def crowded(objects):
+    """A damage: the manifest names so many objects more."""
+    entry = {"bytes": 0, "sha256": "0" * 64}
+    names = {f"more/{i}": entry for i in range(objects)}
+    return manifest(lambda content: content["objects"].update(names))
+
+
+LATTICE = [  # what no array of lattice values, and of their nodes, may be
+    (("shape",), [7, 10**9]),
+    (("chunk_grid", "configuration", "chunk_shape"), [7, 1]),
+    (("attributes", "scale_factor"), 1.0),
+    (("codecs", 0, "name"), "gzip"),
+    (("storage_transformers",), [{"name": "x"}]),
+    (("dimension_names",), ["y", "x"]),
+    (("shape",), [7.0, 7]),
+    (("codecs", 0, "configuration", "chunk_shape"), [True, 7]),
+    (("codecs", 0, "configuration", "codecs", 1, "configuration"), {}),
+    (("attributes", "add_offset"), False),
+    (("attributes", "oblique"), None),
+    (("consolidated_metadata",), None),
+]
+NODES_OF_X = [
+    (("chunk_grid",), {"name": "rectilinear"}),
+    (("data_type",), "int64"),
+    (("dimension_names",), ["y"]),
+    (("shape",), [8]),
+]
+OPENING = {  # a damage, and what is said at opening
+    "an endless manifest": (endless(MANIFEST), r"manifest\.json .* more than 2097152"),
+    # Of a list of empty lists readers would make five million objects of 16 MiB.
+    "large metadata": (
+        attribute(("more",), [[]] * (1 << 20)), r"zarr\.json .* more than 2097152 bytes",
+    ),
+    "300 objects more": (crowded(300), r"manifest\.json is damaged: objects: names"),
+    "another release": (
+        manifest(lambda content: content.update(release_id="0" * 32)), "is not that of the man",
+    ),
+    "a newer format": (
+        manifest(lambda content: content.update(format_version=2)), "version 2, and this dbern re",
+    ),
+    **{f"manifest {text!r}": (lambda store, text=text: (store / MANIFEST).write_text(text),
+                              r"manifest\.json is damaged")
+       for text in ("", "{", "[]", "{}", "null", '{"format": 1}')},
+    "a tiny volume": (tiny, "domain: its volume is too small or too large"),
+    **{f"{name} {path} {value}": (document(name, path, value), f"{name} is damaged: {path[0]}")
+       for name, rows in ((COEFFICIENTS, LATTICE), (NODES, NODES_OF_X)) for path, value in rows},
+}  # fmt: skip
+VALUES = {  # the same, before a value is answered
+    "an endless shard": (endless(SHARD), "it has more than"),
+    # Before, it answered as if the lattice were another.
+    **{f"k = {k}": (attribute(("components", 0, "k"), k), r"zarr\.json is damaged: .*(k|shape)")
+       for k in ([5, 6], [6, 5], [6], [6, 6, 6], [0, 6], [1001, 6], [6.0, 6], "6")},
+}  # fmt: skip
+ADDED = "added is not part of the release"
+VERIFYING = {
+    "an endless shard": (endless(SHARD), "it has more than"),
+    "a FIFO": (lambda store: os.mkfifo(store / "added"), ADDED),
+    "a link": (lambda store: (store / "added").symlink_to("/"), ADDED),
+}
+
+
+def refused_by(ask, store, damage, said):
+    damage(store)
+    with bounded(), pytest.raises(IntegrityError, match=said):
+        ask(store)
+
+
+@pytest.mark.parametrize("name", OPENING)
+def test_a_damage_is_refused_at_opening(copied, name):
+    refused_by(dbern.open, copied, *OPENING[name])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_damage_is_refused_before_a_value_is_answered(copied, name):
+    refused_by(lambda store: dbern.open(store)(POINTS), copied, *VALUES[name])
+
+
+@pytest.mark.parametrize("name", VERIFYING)
+def test_a_damage_is_found_by_verifying(copied, name):
+    refused_by(lambda store: dbern.open(store).verify(), copied, *VERIFYING[name])
+
+
+SAID = {  # of some mutations
+    # Before, a device was read until memory ended, and a FIFO waited for.
+    **{f"{name} as {kind}": "objects are plain files"
+       for name in (MANIFEST, "zarr.json", SHARD, "components")
+       for kind in ("a link to a device", "a FIFO", "a link to itself")},
+    f"{SHARD} as nothing": "missing",
+    f"{SHARD} nowhere digested anew": "coefficients are missing",
+    f"{SHARD} bomb in a shard digested anew": f"{SHARD} is",
+    f"{SHARD} another size digested anew": "a chunk does not hold its own values",
+    f"{SHARD} checksum flipped digested anew": "the checksum of its index is wrong",
+    f"{SHARD} index flipped digested anew": "the checksum of its index is wrong",
+    # Before, `verify` read a file outside and said that it was as released.
+    **{f"{MANIFEST} names {name!r}": r"manifest\.json is damaged: objects.*is not the name"
+       for name in NAMES},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_some_mutations_are_refused_by_what_they_are(copied, ways, name):
+    (damage,) = [mutation.apply for mutation in ways["laplace"] if mutation.name == name]
+    refused_by(lambda store: dbern.open(store)(POINTS), copied, damage, SAID[name])
+
+
+def test_a_bomb_is_small():
+    """98 kB of zstd that hold 3 GiB: no size of a file tells."""
+    assert len(in_shard(bomb(1 << 28))) < 100_000
+
+
+def test_a_manifest_may_name_as_many_objects_as_a_release_can_have(copied):
+    crowded(255)(copied)
+    dbern.open(copied)
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 40])
 def test_folders_in_folders_are_refused(copied, run, tmp_path, monkeypatch, name):
     """Before, those of short names ended the command by Python's own depth, with 1."""
+    monkeypatch.setattr("dbern.synopsis.signatures.private_key_of", lambda *_: None)
+    (tmp_path / "key.pem").touch()
+    said = "is a folder deeper than any of a release"
     with nested(copied, tmp_path, name):
-        deep_folders_are_refused(copied, run, tmp_path, monkeypatch)
+        for command in (("verify", copied), ("show", copied)):
+            run(*command).refused(5, said)
+        run("sign", copied, "--key", tmp_path / "key.pem").refused(5)
 
 
 @contextmanager
@@ -407,131 +517,15 @@ def nested(store, folder, name):
             outer.rename(deep)
 
 
-def deep_folders_are_refused(copied, run, tmp_path, monkeypatch):
-    private = tmp_path / "key.pem"
-    private.touch()
-    for command in (("verify", copied), ("show", copied)):
-        ran = run(*command)
-        assert ran.code == 5, ran
-        assert "is a folder deeper than any of a release" in ran.err
-    monkeypatch.setattr("dbern.synopsis.signatures.private_key_of", lambda *_: None)
-    assert run("sign", copied, "--key", private).code == 5
-
-
-# --- sizes ------------------------------------------------------------------------------------
-
-
-def test_a_bomb_is_refused_before_it_is_decoded(copied):
-    """98 kB of zstd that hold 3 GiB, here with a digest that is right."""
-    redigest(copied, SHARD, in_shard(bomb(1 << 28)))
-    assert (copied / SHARD).stat().st_size < 100_000
-    with bounded(), pytest.raises(IntegrityError, match=f"{SHARD} is"):
-        dbern.open(copied)(POINTS)
-
-
-def test_a_frame_of_another_size_than_its_chunk_is_refused(copied):
-    redigest(copied, SHARD, in_shard(bomb(8 * 36)))
-    with pytest.raises(IntegrityError, match="a chunk does not hold its own values"):
-        dbern.open(copied)(POINTS)
-
-
-@pytest.mark.parametrize("at", [-1, -9])
-def test_an_index_that_is_not_that_of_its_checksum_is_refused(copied, at):
-    data = bytearray((copied / SHARD).read_bytes())
-    data[at] ^= 1
-    redigest(copied, SHARD, bytes(data))
-    with pytest.raises(IntegrityError, match="the checksum of its index is wrong"):
-        dbern.open(copied)(POINTS)
-
-
-def test_an_object_that_is_longer_than_said_is_not_read(copied):
-    with (copied / SHARD).open("ab") as file:
-        file.truncate(1 << 40)  # sparse
-    with bounded(), pytest.raises(IntegrityError, match="it has more than"):
-        dbern.open(copied)(POINTS)
-    with bounded(), pytest.raises(IntegrityError, match="it has more than"):
-        dbern.open(copied).verify()
-
-
-def test_a_manifest_without_end_is_not_read(copied):
-    with (copied / MANIFEST).open("ab") as file:
-        file.truncate(1 << 40)
-    with bounded(), pytest.raises(IntegrityError, match=r"manifest\.json .* more than 2097152"):
-        dbern.open(copied)
-
-
-def test_metadata_beyond_two_mebibytes_is_not_read(copied):
-    """Of a list of empty lists readers would make five million objects of 16 MiB."""
-    attributes(copied, ("more",), [[]] * (1 << 20))
-    with bounded(), pytest.raises(IntegrityError, match=r"zarr\.json .* more than 2097152 bytes"):
-        dbern.open(copied)
-
-
-def test_a_manifest_names_no_more_than_a_release_can_have(copied):
-    path = copied / MANIFEST
-    content = json.loads(path.read_text())
-    entry = {"bytes": 0, "sha256": "0" * 64}
-    content["objects"] |= {f"more/{i}": entry for i in range(255)}
-    path.write_text(json.dumps(content))
-    dbern.open(copied)
-    content["objects"] |= {f"more/{i}": entry for i in range(300)}
-    path.write_text(json.dumps(content))
-    with pytest.raises(IntegrityError, match=r"manifest\.json is damaged: objects: names"):
-        dbern.open(copied)
-
-
 # --- metadata ---------------------------------------------------------------------------------
-
-
-def attributes(store, path, value):
-    root = json.loads((store / "zarr.json").read_text())
-    text = json.dumps(changed(root, ("attributes", *path), value))
-    redigest(store, "zarr.json", text.encode())
-
-
-@pytest.mark.parametrize("k", [[5, 6], [6, 5], [6], [6, 6, 6], [0, 6], [1001, 6], [6.0, 6], "6"])
-def test_a_k_that_is_not_that_of_the_array_is_refused(copied, k):
-    """Before, it answered as if the lattice were another."""
-    attributes(copied, ("components", 0, "k"), k)
-    with pytest.raises(IntegrityError, match=r"zarr\.json is damaged: .*(k|shape)"):
-        dbern.open(copied)(POINTS)
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "value"),
-    [
-        (COEFFICIENTS, ("shape",), [7, 10**9]),
-        (COEFFICIENTS, ("chunk_grid", "configuration", "chunk_shape"), [7, 1]),
-        (COEFFICIENTS, ("attributes", "scale_factor"), 1.0),
-        (COEFFICIENTS, ("codecs", 0, "name"), "gzip"),
-        (COEFFICIENTS, ("storage_transformers",), [{"name": "x"}]),
-        (COEFFICIENTS, ("dimension_names",), ["y", "x"]),
-        (COEFFICIENTS, ("shape",), [7.0, 7]),
-        (COEFFICIENTS, ("codecs", 0, "configuration", "chunk_shape"), [True, 7]),
-        (COEFFICIENTS, ("codecs", 0, "configuration", "codecs", 1, "configuration"), {}),
-        (COEFFICIENTS, ("attributes", "add_offset"), False),
-        (COEFFICIENTS, ("attributes", "oblique"), None),
-        (COEFFICIENTS, ("consolidated_metadata",), None),
-        ("components/density/x/zarr.json", ("chunk_grid",), {"name": "rectilinear"}),
-        ("components/density/x/zarr.json", ("data_type",), "int64"),
-        ("components/density/x/zarr.json", ("dimension_names",), ["y"]),
-        ("components/density/x/zarr.json", ("shape",), [8]),
-    ],
-)
-def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, value):
-    document = changed(json.loads((copied / name).read_text()), path, value)
-    redigest(copied, name, json.dumps(document).encode())
-    with pytest.raises(IntegrityError, match=f"{name} is damaged: {path[0]}"):
-        dbern.open(copied)
 
 
 @pytest.mark.parametrize("key", ["cells", "degree"])
 def test_bins_of_another_number_than_was_released_are_refused(kinds, tmp_path, key):
     store = shutil.copytree(kinds("auto/pure"), tmp_path / "store.zarr")
     name = "components/density/binned/synthesis_x/zarr.json"
-    document = json.loads((store / name).read_text())
-    document["attributes"][key] += 1
-    redigest(store, name, json.dumps(document).encode())
+    value = json.loads((store / name).read_text())["attributes"][key]
+    document(name, ("attributes", key), value + 1)(store)
     with pytest.raises(IntegrityError, match=r"binned/released/zarr\.json is damaged: shape"):
         dbern.open(store)
 
@@ -550,9 +544,7 @@ def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, 
     for path in (("added",), ("components", 0, "added"), ("combine", "added"),
                  ("components", 0, "noise", "law", "added")):  # fmt: skip
         attributes(copied, path, {"x": [1, "y"]})
-    shutil.copyfile(copied / SHARD, copied / "added")
-    data = (copied / "added").read_bytes()
-    redigest(copied, "added", data)
+    redigest(copied, "added", (copied / SHARD).read_bytes())
     opened = dbern.open(copied)
     np.testing.assert_array_equal(opened(POINTS), stores["laplace"](POINTS))
     assert opened.metadata == stores["laplace"].metadata
@@ -563,21 +555,14 @@ def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, 
 def test_the_manifest_has_to_name_every_object_of_the_format(stores, tmp_path):
     """A chunk that is not there would be read as zeros."""
     store = shutil.copytree(stores["spectral-laplace"].url, tmp_path / "s.zarr")
-    manifest = json.loads((store / MANIFEST).read_text())
-    chunks = [name for name in manifest["objects"] if "/c/" in name]
+    whole = (store / MANIFEST).read_text()
+    chunks = [name for name in json.loads(whole)["objects"] if "/c/" in name]
     assert len(chunks) == 8
     for name in chunks:
-        left = {other: manifest["objects"][other] for other in manifest["objects"] if other != name}
-        (store / MANIFEST).write_text(json.dumps(manifest | {"objects": left}))
+        (store / MANIFEST).write_text(whole)
+        manifest(lambda content, name=name: content["objects"].pop(name))(store)
         with pytest.raises(IntegrityError, match=f"does not name {name}"):
             dbern.open(store)
-
-
-def test_a_manifest_of_another_release_is_refused(copied):
-    manifest = json.loads((copied / MANIFEST).read_text())
-    (copied / MANIFEST).write_text(json.dumps(manifest | {"release_id": "0" * 32}))
-    with pytest.raises(IntegrityError, match=r"attributes\.release_id: is not that of the man"):
-        dbern.open(copied)
 
 
 # --- what is printed --------------------------------------------------------------------------

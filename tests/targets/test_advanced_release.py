@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import granules, integers, release_spec
+from conformance import granules_of_each, integers_of_each, moves, release_spec
 
 import dbern
 from dbern.planning.planner import plan_files
@@ -24,15 +24,13 @@ def specified(bandwidths, n, epsilon="1.0", **mechanism):
 def test_no_replacement_moves_one_integer_by_more_than_the_plan_says(bandwidths):
     spec = specified(bandwidths, n=2, k=12, h=3)
     plan = plan_files(spec, ())
-    each, rest = divmod(plan.noise.law.l1_sensitivity_granules, plan.lattice.size)
-    assert rest == 0
+    assert plan.noise.law.l1_sensitivity_granules % plan.lattice.size == 0
     rng = np.random.default_rng(3)
     nodes = rng.choice([-1.0, 3.0, 1.0], (10, len(bandwidths)))  # a bump's peak is at its node
     nothing = [[np.nan] * len(bandwidths), [9.0] * len(bandwidths)]
     rows = np.vstack([rng.uniform(-1, 3, (20, len(bandwidths))), nodes, nothing])
-    staged = [granules(spec, plan, np.vstack([rows[:1], [row]])) for row in rows]
-    largest = max(int(np.abs(a - b).max()) for a in staged for b in staged)
-    assert 0.9 * each < largest <= each
+    databases = [np.vstack([rows[:1], [row]]) for row in rows]
+    assert 0.9 < max(moves(plan, granules_of_each(spec, plan, databases))) <= 1
 
 
 def regression(n, **mechanism):
@@ -45,12 +43,9 @@ def regression(n, **mechanism):
 def test_signed_weights_move_one_integer_twice_as_far_and_no_farther():
     spec = regression(n=1, noise="laplace-advanced")
     plan = plan_files(spec, ())
-    law = plan.components[0].noise.law
-    each = law.l1_sensitivity_granules // plan.lattice.size
-    staged = [integers(spec, plan, [{"x": x, "z": z}])[0]
-              for x in (-1.0, 1.0, 0.3) for z in (-2.0, 2.0, 0.0, np.nan)]  # fmt: skip
-    largest = max(int(np.abs(a - b).max()) for a in staged for b in staged)
-    assert 0.9 * each < largest <= each
+    records = [{"x": x, "z": z} for x in (-1.0, 1.0, 0.3) for z in (-2.0, 2.0, 0.0, np.nan)]
+    staged = integers_of_each(spec, plan, [[record] for record in records])
+    assert 0.9 < moves(plan, staged)[0] <= 1
 
 
 def test_several_components_cost_the_rhos_of_their_laws_together():

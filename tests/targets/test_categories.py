@@ -11,17 +11,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import zarr
+from conformance import accumulator_of, sums_of
 from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import CategoricalNB
 
 import dbern
 from dbern.combination.gaussian_scores import GaussianScores, _gaussian_score_error
-from dbern.data.domain import Axis, Column, Domain, Response
-from dbern.learn.least_squares import MomentSums
-from dbern.reconstruct.base import VectorStrategy
-from dbern.reconstruct.moments import Moments
-from dbern.reconstruct.noisy_least_squares import least_squares
-from dbern.reconstruct.noisy_moments import NoisyMoments
+from dbern.data.domain import Axis, Column, Domain
 from dbern.targets.class_sums import ClassSums
 
 SEED = 411
@@ -29,73 +25,6 @@ STATES, KINDS = ["NY", "CA", "TX"], [1, 2]
 BOUNDS = {
     "x": [0.0, 10.0], "y": [-1.0, 1.0], "state": {"values": STATES}, "kind": {"values": KINDS},
 }  # fmt: skip
-
-
-def columns_of(moments: Moments, z: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """One, a column a listed value, and the numbers, of each record."""
-    listed = [np.eye(size)[own] for size, own in zip(moments.blocks, codes.T, strict=True)]
-    return np.hstack([np.ones((len(z), 1)), *listed, z])
-
-
-def exact(moments: Moments, z: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """The entries of records, by their definition."""
-    v, (first, second) = columns_of(moments, z, codes), moments.column_pairs
-    squares = (first == second) & (first > 0)
-    kinds = np.append(0, np.repeat([1, 2, 3], [sum(moments.blocks), moments.numbers - 1, 1]))
-    scales = np.array([
-        [moments.weight, 2, 1, moments.weight],  # one with one, a value, a feature, the response
-        [0, 1, 0.5, 4], [0, 0, 1, 2], [0, 0, 0, 2],
-    ])[kinds[first], kinds[second]]  # fmt: skip
-    return scales * (v[:, first] * v[:, second] - 0.5 * squares)
-
-
-def largest(moments: Moments, norm: int, rng: np.random.Generator) -> float:
-    """The largest distance of two records that a search finds, by moves of single numbers."""
-    d, m, best = moments.numbers, len(moments.blocks), 0.0
-    for start in range(8):
-        z, w = np.ones(d), np.ones(d)
-        w[-((d + 1) // 2) :] = -1.0
-        if start > 3:
-            z, w = rng.choice([-1.0, 1.0], d), rng.uniform(-1, 1, d)
-        same = np.arange(m) < [0, m, m // 2, 0][start % 4]
-        codes = np.repeat([np.where(same, 0, 1)], 41, axis=0)
-        for _ in range(3):
-            for i in range(2 * d):
-                tried = np.repeat([np.append(z, w)], 41, axis=0)
-                tried[:, i] = np.append(np.linspace(-1, 1, 40), tried[0, i])
-                one, other = tried[:, :d], tried[:, d:]
-                apart = exact(moments, one, 0 * codes) - exact(moments, other, codes)
-                sizes = np.linalg.norm(apart, norm, axis=1)
-                z, w = np.split(tried[sizes.argmax()], 2)
-                best = max(best, float(sizes.max()))
-    return best
-
-
-SMALL = [(2, 1, 4), (2, 2, 2), (3, 2, 4), (3, 4, 2)]
-
-
-@pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize(
-    ("numbers", "lists", "weight"),
-    [*SMALL, *(pytest.param(*one, marks=pytest.mark.slow)
-               for one in itertools.product((2, 3, 5), (1, 2, 3), (2, 5)))],
-)  # fmt: skip
-def test_no_replacement_moves_moments_with_categories_by_more_than_is_proved(
-    numbers, lists, weight, norm
-):
-    moments, rng = Moments(numbers, weight, (3,) * lists), np.random.default_rng(SEED)
-    bound, found = moments.sensitivity(norm).value, largest(moments, norm, rng)
-    whole = lists > 1 and numbers % 2 == 0  # of others half of one is not attained
-    assert (0.999 if norm == 1 and whole else 0.95) * bound <= found <= bound
-    missing = exact(moments, np.ones((1, numbers)), np.zeros((1, lists), dtype=int))[0]
-    added = moments.added_sensitivity(norm).value
-    assert 0.999 * added <= np.linalg.norm(missing, norm) <= added < bound
-
-
-def test_the_bound_does_not_depend_on_how_many_values_are_listed():
-    for norm in (1, 2):
-        one, other = (Moments(4, 2, (size,) * 3).sensitivity(norm).value for size in (2, 40))
-        assert one == other
 
 
 def domain() -> Domain:
@@ -113,43 +42,12 @@ def records(rows: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return found
 
 
-def test_integers_are_the_moments_and_a_value_that_is_not_listed_is_a_missing_record():
-    rng = np.random.default_rng(SEED)
-    vector, columns = MomentSums.of(domain(), Response("minutes", 0.0, 60.0)), records(300, rng)
-    accumulator = vector.accumulator(VectorStrategy(vector.size), 300, 0.0)
-    whole, parts = np.zeros((2, *accumulator.shape), dtype=np.int64)
-    accumulator.add(whole, columns)
-    for i in rng.permutation(300):
-        accumulator.add(parts, {name: column[i : i + 1] for name, column in columns.items()})
-    assert (whole == parts).all()
-    kept = slice(3, None)
-    y = (np.clip(columns["minutes"][kept], 0, 60) - 30) / 30
-    z = np.column_stack([columns["x"][kept] / 5 - 1, y])
-    codes = np.column_stack([columns[name][kept] for name in ("state", "kind")]).astype(int)
-    wanted = exact(vector.moments, z, codes).sum(axis=0)
-    found = np.ldexp(whole.astype(float), -accumulator.bits)
-    np.testing.assert_allclose(found, wanted, atol=300 * 2.0**-accumulator.bits)
-    names = vector.entries
-    assert len(names) == len(set(names)) == vector.moments.size
-    for name, value in {
-        "count": 297,
-        "count of state = CA": 2 * (codes[:, 0] == 1).sum(),
-        "sum of x where kind = 2": z[codes[:, 1] == 1, 0].sum() / 2,
-        "count of state = TX and kind = 1": ((codes == [2, 0]).all(axis=1)).sum(),
-    }.items():
-        weight = vector.moments.weight if name == "count" else 1
-        assert found[names.index(name)] == pytest.approx(weight * value, abs=1e-6), name
-
-
 @pytest.mark.parametrize("moments", [True, False])
 def test_cells_of_naive_bayes_are_counts(moments):
     rng = np.random.default_rng(SEED)
     label = Column("label", "data.label.classes", ("no", "yes"))
     sums, columns = ClassSums(domain(), label, moments=moments), records(200, rng)
-    accumulator = sums.accumulator(VectorStrategy(sums.size), 200, 0.0)
-    state = np.zeros(accumulator.shape, dtype=np.int64)
-    accumulator.add(state, columns)
-    found = np.ldexp(state.astype(float), -accumulator.bits)
+    found = sums_of(accumulator_of(sums, 200), columns)
     kept = {name: column[3:] for name, column in columns.items()}
     for code, value in itertools.product(range(2), range(3)):
         wanted = ((kept["label"] == code) & (kept["state"] == value)).sum()
@@ -195,46 +93,6 @@ def test_errors_of_cells_move_scores_by_no_more_than_is_proved():
         assert scores.error([error]) == pytest.approx(2 * bound)
     more = [_gaussian_score_error(1e-6, *facts.values(), lists=lists) for lists in (0, 2)]
     assert more[1] - more[0] == pytest.approx(4 * 3.0 * 1e-6)
-
-
-# --- What is solved
-
-
-def test_without_noise_coefficients_are_those_of_least_squares():
-    rng, moments = np.random.default_rng(SEED), Moments.of(3, (3, 2))
-    codes = np.column_stack([rng.integers(0, 3, 500), rng.integers(0, 2, 500)])
-    z = 0.5 * rng.uniform(-1, 1, (500, 3))
-    z[:, 2] = 0.3 * z[:, 0] + np.array([0.1, -0.2, 0.3])[codes[:, 0]] - 0.1 * codes[:, 1]
-    z[:, 2] += 0.1 * rng.uniform(-1, 1, 500)
-    v = columns_of(moments, z, codes)
-    found = NoisyMoments.of(moments, moments.of_products(v.T @ v), 1e-9)
-    fit = least_squares(found, 7, range(7))
-    peer = LinearRegression().fit(v[:, 1:-1], z[:, 2])
-    values = fit.intercept + v[:, 1:-1] @ fit.slopes
-    np.testing.assert_allclose(values, peer.predict(v[:, 1:-1]), atol=1e-6)
-    assert abs(fit.slopes[:3].sum()) < 1e-9
-    assert abs(fit.slopes[3:5].sum()) < 1e-9
-
-
-def test_noise_of_many_cells_costs_little_where_lists_are_independent():
-    """Without what `NoisyMoments.columns_covariance` leaves out it is 1.09 times as much."""
-    rng, moments = np.random.default_rng(SEED), Moments.of(3, (3, 5, 8, 12))
-    codes = np.column_stack([rng.integers(0, size, 20_000) for size in moments.blocks])
-    effects = [rng.normal(0, 0.1, size) for size in moments.blocks]
-    z = rng.uniform(-0.6, 0.6, (20_000, 3))
-    z[:, 2] = 0.2 * z[:, 0] + sum(own[codes[:, i]] for i, own in enumerate(effects))
-    z[:, 2] = np.clip(z[:, 2] + 0.1 * rng.normal(size=20_000), -1, 1)
-    v = columns_of(moments, z, codes)
-    entries, scale = moments.of_products(v.T @ v / 20_000), moments.sensitivity(1).value / 20_000
-
-    def error(noise: np.ndarray, deviation: float) -> float:
-        measured, last = NoisyMoments.of(moments, entries + noise, deviation), moments.columns - 1
-        fit = least_squares(measured, last, range(last))
-        return float(np.std(z[:, 2] - v[:, 1:-1] @ fit.slopes))
-
-    noises = rng.laplace(0, scale, (4, moments.size))
-    found = np.mean([error(noise, math.sqrt(2) * scale) for noise in noises])
-    assert found < 1.06 * error(np.zeros(moments.size), 0.0)
 
 
 def table(rows: int = 600) -> dict[str, np.ndarray]:
@@ -435,25 +293,6 @@ def test_a_plan_names_the_lists(project):
 def quadratic(columns):
     x, y = columns["x"] / 5 - 1, columns["y"]
     return np.column_stack([x, y, 2 * x**2 - 1, x * y, 2 * y**2 - 1])
-
-
-def test_products_are_moments_of_further_numbers():
-    rng = np.random.default_rng(SEED)
-    box = Domain((Axis("x", 0.0, 10.0), Axis("y", -1.0, 1.0), Axis.of_values("kind", KINDS)))
-    vector = MomentSums.of(box, Response("minutes", 0.0, 60.0), 2)
-    assert vector.moments == Moments.of(6, (2,))
-    assert {"sum of x^2", "product of x * y and minutes", "sum of y^2 where kind = 2"} <= {
-        *vector.entries
-    }
-    columns = {"x": rng.uniform(0, 10, 100), "y": rng.uniform(-1, 1, 100)}
-    columns |= {"minutes": rng.uniform(0, 60, 100), "kind": rng.integers(0, 2, 100) * 1.0}
-    accumulator = vector.accumulator(VectorStrategy(vector.size), 100, 0.0)
-    state = np.zeros(accumulator.shape, dtype=np.int64)
-    accumulator.add(state, columns)
-    z = np.column_stack([quadratic(columns), columns["minutes"] / 30 - 1])
-    wanted = exact(vector.moments, z, columns["kind"][:, None].astype(int)).sum(axis=0)
-    found = np.ldexp(state.astype(float), -accumulator.bits)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
 def test_a_release_of_degree_two_is_quadratic_least_squares(exact_release):

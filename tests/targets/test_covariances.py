@@ -209,7 +209,7 @@ def test_regression_with_a_covariance_is_the_weighted_mean(exact_release):
     weights = np.array([law.pdf(places - point) for point in points])
     exact = weights @ response / weights.sum(axis=1)
     plain = replace(synopsis.combination, noise=None)  # less of the noise that was not drawn
-    parts = synopsis._parts(points, synopsis._smoothings(None), len(points))
+    parts = synopsis._function.parts(points, synopsis._function.smoothings(None), len(points))
     assert np.abs(plain.values(parts) - exact).max() < 0.05
     low, high = synopsis.interval(points)
     assert ((low <= exact) & (exact <= high)).all()

@@ -53,7 +53,10 @@ SPECS = [
         ({}, {**ADDED, "normalizer": "0"}, r"^data\.normalizer: .*must be a whole number"),
         ({}, {"unit": {"column": "x", "max_contributions": 3}, "normalizer": "4"},
          'the column "x" has two roles'),
-        ({"kernel": "uniform"}, {}, r'^target\.kernel: "uniform" is unknown\. Write kernel = ')),
+        *(({"kernel": name}, {}, rf'^target\.kernel: "{name}" is unknown\. Write kernel = ')
+          for name in ("uniform", "box")),
+        *(({"bandwidth": [width]}, {}, r"^target\.bandwidth: .*[Ww]rite ")
+          for width in (0.0, -1.0, math.nan, math.inf))),
     *of("covariance", {"kind": "kernel-density"}, {"bounds": PLANE, "n": 40},
         ({"covariance": [[1.0]]}, {},
          "^target.covariance: .*must have 2 rows of 2 numbers, in the order x, y"),

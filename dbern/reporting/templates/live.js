@@ -164,7 +164,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const numbers = ({ value, low, high }) => [value[0], low[0], high[0]];
 
   // Numbers for people: to the digits that the error leaves, thousands apart, the small by powers of ten.
-  const percent = "\u202f%";
+  const percent = "\u00a0%";
   const fixed = (number, digits) => number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u202f");
   const raised = (power) => "×10" + String(power).replace(/[-0-9]/g, (one) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(one)]);
   const rounded = (number, error) => {

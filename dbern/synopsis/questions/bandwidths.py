@@ -13,7 +13,7 @@ from dbern.bernstein.blocks import on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.splines import bin_products
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
-from dbern.synopsis.questions.envelopes.splines import AxisSplines, damped
+from dbern.synopsis.questions.envelopes.splines import FIT_DAMPING, AxisSplines, damped
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.types import FloatArray
 
@@ -22,7 +22,6 @@ _POINTS = 65  # of an axis
 _TRIED_FACTORS = np.geomspace(8.0, 0.2, 40)  # times the released bandwidth
 _CANDIDATE_FACTORS = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
 _DEVIATIONS = 2.0  # of the noise, by which two estimates hardly differ
-_DAMPING = 1e-7  # of the mean square of a bin, as of envelopes
 
 
 def min_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
@@ -143,7 +142,7 @@ def _noise_mean(measure: NoisyMeasure, forms: Sequence[FloatArray]) -> float:
 def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
     """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
     (t, in_t), (y, in_y) = (splines.gauss(splines.degree + more) for more in (1, 2))
-    axis, square = (splines.cells, splines.degree), damped(splines.gram, _DAMPING)
+    axis, square = (splines.cells, splines.degree), damped(splines.gram, FIT_DAMPING)
     _, onto = bin_products(t, in_t, kernel(y[:, None] - t), *axis)
     fitted = np.asarray(np.linalg.solve(square, onto), dtype=np.float64)
     _, crossed = bin_products(y, in_y, fitted, *axis)

@@ -13,7 +13,7 @@ from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.mass import Mass
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion
-from dbern.synopsis.questions.region_answers import ask_regions
+from dbern.synopsis.questions.region_files import ask_regions
 from dbern.synopsis.questions.regions import Region
 from dbern.synopsis.questions.released_bins import ReleasedBins
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,15 +15,13 @@ import numpy as np
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points, gridded
-from dbern.synopsis.question_options import DENSITY, MARGINAL
+from dbern.synopsis.question_options import DENSITY, MARGINAL, read_numbers, read_point
 from dbern.synopsis.questions.answers import Answer, SamplingLaw
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, min_bandwidth
 from dbern.synopsis.questions.conditional import conditional_means
 from dbern.synopsis.questions.envelopes.kernel import density_envelope
-from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers, read_point
 from dbern.synopsis.questions.product_intervals import product_intervals
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -33,6 +31,7 @@ from dbern.synopsis.questions.question import (
 )
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import DataDependentBand, ReleasedBins
+from dbern.synopsis.questions.weight_batches import KernelsAt
 from dbern.types import FloatArray
 
 
@@ -92,16 +91,9 @@ class Density(OptionQuestion):
         return self._promised_bands(promised, beta), None
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
-        kernels, count, rows = self.kernels, len(self.unit_points), list[Envelope]()
-        for axis, splines in enumerate(measure.splines):
-            y, index = np.unique(self.unit_points[:, axis], return_inverse=True)  # few, of a grid
-            envelopes = (density_envelope(splines, product[axis], y) for product in kernels)
-            rows.append(Envelope.joined(envelope.select(index) for envelope in envelopes))
-
-        def axes(batch: slice) -> list[Envelope]:
-            return [envelope.select(batch) for envelope in rows]
-
-        band = product_intervals(measure, axes, count * len(kernels), beta, of_total=False)
+        kernels, count = self.kernels, len(self.unit_points)
+        weights = KernelsAt(measure, kernels, self.unit_points)
+        band = product_intervals(measure, weights, beta, of_total=False)
         of_chosen = slice(self.chosen_index * count, (self.chosen_index + 1) * count)
         peak = math.prod(kernel.peak for kernel in kernels[self.chosen_index])
         band = Band(*(numbers[of_chosen] for numbers in band))
@@ -152,12 +144,7 @@ class Density(OptionQuestion):
         if options.condition is not None:
             raise SpecError("--given: the density at points has no condition. Ask for --marginal")
         point = read_point(text, cls.option.name)
-
-        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-            answer = cls.read(bins, point).ask(payer, str(beta))
-            yield replace(answer, question=f"{answer.question}, at {text}")
-
-        return [answers]
+        return [deferred(lambda: cls.read(bins, point), f", at {text}")]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

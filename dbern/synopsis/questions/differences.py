@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -12,12 +12,11 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
-from dbern.synopsis.question_options import DIFFERENCE, QuestionOption
-from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
+from dbern.synopsis.question_options import DIFFERENCE, QuestionOption, read_box, read_point
+from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_box, read_point
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -39,7 +38,7 @@ from dbern.synopsis.questions.responses import (
     refuse_condition,
     split_measures_for,
 )
-from dbern.synopsis.questions.split_measure import SplitMeasure, all_groups
+from dbern.synopsis.questions.split_measure import SplitMeasure, all_groups, mean_of_split
 from dbern.synopsis.questions.weight_batches import WeightBatches
 
 
@@ -57,24 +56,23 @@ class Difference(MeanQuestion, OptionQuestion):
         used_target: Target | None = "smoothed"
         if all(of_regions):
             inside = [read_inside(bins, region, target) for region in pair]
-            weights = [batches for batches, _ in inside]
-            shapes = [shape for _, shape in inside]
-            counts, label = [*map(len, shapes)], "region"
-            used_target = None if any(isinstance(shape, Polygons) for shape in shapes) else target
+            weights, label = [batches for batches, _ in inside], "region"
+            of_polygons = any(isinstance(shape, Polygons) for _, shape in inside)
+            used_target = None if of_polygons else target
             where = f"{BY_KERNELS[target]} in {{}} less that in {{}}"
             where = where.format(*map(region_text, pair))
         elif not any(of_regions):
-            kernels = [kernels_at(bins, points, None, None) for points in pair]
-            weights, label = [*kernels], "point"
-            counts = [len(batches.unit) for batches in kernels]
+            weights = [kernels_at(bins, points, None, None) for points in pair]
+            label = "point"
             where = " near points less that near others"
         else:
             raise SpecError("difference: write two points, or two regions")
+        counts = [*map(len, weights)]
         if counts[0] != counts[1]:
             raise SpecError(f"difference: {counts[0]} less {counts[1]}. Write as many of either")
         return cls(
             bins=bins, text=f"{mean_text(bins)}{where}", target=used_target, splits=splits,
-            labels={label: range(counts[0]) if counts[0] > 1 else [None]}, count=counts[0],
+            labels={label: range(counts[0]) if counts[0] > 1 else [None]},
             weights=Envelope.joined(batches.select(slice(None)) for batches in weights),
         )  # fmt: skip
 
@@ -84,10 +82,9 @@ class Difference(MeanQuestion, OptionQuestion):
         return None if self.bins.response else "percentage points"
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
-        means = self._shares(measure, 2 * self.count, beta)
         low, high = self._bounds
-        halves = slice(self.count), slice(self.count, None)
-        first, second = (Band(*(numbers[half] for numbers in means)) for half in halves)
+        halves = (np.split(numbers, 2) for numbers in mean_of_split(measure, self.weights, beta))
+        first, second = (Band(*half) for half in zip(*halves, strict=True))
         return first.minus(second).scaled(0.0, high - low)
 
     @classmethod
@@ -107,12 +104,8 @@ class Difference(MeanQuestion, OptionQuestion):
                 return difference_of_groups(bins, pair[0], groups, options.target)
             return cls.read(bins, pair[0], pair[1], options.target)
 
-        def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-            answer = read().ask(payer, str(beta))
-            yield replace(answer, question=f"{answer.question}, at {text}")
-
         of_points = not _is_region(pair[0])  # which the question does not name
-        return [answers if of_points else deferred(read)]
+        return [deferred(read, f", at {text}" if of_points else "")]
 
 
 class ResponseDifference(MeanQuestion):
@@ -169,9 +162,8 @@ def difference_of_groups(
     where = question.text.removeprefix(mean_text(bins))
     return difference(
         bins=replace(bins, groups=(None,)), text=f"{quantity} of {groups_text}{where}",
-        labels=question.labels if question.count > 1 else {},
-        target=question.target, count=question.count,
-        splits=compared, weights=question.weights,
+        labels=question.labels if len(question.weights) > 1 else {},
+        target=question.target, splits=compared, weights=question.weights,
     )  # fmt: skip
 
 

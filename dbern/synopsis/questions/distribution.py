@@ -15,7 +15,7 @@ from dbern.combination.responses import Ratio
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
+from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
 from dbern.synopsis.questions.compare import Comparison
@@ -36,11 +36,12 @@ from dbern.synopsis.questions.released_bins import (
 )
 from dbern.synopsis.questions.responses import Average, Curve
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
+from dbern.synopsis.released import Released
 from dbern.types import FloatArray
 
 
 def distribution_of(
-    arrays: Sequence[ReleasedArray | ReleasedVector],
+    arrays: Sequence[Released],
     combination: Combination,
     domain: Domain,
     metadata: Mapping[str, Any],
@@ -127,18 +128,42 @@ class Distribution(ReleasedBins):
         The most rows of a unit of privacy.
     account : Account, optional
         What its answers share of beta.
-    response : Response, optional
+    response : ReleasedResponses, optional
         Of a regression: what was released of its responses.
     choices : int
         How many kernels the released one was chosen from: "smoothed" answers cover whichever.
-    promised : Promised, optional
+    promised : DataDependentBand, optional
         Where a number tells of these data.
+
+    Notes
+    -----
+    Questions share these arguments, and raise SpecError for what cannot be. Points and ends are in
+    data units, dates too.
+
+    axis : str, optional
+        By name; the only one where there is one.
+    region : mapping or list
+        A box ``{"x": (low, high)}``, None for an end that is open, axes that are left out whole;
+        several boxes in a list, or as arrays of ends. Of two axes also polygons: GeoJSON, or what
+        has a `__geo_interface__`, as shapely's have.
+    given : mapping, optional
+        A box, of other axes than are asked about but for a mass: then of the rows in it.
+    target : "records" or "smoothed"
+        "records": of the rows themselves. Bins do not tell where in a cell a row is, so sharp edges
+        widen the interval. "smoothed": of the released density's integral, of which every row is a
+        kernel; narrow, but no share of rows.
+    population : bool
+        Whether the interval is to cover the answer for those that the rows were drawn from,
+        independently. Approximate: the sampling error is taken as normal, or where rows are few
+        bounded whatever its law. The answer's `law` says which.
+    beta : float or str, optional
+        One minus the confidence; 0.05, or what `confidence` gives.
     """
 
     def ask(
         self, question: Question, beta: float | str | None = None, *, population: bool = False
     ) -> Answer:
-        """Answer a question of any kind about these bins; `beta`, `population` as of `mass`."""
+        """Answer a question of any kind about these bins."""
         return question.ask(self, beta, population=population)
 
     def mass(
@@ -150,32 +175,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the share of the counted rows in a region, or in each of many.
-
-        Parameters
-        ----------
-        region : mapping or list
-            A box ``{"x": (low, high)}`` in data units, None for an end that is open, axes that are
-            left out whole; several boxes in a list, or as arrays of ends. Of two axes also
-            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have.
-        given : mapping, optional
-            A box: then the share of the rows in it.
-        target : "records" or "smoothed"
-            "records": of the rows themselves. Bins do not tell where in a cell a row is, so sharp
-            edges widen the interval. "smoothed": of the released density's integral, of which
-            every row is a kernel; narrow, but no share of rows.
-        population : bool
-            Whether the interval is to cover the share of those that the rows were drawn from,
-            independently. Approximate: the sampling error is taken as normal, or where rows are
-            few bounded whatever its law. The answer's `law` says which.
-        beta : float or str, optional
-            One minus the confidence; 0.05, or what `confidence` gives.
-
-        Raises
-        ------
-        SpecError
-            For a region or a confidence that cannot be.
-        """
+        """Return the share of the counted rows in a region, or in each of many."""
         question = Mass.read(self, region, given, target)
         return self.ask(question, beta, population=population)
 
@@ -187,14 +187,9 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return how many rows are in a region, or in each of many; as for `mass`.
+        """Return how many rows are in a region, or in each of many.
 
         With ``population=True``: how many are expected of as many rows, drawn anew.
-
-        Raises
-        ------
-        SpecError
-            For a region or a confidence that cannot be.
         """
         question = Count.read(self, region, target, population=population)
         return self.ask(question, beta, population=population)
@@ -209,20 +204,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the share of the rows up to each place of an axis, all at once.
-
-        Parameters
-        ----------
-        places : float or sequence of float
-            In data units.
-        axis, given, target, population, beta
-            As for `quantile`.
-
-        Raises
-        ------
-        SpecError
-            For places, an axis, a box or a confidence that cannot be.
-        """
+        """Return the share of the rows up to each place of an axis, all at once."""
         question = Cdf.up_to(self, places, axis, given, target)
         return self.ask(question, beta, population=population)
 
@@ -236,24 +218,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return quantiles of an axis, in its units: of the rows, or of those in a box of others.
-
-        Parameters
-        ----------
-        levels : float or sequence of float
-            Between 0 and 1.
-        axis : str, optional
-            By name; the only one where there is one.
-        given : mapping, optional
-            A box of other axes.
-        target, population, beta
-            As for `mass`.
-
-        Raises
-        ------
-        SpecError
-            For levels, an axis, a box or a confidence that cannot be.
-        """
+        """Return quantiles of an axis, in its units, at levels between 0 and 1."""
         question = Quantile.read(self, levels, axis, given, target)
         return self.ask(question, beta, population=population)
 
@@ -265,18 +230,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the mean of an axis, in its units: of the rows, or of those in a box of others.
-
-        Parameters
-        ----------
-        axis, given, population, beta
-            As for `quantile`.
-
-        Raises
-        ------
-        SpecError
-            For an axis, a box or a confidence that cannot be.
-        """
+        """Return the mean of an axis, in its units."""
         return self.ask(Mean.read(self, axis, given), beta, population=population)
 
     def cov(
@@ -288,22 +242,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the covariance of two axes, in their units, or of one with itself.
-
-        Parameters
-        ----------
-        axis, other : str
-            By name.
-        given : mapping, optional
-            A box of other axes.
-        population, beta
-            As for `mass`.
-
-        Raises
-        ------
-        SpecError
-            For an axis, a box or a confidence that cannot be.
-        """
+        """Return the covariance of two axes, in their units, or of one with itself."""
         return self.ask(Covariance.read(self, axis, other, given), beta, population=population)
 
     def correlation(
@@ -315,13 +254,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the correlation of two axes; as `cov`.
-
-        Raises
-        ------
-        SpecError
-            As of `cov`, and for an axis with itself.
-        """
+        """Return the correlation of two axes."""
         return self.ask(Correlation.read(self, axis, other, given), beta, population=population)
 
     def var(
@@ -332,13 +265,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the variance of an axis: of the rows, not of a larger sample. As `mean`.
-
-        Raises
-        ------
-        SpecError
-            For an axis, a box or a confidence that cannot be.
-        """
+        """Return the variance of an axis: of the rows, not of a larger sample."""
         return self.ask(Variance.read(self, axis, axis, given), beta, population=population)
 
     def std(
@@ -349,13 +276,7 @@ class Distribution(ReleasedBins):
         population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the standard deviation of an axis, in its units; as `var`.
-
-        Raises
-        ------
-        SpecError
-            For an axis, a box or a confidence that cannot be.
-        """
+        """Return the standard deviation of an axis, in its units."""
         return self.ask(Deviation.read(self, axis, axis, given), beta, population=population)
 
     def density(
@@ -369,6 +290,8 @@ class Distribution(ReleasedBins):
     ) -> Answer:
         """Return the kernel density at points, of any bandwidth and kernel: free, from the bins.
 
+        A population's is smoothed by the same kernel.
+
         Parameters
         ----------
         points
@@ -379,14 +302,12 @@ class Distribution(ReleasedBins):
             the interval covers whichever it may choose.
         kernel : str, optional
             By the name that a spec gives it; that of the release.
-        population, beta
-            As for `mass`; of the population's density smoothed by the same kernel.
 
         Raises
         ------
         SpecError
-            For points or kernels that cannot be, and for a bandwidth that the bins do not resolve:
-            it says what is the least that they do.
+            Also for a bandwidth that the bins do not resolve: it says what is the least that they
+            do.
         """
         question = Density.read(self, points, bandwidth, kernel)
         return self.ask(question, beta, population=population)
@@ -403,18 +324,6 @@ class Distribution(ReleasedBins):
         """Return the density of one axis at places: of the counted rows, or of those in a box.
 
         Smoothed along this axis as the release is, and along no other.
-
-        Parameters
-        ----------
-        places : sequence of float
-            In data units.
-        axis, given, population, beta
-            As for `quantile`.
-
-        Raises
-        ------
-        SpecError
-            For places outside the bounds, an axis, a box or a confidence that cannot be.
         """
         question = Marginal.read(self, places, axis, given)
         return self.ask(question, beta, population=population)
@@ -432,23 +341,12 @@ class Distribution(ReleasedBins):
 
         The mean response of the rows around a point, each weighted by its kernel, never beyond the
         response's bounds. Of a density by group each group's share of these weights: how likely a
-        row is of the group.
-
-        Parameters
-        ----------
-        points
-            As a synopsis takes them; coordinates of xarray give a grid.
-        bandwidth : float or sequence of float, optional
-            In data units, one or one an axis; that of the release.
-        kernel : str, optional
-            By the name that a spec gives it; that of the release.
-        population, beta
-            As for `mass`; of the population's mean with the same weights.
+        row is of the group. Points, bandwidth and kernel are as of `density`, without "auto".
 
         Raises
         ------
         SpecError
-            Where neither responses nor groups were released, and as of `density`.
+            Also where neither responses nor groups were released.
         """
         question = Curve.read(self, points, bandwidth, kernel)
         return self.ask(question, beta, population=population)
@@ -467,26 +365,12 @@ class Distribution(ReleasedBins):
 
         The mean response of the rows around a point of the axis, whatever they are on the others,
         or of those in a box of others. Smoothed along this axis as the release is, and along no
-        other.
-
-        Parameters
-        ----------
-        points : sequence of float
-            Of the axis, in data units.
-        axis : str, optional
-            By name; the only one where there is one.
-        given : mapping, optional
-            A box of other axes.
-        target : "records" or "smoothed"
-            Of `given`, as for `mass`.
-        population, beta
-            As for `mass`.
+        other. `target` is that of the box.
 
         Raises
         ------
         SpecError
-            Where neither responses nor groups were released, for points outside the bounds, an
-            axis, a box or a confidence that cannot be.
+            Also where neither responses nor groups were released.
         """
         question = Curve.along(self, points, axis, given, target)
         return self.ask(question, beta, population=population)
@@ -501,15 +385,12 @@ class Distribution(ReleasedBins):
     ) -> Answer:
         """Return the mean response of the rows in a region, or in each of many; or groups' shares.
 
-        Parameters
-        ----------
-        region, target, population, beta
-            As for `mass`. "smoothed": each row counts as its kernel does in the region.
+        "smoothed": each row counts as its kernel does in the region.
 
         Raises
         ------
         SpecError
-            Where neither responses nor groups were released, and as of `mass`.
+            Also where neither responses nor groups were released.
         """
         return self.ask(Average.read(self, region, target), beta, population=population)
 
@@ -532,16 +413,11 @@ class Distribution(ReleasedBins):
         groups : sequence of two groups, optional
             Of a release by group, in place of `second`: the share of one of the groups less that of
             the other; of a regression their mean responses, each at half of beta.
-        target : "records" or "smoothed"
-            As for `mass`; of points "smoothed".
-        population, beta
-            As for `mass`.
 
         Raises
         ------
         SpecError
-            As of `curve` and `average`, for two of different kinds or numbers, and for groups that
-            were not released.
+            Also for two of different kinds or numbers, and for groups that were not released.
         """
         if (second is None) == (groups is None):
             raise SpecError("difference: write two points or regions, or one and its two groups")
@@ -559,20 +435,16 @@ class Distribution(ReleasedBins):
         target: Target = "records",
         beta: float | str | None = None,
     ) -> Answer:
-        """Return the share of rows in a region here less that there, each at half of beta.
+        """Return the share of rows in a region here less that in `other`, each at half of beta.
 
-        Parameters
-        ----------
-        other : Distribution
-            Of another release.
-        region, target, beta
-            As for `mass`. "smoothed": of the two densities, both by the wider of their kernels.
+        `other` is the distribution of another release. "smoothed": of the two densities, both by
+        the wider of their kernels.
 
         Raises
         ------
         SpecError
-            For a region that is none of both, releases without a common group, and smoothed ones
-            over other bounds or of other kinds of kernels.
+            Also for a region that is none of both, releases without a common group, and smoothed
+            ones over other bounds or of other kinds of kernels.
         """
         if not hasattr(other, "mass"):
             raise SpecError("compare: write what distribution() of another release returns")

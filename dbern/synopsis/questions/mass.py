@@ -13,17 +13,16 @@ import numpy as np
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers
-from dbern.synopsis.question_options import CDF, COUNT, MASS
+from dbern.synopsis.question_options import CDF, COUNT, MASS, read_numbers
 from dbern.synopsis.questions.answers import Answer, Percent, Target
 from dbern.synopsis.questions.band import Band, band_in_batches
-from dbern.synopsis.questions.envelopes.splines import Envelope, products
+from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.product_intervals import product_intervals
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion, OptionQuestion
-from dbern.synopsis.questions.region_answers import ask_regions
+from dbern.synopsis.questions.region_files import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
     Region,
@@ -35,6 +34,7 @@ from dbern.synopsis.questions.regions import (
     require_one_box,
 )
 from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.synopsis.questions.weight_batches import InBoxes
 
 _BATCH_WEIGHTS = 1 << 22  # of boxes under a condition, at a time: more than are simulated
 
@@ -71,13 +71,8 @@ class _SharesOfRegions(OptionQuestion):
             )
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
-        bounded = ((region.low > 0) | (region.high < 1)).any(axis=0)
-        used = () if weights.kernels else tuple(np.flatnonzero(bounded).tolist())
-
-        def axes(batch: slice) -> list[Envelope]:
-            return weights.axes(measure, region.select(batch))
-
-        return product_intervals(measure, axes, len(region), beta, used, of_total=of_total)
+        boxes = InBoxes(measure, weights, region)
+        return product_intervals(measure, boxes, beta, of_total=of_total)
 
     def _shares_of_box(
         self, boxes: Boxes, box: Boxes, measure: NoisyMeasure, beta: Fraction
@@ -85,11 +80,10 @@ class _SharesOfRegions(OptionQuestion):
         view = measure.joint()
         base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
-        intersections = replace(boxes, low=start, high=stop)
+        inside = InBoxes(measure, self.weights, replace(boxes, low=start, high=stop))
 
         def band(batch: slice, beta_i: Fraction) -> Band:
-            inside = products(self.weights.axes(measure, intersections.select(batch)))
-            return quotient_interval(view, inside.layered(), base, beta_i)
+            return quotient_interval(view, inside.select(batch).layered(), base, beta_i)
 
         return band_in_batches(len(boxes), _BATCH_WEIGHTS // measure.values.size, beta, band)
 
@@ -134,11 +128,8 @@ class Mass(_SharesOfRegions):
         cls, text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
         """Read a box, or a file of regions."""
-
-        def read(region: Region) -> Mass:
-            return cls.read(bins, region, options.condition, options.target)
-
-        return ask_regions(text, cls.option, read)
+        box, target = options.condition, options.target
+        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, box, target))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -170,11 +161,7 @@ class Count(_SharesOfRegions):
         """Read a box, or a file of regions; counts have no condition."""
         if options.condition is not None:
             raise SpecError("--given: counts have no condition. Write it into the box of --count")
-
-        def read(region: Region) -> Count:
-            return cls.read(bins, region, options.target)
-
-        return ask_regions(text, cls.option, read)
+        return ask_regions(text, cls.option, lambda region: cls.read(bins, region, options.target))
 
 
 class Cdf(Mass):

@@ -9,12 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from dbern.certify.failure import QUOTIENT
 from dbern.data.domain import Axis
 from dbern.synopsis.question_options import MEAN
 from dbern.synopsis.questions.band import Band, likely_error
 from dbern.synopsis.questions.conditional import HIGH, LOW, NEAR, layer_weights
-from dbern.synopsis.questions.envelopes.splines import AxisSplines
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.interval import undenied_quotients
 from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
@@ -26,7 +25,7 @@ from dbern.synopsis.questions.question import (
 )
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import ReleasedBins
-from dbern.synopsis.questions.undenied_points import GRID_POINTS, undenied_range
+from dbern.synopsis.questions.undenied_points import GRID_POINTS, GridPoints, bracket
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,7 +74,7 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     Under a condition G: with ``P = sum_j max(s_j - mu, 0) beta_j`` and ``N = sum_j max(mu - s_j, 0)
     beta_j``, both nonnegative, s_j the coefficients of t, ``(t - mu) 1_G = P 1_G - N 1_G`` is at
     most ``P U_G - N L_G`` and at least ``P L_G - N U_G``: points mu of a public grid are denied or
-    not as shares up to points are (`undenied_points`).
+    not as shares up to points are (`bracket`).
     """
     t, ones = splines.centers, np.ones(splines.count)
     sum_of_t, row_count = layer_weights({NEAR: t}), layer_weights({NEAR: ones})
@@ -84,20 +83,17 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     if of_all_rows:
         family = LinearFamily.of_weights(view, sum_of_t, row_count)
         return undenied_quotients(estimate, family, family, view.measure, beta)
-    points = np.linspace(0.0, 1.0, GRID_POINTS + 1)
-    more, less = np.maximum(t - points[:, None], 0.0), np.maximum(points[:, None] - t, 0.0)
+    points = np.linspace(0.0, 1.0, GRID_POINTS + 1)[:, None]
+    more, less = np.maximum(t - points, 0.0), np.maximum(points - t, 0.0)
     # Integrals of t - mu fall as mu grows: signs are those of shares up to a point, reversed.
-    above = layer_weights({HIGH: less, LOW: -more})
-    below = layer_weights({LOW: less, HIGH: -more})
-    # By the tail first: draws are for the points that it does not deny.
-    start, stop = undenied_range(
-        view.without_noise_draws(), below, above, None, 0.0, beta * QUOTIENT["tail"]
+    sides = Envelope(
+        layer_weights({LOW: less, HIGH: -more}),
+        layer_weights({NEAR: less - more}),
+        layer_weights({HIGH: less, LOW: -more}),
     )
-    undenied = slice(start, stop + 1)
-    first, last = undenied_range(
-        view, below[undenied], above[undenied], None, 0.0, beta * QUOTIENT["draws"]
-    )
-    low, high = points[max(start + first - 1, 0)], points[min(start + last + 1, GRID_POINTS)]
+    coarse = GridPoints(np.arange(len(points)), sides)
+    ends = bracket(view, coarse, sides.select, None, 0.0, beta)[:2]
+    low, high = (end / GRID_POINTS for end in ends)
     value = np.clip(estimate, low, high)
     centered = t - value
     gap = layer_weights({HIGH: np.abs(centered), LOW: -np.abs(centered)})

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from dbern.synopsis.questions.band import Band
-from dbern.types import BoolArray, FloatArray
+from dbern.types import FloatArray
 
 FEW_ROWS = 10
 """Rows of a region, or outside it, from which on the sampling error is taken as normal."""
@@ -25,15 +26,13 @@ def population_band(band: Band, rows: float, beta: Fraction, *, shares: bool) ->
     """
     if rows <= 0:
         return Band.without_error(band.value, np.zeros_like(band.low), np.ones_like(band.high))
-    max_divergence = math.log(2 * len(band.value) / beta) / rows
-
-    def allowed(x: FloatArray) -> Callable[[FloatArray], BoolArray]:
-        return lambda p: _divergence(x, p, shares=shares) <= max_divergence
-
-    beyond = band.high + (2 * max_divergence + np.sqrt(2 * max_divergence * band.high))
-    limit = np.ones_like(band.high) if shares else beyond
-    low = _last_allowed(allowed(band.low), band.low, np.zeros_like(band.low))
-    high = _last_allowed(allowed(band.high), band.high, limit)
+    maximum = math.log(2 * len(band.value) / beta) / rows
+    beyond = band.high + (2 * maximum + np.sqrt(2 * maximum * band.high))
+    limits = np.zeros_like(band.low), np.ones_like(band.high) if shares else beyond
+    low, high = (
+        _last_within(partial(_divergence, x, shares=shares), maximum, x, limit)
+        for x, limit in zip((band.low, band.high), limits, strict=True)
+    )
     return Band.without_error(band.value, low, high)
 
 
@@ -41,15 +40,15 @@ def levels_of_rows(
     levels: FloatArray, rows: float, beta: Fraction
 ) -> tuple[FloatArray, FloatArray]:
     """Return bounds of the shares that rows have up to a population's quantiles of levels (m,)."""
+    low, high = np.zeros_like(levels), np.ones_like(levels)
     if rows <= 0:
-        return np.zeros_like(levels), np.ones_like(levels)
-    max_divergence = math.log(2 * len(levels) / beta) / rows
-
-    def allowed(x: FloatArray) -> BoolArray:
-        return _divergence(x, levels, shares=True) <= max_divergence
-
-    low = _last_allowed(allowed, levels, np.zeros_like(levels))
-    return low, _last_allowed(allowed, levels, np.ones_like(levels))
+        return low, high
+    maximum = math.log(2 * len(levels) / beta) / rows
+    divergence = partial(_divergence, p=levels, shares=True)
+    return (
+        _last_within(divergence, maximum, levels, low),
+        _last_within(divergence, maximum, levels, high),
+    )
 
 
 def are_few(band: Band, rows: float, *, shares: bool) -> bool:
@@ -67,12 +66,15 @@ def _divergence(x: FloatArray, p: FloatArray, *, shares: bool) -> FloatArray:
     return np.asarray(kl_div(x, p) + (kl_div(1 - x, 1 - p) if shares else 0.0))
 
 
-def _last_allowed(
-    allowed: Callable[[FloatArray], BoolArray], start: FloatArray, end: FloatArray
+def _last_within(
+    divergence: Callable[[FloatArray], FloatArray],
+    maximum: float,
+    start: FloatArray,
+    end: FloatArray,
 ) -> FloatArray:
-    """Return points from an allowed `start` to `end`, beyond the last that is allowed."""
+    """Return points from `start` to `end`, beyond the last whose divergence is at most that."""
     for _ in range(_BISECTIONS):
         middle = (start + end) / 2
-        inside = allowed(middle)
+        inside = divergence(middle) <= maximum
         start, end = np.where(inside, middle, start), np.where(inside, end, middle)
     return end

@@ -7,7 +7,7 @@ tail of the noise bounds them (`dbern.synopsis.questions.interval`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +18,7 @@ from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import Denominator, quotient_interval, undenied_quotients
 from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import DRAWS, NoisyMeasure
+from dbern.synopsis.questions.weight_batches import ProductWeights
 from dbern.types import FloatArray
 
 _MAX_LAID_OUT = 1 << 21  # weights of all bins; of more nothing is simulated
@@ -25,29 +26,21 @@ _BATCH_WEIGHTS = 1 << 17  # of factors at a time: they stay in a processor's cac
 
 
 def product_intervals(
-    measure: NoisyMeasure,
-    axes: Callable[[slice], list[Envelope]],
-    count: int,
-    beta: Fraction,
-    used: tuple[int, ...] = (),
-    *,
-    of_total: bool,
+    measure: NoisyMeasure, weights: ProductWeights, beta: Fraction, *, of_total: bool
 ) -> Band:
-    """Return shares of `count` products of weights: of many a batch at a time, by the tail for all.
-
-    Weights of axes that are not `used` are 1, where any are.
-    """
-    draws = DRAWS if measure.spread is None else 0
+    """Return shares of products of weights: of many a batch at a time, by the tail for all."""
+    draws, count, used = DRAWS if measure.spread is None else 0, len(weights), weights.used
     if count * max(measure.values.size, draws) <= _MAX_LAID_OUT:
-        envelopes = axes(slice(None))
+        envelopes = weights.axes(slice(None))
         view = measure.marginal(used) if used else measure.joint()
-        weights = products([envelopes[i] for i in used] or envelopes).layered()
-        return quotient_interval(view, weights, Denominator.total(view) if of_total else None, beta)
+        laid_out = products([envelopes[i] for i in used] or envelopes).layered()
+        denominator = Denominator.total(view) if of_total else None
+        return quotient_interval(view, laid_out, denominator, beta)
     if measure.spread is not None:
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
 
     def band(batch: slice, beta_i: Fraction) -> Band:
-        estimate, minorants, majorants = _product_families(measure, axes(batch))
+        estimate, minorants, majorants = _product_families(measure, weights.axes(batch))
         if of_total:
             estimate = quotient_or_half(estimate, measure.bins.sum())
         else:

@@ -13,11 +13,11 @@ from functools import partial
 
 import numpy as np
 
-from dbern.certify.failure import POPULATION, QUOTIENT
+from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
-from dbern.synopsis.question_options import QUANTILE
+from dbern.synopsis.question_options import QUANTILE, read_numbers
 from dbern.synopsis.questions.answers import Target
 from dbern.synopsis.questions.band import Band, likely_error
 from dbern.synopsis.questions.conditional import under_condition
@@ -25,7 +25,6 @@ from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
 from dbern.synopsis.questions.linear_family import LinearFamily, noise_deviation, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.population import are_few, levels_of_rows
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -35,7 +34,7 @@ from dbern.synopsis.questions.question import (
 )
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import ReleasedBins
-from dbern.synopsis.questions.undenied_points import GRID_POINTS, sign_changes, undenied_range
+from dbern.synopsis.questions.undenied_points import GRID_POINTS, GridPoints, bracket
 from dbern.types import FloatArray, Int64Array
 
 _MIN_SHARP_GAP = 0.5  # between both splines of a step: of the rows themselves
@@ -129,8 +128,7 @@ def _quantile_band(
     is below x_k and at least tau up to x_{k+1}: two inequalities at points that are not known but
     do not depend on the noise, each of which the released numbers deny with probability at most
     beta / 2. So the quantile is between the neighbours of the first and the last point where they
-    are not denied. First by the tail, at its share of `QUOTIENT`, on a coarse grid; then by draws,
-    at the rest, on one that is finer where steps are smooth, if what is left is not too much.
+    are not denied: `bracket`, on a grid that is finer where steps are smooth.
 
     Where rows stand at multiples alone, so do quantiles of them: `_multiples_band`.
     """
@@ -143,29 +141,21 @@ def _quantile_band(
     step = 1 / (count * view.measure.deviation)
     refinement = np.clip(_POINTS_IN_DEVIATION * step, 1, _MAX_REFINEMENT)
     finer = 2 ** int(np.log2(refinement)) if smooth else 1
+
+    def at(numbers: Int64Array) -> Envelope:
+        fine = numbers / (count * finer)
+        return under_condition(between(np.zeros_like(fine), fine))
+
+    coarse = GridPoints(finer * np.arange(count + 1), cumulative)
+    bounds = list[tuple[float, float, float]]()
     shares = _increasing_shares(view, cumulative, base)
-    by_tail, bounds = view.without_noise_draws(), list[tuple[float, float, float]]()
     for level in map(float, levels):
-        # By the tail first: draws are for the points that it does not deny.
-        start, stop = undenied_range(
-            by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
-        )
-        low, high = max(start - 1, 0), min(stop + 1, count)
-        if (high - low) * finer <= max(count, 2 * GRID_POINTS):
-            fine = np.arange(low * finer, high * finer + 1) / (count * finer)
-            inner = cumulative.select(slice(low, high + 1))
-            if finer > 1:
-                inner = under_condition(between(np.zeros_like(fine), fine))
-            beta_draws = beta * QUOTIENT["draws"]
-            start, stop = undenied_range(view, inner.lower, inner.upper, base, level, beta_draws)
-            first, last = fine[max(start - 1, 0)], fine[min(stop + 1, len(fine) - 1)]
-        else:
-            first, last = points[low], points[high]
+        ends = bracket(view, coarse, at, base, level, beta)[:2]
+        first, last = (end / (count * finer) for end in ends)
         guess = float(np.interp(level, shares, points))
         bounds.append((min(max(guess, first), last), first, last))
     value, first, last = np.array(bounds).T
-    sides = _sides_of_shares(by_tail, cumulative, base)
-    cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
+    cells, error = _quantile_errors(view, points, cumulative, base, (value, levels))
     return Band(value, first, last, cells, np.minimum(error, last - first))
 
 
@@ -176,33 +166,25 @@ def _multiples_band(
 
     For i_0 = -1 < i_1 < .. let the quantile be one of the multiples after i_k, up to i_{k+1}. At
     most a share tau is up to i_k and at least tau up to i_{k+1}: denied or not as in
-    `_quantile_band`, first at up to `GRID_POINTS` multiples, then at all that are left, if few are.
+    `_quantile_band`, first at up to `GRID_POINTS` multiples.
     """
-    base = under_condition(steps_of_multiples(splines, np.array([multiples.count])))
-    coarse = np.arange(-1, multiples.count, -(-multiples.count // GRID_POINTS))
-    coarse = np.append(coarse, multiples.count)
-    cumulative = under_condition(steps_of_multiples(splines, coarse))
-    by_tail, indices = view.without_noise_draws(), list[tuple[int, int, int]]()
+
+    def at(last: Int64Array) -> Envelope:
+        return under_condition(steps_of_multiples(splines, last))
+
+    numbers = np.arange(-1, multiples.count, -(-multiples.count // GRID_POINTS))
+    numbers = np.append(numbers, multiples.count)
+    coarse, base = GridPoints(numbers, at(numbers)), at(np.array([multiples.count]))
+    indices = list[tuple[int, int, int]]()
     for level in map(float, levels):
-        grid, inner = coarse, cumulative
-        neighbors = sign_changes(
-            by_tail, cumulative.lower, cumulative.upper, base, level, beta * QUOTIENT["tail"]
-        )
-        first, last = _between(coarse, *neighbors)
-        if last - first <= 2 * GRID_POINTS:
-            grid = np.arange(first - 1, last + 1)
-            inner = under_condition(steps_of_multiples(splines, grid))
-            beta_draws = beta * QUOTIENT["draws"]
-            neighbors = sign_changes(view, inner.lower, inner.upper, base, level, beta_draws)
-            first, last = _between(grid, *neighbors)
-        shares = _increasing_shares(view, inner, base)
-        guess = int(grid[min(int(np.searchsorted(shares, level)), len(grid) - 1)])
-        indices.append((min(max(guess, first), last), first, last))
+        before, last, inner = bracket(view, coarse, at, base, level, beta)
+        shares = _increasing_shares(view, inner.envelope, base)
+        position = min(int(np.searchsorted(shares, level)), len(shares) - 1)
+        guess = int(inner.numbers[position])
+        indices.append((min(max(guess, before + 1), last), before + 1, last))
     value, low, high = multiples.positions[np.array(indices).T]
-    points = multiples.positions[np.maximum(coarse, 0)]
-    shares = _increasing_shares(view, cumulative, base)
-    sides = _sides_of_shares(by_tail, cumulative, base)
-    cells, error = _quantile_errors(value, levels, points, shares, sides, view.measure)
+    points = multiples.positions[np.maximum(numbers, 0)]
+    cells, error = _quantile_errors(view, points, coarse.envelope, base, (value, levels))
     cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)
     return Band(value, low, high, cells, np.minimum(error, high - low))
 
@@ -213,38 +195,23 @@ def _increasing_shares(view: BinView, cumulative: Envelope, base: Envelope) -> F
     return np.asarray(np.maximum.accumulate(shares))
 
 
-def _sides_of_shares(
-    view: BinView, cumulative: Envelope, base: Envelope
-) -> tuple[LinearFamily, LinearFamily]:
-    """Return minorants and majorants of shares up to points."""
-    return (
-        LinearFamily.of_weights(view, cumulative.lower, base.upper),
-        LinearFamily.of_weights(view, cumulative.upper, base.lower),
-    )
-
-
-def _between(grid: Int64Array, start: int, stop: int) -> tuple[int, int]:
-    """First and last multiple of those after a point of a grid and up to the next."""
-    last = min(stop + 1, len(grid) - 1)
-    return int(grid[max(min(start, last) - 1, 0)]) + 1, int(grid[last])
-
-
 def _quantile_errors(
-    value: FloatArray,
-    levels: FloatArray,
+    view: BinView,
     points: FloatArray,
-    shares: FloatArray,
-    sides: tuple[LinearFamily, LinearFamily],
-    measure: NoisyMeasure,
+    cumulative: Envelope,
+    base: Envelope,
+    quantiles: tuple[FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return widths of cells and likely errors along the axis, by those of shares up to points."""
-    below, above = sides
+    """Return widths of cells and likely errors of values at levels, by the shares up to points."""
+    value, levels = quantiles
+    shares, by_tail = _increasing_shares(view, cumulative, base), view.without_noise_draws()
+    below = LinearFamily.of_weights(by_tail, cumulative.lower, base.upper)
+    above = LinearFamily.of_weights(by_tail, cumulative.upper, base.lower)
     low = np.maximum.accumulate(below.quotient(0.0))
     high = np.maximum.accumulate(above.quotient(1.0))
     first, last = np.interp(levels, high, points), np.interp(levels, low, points)
-    of_shares = likely_error(
-        noise_deviation(shares, sides, measure), np.maximum(high - low, 0.0), np.inf
-    )
+    noise = noise_deviation(shares, (below, above), view.measure)
+    of_shares = likely_error(noise, np.maximum(high - low, 0.0), np.inf)
     error = np.interp(value, points, of_shares)
     start, stop = (np.interp(levels + sign * error, shares, points) for sign in (-1, 1))
     return np.maximum(last - first, 0.0), (stop - start) / 2

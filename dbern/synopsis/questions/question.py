@@ -21,10 +21,10 @@ import numpy as np
 from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.synopsis.labels import labelled_entries
 from dbern.synopsis.question_options import QuestionOption
 from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
-from dbern.synopsis.questions.labels import labelled
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.population import are_few, population_band
 from dbern.synopsis.questions.regions import Boxes
@@ -129,14 +129,16 @@ class Question(ABC):
         attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
         domain, text = self.bins.domain, self.text + self.bins.rounding_text
         attributes = {"long_name": text} | attributes
-        value, low, high = (labelled(numbers, labels, attributes, domain) for numbers in band[:3])
+        value, low, high = (
+            labelled_entries(numbers, labels, attributes, domain) for numbers in band[:3]
+        )
         interval: IntervalKind = "these-data" if law is None else "population"
         target = self.target or "records"
         answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
         answer = replace(answer, percent=self.percent)
         if self.target == "smoothed" or np.isnan(band.error).all():
             return answer
-        error = labelled(band.error, labels, {"long_name": "likely error"}, domain)
+        error = labelled_entries(band.error, labels, {"long_name": "likely error"}, domain)
         mostly_cells = (2 * band.cells > band.high - band.low).any()
         note = _cells_note(self.target, domain) if mostly_cells else ""
         return replace(answer, likely_error=error, note=note)
@@ -179,11 +181,12 @@ def load_question(option: QuestionOption) -> type[OptionQuestion]:
     return cast("type[OptionQuestion]", getattr(import_module(module), name))
 
 
-def deferred(read: Callable[[], Question]) -> DeferredQuestion:
-    """Return what reads and asks one question, when it is asked."""
+def deferred(read: Callable[[], Question], where: str = "") -> DeferredQuestion:
+    """Return what reads and asks one question, when it is asked; `where` follows its text."""
 
     def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
-        yield read().ask(payer, str(beta))
+        answer = read().ask(payer, str(beta))
+        yield replace(answer, question=answer.question + where)
 
     return answers
 

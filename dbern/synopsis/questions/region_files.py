@@ -1,19 +1,27 @@
-"""Files of regions, read a part at a time: CSV of boxes, and GeoJSON of polygons."""
+"""Questions about a box, or a file of regions that is read a part at a time, as `dbern ask` reads.
+
+Files are CSV of boxes, and GeoJSON of polygons.
+"""
 
 from __future__ import annotations
 
 import csv
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, TextIO, TypeAlias
 
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.synopsis.questions.options import read_end
+from dbern.synopsis.question_options import QuestionOption, read_box, read_end
+from dbern.synopsis.questions.answers import Answer
 from dbern.synopsis.questions.polygons import name_of
-from dbern.synopsis.questions.regions import read_region
+from dbern.synopsis.questions.question import DeferredQuestion, Question, deferred
+from dbern.synopsis.questions.regions import Region, read_region
+from dbern.synopsis.questions.released_bins import ReleasedBins
 
 _BATCH_BOXES = 1 << 16  # of a file
 _BATCH_NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
@@ -129,7 +137,7 @@ def _features_of_collection(file: TextIO) -> Iterator[Any]:
 RegionFile: TypeAlias = _BoxFile | _ShapeFile
 
 
-def region_file(text: str) -> RegionFile | None:
+def _region_file(text: str) -> RegionFile | None:
     """Return the file that a text names, by its ending; None for any other text."""
     path = Path(text)
     if path.suffix == ".csv":
@@ -137,7 +145,7 @@ def region_file(text: str) -> RegionFile | None:
     return _ShapeFile(path) if path.suffix in (".geojson", ".json", *_BY_LINES) else None
 
 
-def first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: int) -> str:
+def _first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: int) -> str:
     """Name the first row that is no region; or the file, where that is not what is wrong."""
     for number, row in enumerate(rows, start=start + 1):
         try:
@@ -145,3 +153,47 @@ def first_refused(file: RegionFile, rows: Sequence[Any], domain: Domain, start: 
         except SpecError:
             return f"{file.path}: {file.row} {number}"
     return str(file.path)
+
+
+def ask_regions(
+    text: str, option: QuestionOption, read: Callable[[Region], Question]
+) -> Sequence[DeferredQuestion]:
+    """Read a box, or a file of regions, which have equal parts of beta."""
+    file = _region_file(text)
+    if file is None:
+        box = read_box(text, option.name)
+        return [deferred(lambda: read(box))]
+    return [lambda payer, beta: _ask_file(payer, beta, file, read)]
+
+
+def _ask_file(
+    payer: ReleasedBins, beta: Fraction, file: RegionFile, read: Callable[[Region], Question]
+) -> Iterator[Answer]:
+    total, done = sum(1 for _ in file.rows()), 0
+    if not total:
+        raise SpecError(f"{file.path}: there is no {file.row} in it. Write one at least")
+    regions, batch_size = file.rows(), file.batch_size(payer.measures[0].values.size)
+    while rows := list(itertools.islice(regions, batch_size)):
+        try:
+            region = file.region(rows, payer.domain)
+            question = read(region)
+            named = region is not rows[0]
+            if named:
+                question = replace(question, labels={"region": range(len(rows))})
+            answer = question.ask(payer, str(beta * len(rows) / total))
+        except SpecError as error:
+            raise SpecError(f"{_first_refused(file, rows, payer.domain, done)}: {error}") from None
+        names = [file.name(row) or i for i, row in enumerate(rows, start=done)]
+        yield _with_names(answer, names) if named else answer
+        done += len(rows)
+
+
+def _with_names(answer: Answer, names: Sequence[str | int]) -> Answer:
+    """Return the answer with names of regions, or their numbers, as coordinates."""
+    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
+    arrays = {
+        key: array.assign_coords(region=list(names))
+        for key, array in numbers.items()
+        if array is not None
+    }
+    return replace(answer, **arrays)

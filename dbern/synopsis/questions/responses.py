@@ -11,13 +11,17 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_points
-from dbern.synopsis.question_options import AVERAGE, CURVE, CURVE_POINTS, QuestionOption
+from dbern.synopsis.question_options import (
+    AVERAGE,
+    CURVE,
+    CURVE_POINTS,
+    QuestionOption,
+    read_numbers,
+)
 from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
-from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.options import read_numbers
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.question import (
     CommonOptions,
@@ -26,7 +30,7 @@ from dbern.synopsis.questions.question import (
     Question,
     deferred,
 )
-from dbern.synopsis.questions.region_answers import ask_regions
+from dbern.synopsis.questions.region_files import ask_regions
 from dbern.synopsis.questions.regions import (
     Boxes,
     Region,
@@ -43,11 +47,10 @@ BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's par
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeanQuestion(Question):
-    """Means of responses, in their units, or shares of groups, by `count` weights of the rows."""
+    """Means of responses, in their units, or shares of groups, by weights of the rows."""
 
     splits: Sequence[SplitMeasure]
     weights: WeightBatches
-    count: int
 
     @property
     def measures(self) -> Sequence[NoisyMeasure]:
@@ -66,11 +69,7 @@ class MeanQuestion(Question):
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         low, high = self._bounds
-        return self._shares(measure, self.count, beta).scaled(low, high - low)
-
-    def _shares(self, measure: NoisyMeasure, count: int, beta: Fraction) -> Band:
-        """Return the shares of the first part of a split, by the first `count` weights."""
-        return mean_of_split(measure, self.weights, count, beta)
+        return mean_of_split(measure, self.weights, beta).scaled(low, high - low)
 
 
 class Curve(MeanQuestion, OptionQuestion):
@@ -83,10 +82,9 @@ class Curve(MeanQuestion, OptionQuestion):
         """Read points, and what kernels are to be there."""
         splits = split_measures_for("curve", bins)
         weights = kernels_at(bins, points, bandwidth, kernel)
-        count = len(weights.unit)
         return cls(
-            bins=bins, text=f"{mean_text(bins)} near points", labels={"point": range(count)},
-            target="smoothed", splits=splits, weights=weights, count=count,
+            bins=bins, text=f"{mean_text(bins)} near points", splits=splits,
+            labels={"point": range(len(weights))}, target="smoothed", weights=weights,
         )  # fmt: skip
 
     @classmethod
@@ -107,7 +105,7 @@ class Curve(MeanQuestion, OptionQuestion):
         weights = KernelsAlong(bins.measures[0], kernel, index, unit, rows, box)
         return cls(
             bins=bins, text=text, labels={axis.name: locations.tolist()}, target="smoothed",
-            splits=splits, weights=weights, count=len(unit),
+            splits=splits, weights=weights,
         )  # fmt: skip
 
     @classmethod
@@ -136,7 +134,7 @@ class Average(MeanQuestion, OptionQuestion):
         text = f"{mean_text(bins)}{BY_KERNELS[target]} in {region_text(region)}"
         return cls(
             bins=bins, text=text, labels={"region": shape.labels}, splits=splits, weights=weights,
-            target=None if isinstance(shape, Polygons) else target, count=len(shape),
+            target=None if isinstance(shape, Polygons) else target,
         )  # fmt: skip
 
     @classmethod
@@ -170,7 +168,7 @@ def kernels_at(bins: ReleasedBins, points: Points, bandwidth: Any, kernel: str |
     if not bins.domain.inside(locations).all():
         raise SpecError("points: some are outside the bounds. Leave them out")
     unit = np.clip(bins.domain.to_unit(locations), 0.0, 1.0)
-    return KernelsAt(bins.measures[0], kernels, unit)
+    return KernelsAt(bins.measures[0], [kernels], unit)
 
 
 def read_inside(
@@ -183,7 +181,7 @@ def read_inside(
         return InBoxes(measure, weights, shape), shape
     if weights.kernels:
         raise SpecError("region: of polygons ask for the records, or write boxes")
-    return polygon_envelope(shape, measure.splines), shape
+    return weights.polygons(measure, shape), shape
 
 
 def refuse_condition(option: QuestionOption, options: CommonOptions) -> None:

@@ -17,6 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dbern.privacy.families import errors_of
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.interval import Denominator, quotient_interval
@@ -49,7 +50,7 @@ class SplitMeasure(NoisyMeasure):
             np.tensordot(mixing, values, axes=1),
             arrays[0].splines,
             max((array.law for array in arrays),
-                key=lambda law: math.ldexp(law.scale, law.granularity_exponent)),
+                key=lambda law: math.ldexp(errors_of(law).scale, law.granularity_exponent)),
             float((np.abs(mixing) @ errors).max()),
             levels=arrays[0].levels,
             arrays=tuple(arrays),
@@ -93,15 +94,15 @@ def all_groups(bins: ReleasedBins) -> NoisyMeasure:
     return replace(bins.measures[0], values=values)
 
 
-def mean_of_split(split: NoisyMeasure, weights: WeightBatches, count: int, beta: Fraction) -> Band:
-    """Return the shares of P in P and Q by `count` weights g (m, b_1, ..), from 0 to 1.
+def mean_of_split(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -> Band:
+    """Return the shares of P in P and Q by weights g (m, b_1, ..), from 0 to 1.
 
     They are the intervals of ``int g dP / int g d(P + Q)``. Below, the denominator has u for P, as
     the numerator's majorant has, and l for Q: together ``(1 - m) sum u p - m sum l q``.
     """
     view = split.joint()
     batch_size = max(1, _MAX_LAID_OUT // view.values.size)
-    if batch_size < count:
+    if batch_size < len(weights):
         view = view.without_noise_draws()
 
     def band(batch: slice, beta_i: Fraction) -> Band:
@@ -111,4 +112,4 @@ def mean_of_split(split: NoisyMeasure, weights: WeightBatches, count: int, beta:
         of_both = Envelope(*(np.concatenate(pair, 1) for pair in pairs))
         return quotient_interval(view, Envelope(*of_p), Denominator.of(view, of_both), beta_i)
 
-    return band_in_batches(count, batch_size, beta, band)
+    return band_in_batches(len(weights), batch_size, beta, band)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from banding import centers, synopsis_of
+from banding import AXES, columns, planned, released
 from strategies import sections
 
 import dbern
@@ -21,19 +21,11 @@ from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.questions.envelopes.step import steps
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
-AXES = "xy"
 
 
-def planned(questions, axes=1, noise="auto", n=5000, **target):
-    mechanism = {"k": "auto", "h": "auto", "noise": noise}
-    if questions:
-        mechanism["questions"] = list(questions)
-    given = sections(
-        data={"n": n, "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}}, mechanism=mechanism,
-        target={"kind": "kernel-density", "bandwidth": [0.1] * axes, **target},
-    )  # fmt: skip
-    spec = dbern.ReleaseSpec(**given)
-    return spec, plan_files(spec, ())
+def asking(*questions, axes=1, noise="auto"):
+    """A spec of these questions and its plan, which is made anew."""
+    return planned.__wrapped__(axes, noise=noise, questions=questions)
 
 
 def cells(plan):
@@ -72,7 +64,7 @@ def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
     """Of one level: of two they are as narrow whatever is asked."""
     monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
     usual, both, rows = (
-        planned(one, noise="binned-laplace")[1] for one in (None, ["density", "cdf"], ["quantile"])
+        asking(*one, noise="binned-laplace")[1] for one in ((), ("density", "cdf"), ("quantile",))
     )
     assert cells(usual) < cells(both) < cells(rows)
     assert usual.outlook.expected < both.outlook.expected < rows.outlook.expected
@@ -88,8 +80,8 @@ def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
 
 
 def test_of_the_density_alone_a_plan_is_what_it_was():
-    spec, plan = planned(["density"])
-    usual, other = planned(None)
+    spec, plan = asking("density")
+    usual, other = asking()
     assert plan.to_dict() == other.to_dict()
     assert "questions" not in usual.identity()["mechanism"]
     assert spec.identity()["mechanism"]["questions"] == ["density"]
@@ -98,10 +90,9 @@ def test_of_the_density_alone_a_plan_is_what_it_was():
 @pytest.mark.slow
 @pytest.mark.parametrize("axes", [1, 2])
 def test_answers_are_about_as_wide_as_was_predicted(axes):
-    spec, plan = planned(["cdf", "mass", "quantile"], axes)
+    spec, plan = asking("cdf", "mass", "quantile", axes=axes)
     rows = (np.arange(5000 * axes).reshape(axes, -1) * 0.6180339887 + 0.123) % 1.0
-    columns = dict(zip(AXES, rows, strict=False))
-    told = synopsis_of(spec, plan, centers(spec, plan, columns), bytes(32)).distribution()
+    told = released((spec, plan), columns(rows.T), 0)
     answers = {
         "cdf": told.cdf(0.503, "x"),
         "mass": told.mass(dict.fromkeys(AXES[:axes], (0.247, 0.751))),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from banding import centers, synopsis_of
+from banding import columns, drawn, planned
 from questioned import databases, too_few
-from released_bins import columns, planned
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
@@ -18,20 +17,16 @@ MIDDLES = {axes: (np.arange(count) + 0.5) / count for axes, count in SHAPES.item
 
 def drawn_changes(axes, draws, beta):
     """Changes of pairs of releases of two databases, and the change without noise."""
-    case, rows = planned(axes), [databases(axes, 5000)[name] for name in ("clustered", "smooth")]
-    exact = [centers(*case, columns(one)) for one in rows]
-    at = MIDDLES[axes]
-    densities = []
+    rows = [databases(axes, 5000)[name] for name in ("clustered", "smooth")]
+    at, densities = MIDDLES[axes], []
     for one in rows:
         kernels = [Gaussian(0.1)(at[:, None] - column) for column in one.T]
         letters = "yx"[-axes:]
         terms = ",".join(f"{letter}n" for letter in "xy"[:axes])
         densities.append(np.einsum(f"{terms}->{letters}", *kernels) / len(one))
-    for draw in range(draws):
-        new, old = (
-            synopsis_of(*case, one, (2 * draw + side + 1).to_bytes(32, "big"))
-            for side, one in enumerate(exact)
-        )
+    keys = range(1, 2 * draws, 2), range(2, 2 * draws + 1, 2)
+    sides = (drawn(planned(axes), columns(one), own) for one, own in zip(rows, keys, strict=True))
+    for new, old in zip(*sides, strict=True):
         yield change_between(new, old, beta), densities[0] - densities[1]
 
 
@@ -59,9 +54,9 @@ def test_the_band_covers_the_difference_everywhere_at_least_as_often_as_it_says(
 
 
 def test_each_side_has_half_of_beta():
-    case, rows = planned(1), databases(1, 5000)
-    new, old = (synopsis_of(*case, centers(*case, columns(rows[name])), bytes(31) + key)
-                for name, key in (("clustered", b"1"), ("smooth", b"2")))  # fmt: skip
+    rows = databases(1, 5000)
+    (new,) = drawn(planned(1), columns(rows["clustered"]), [1])
+    (old,) = drawn(planned(1), columns(rows["smooth"]), [2])
     change = change_between(new, old, "0.1")
     points = MIDDLES[1][:, None]
     ends = [side.interval(points, "0.05") for side in (new, old)]
@@ -69,17 +64,14 @@ def test_each_side_has_half_of_beta():
     np.testing.assert_allclose(change["low"], ends[0][0] - ends[1][1], rtol=1e-3)
     np.testing.assert_allclose(change["high"], ends[0][1] - ends[1][0], rtol=1e-3)
     np.testing.assert_allclose(change["value"], new(points) - old(points), atol=1e-9)
-    assert change.attrs == {"new": "case", "old": "case", "beta": 0.1}
+    assert change.attrs == {"new": "demo", "old": "demo", "beta": 0.1}
 
 
 def test_groups_are_compared_one_by_one():
     roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
-    case, rng = planned(1, roles=roles), np.random.default_rng(1)
-    x = rng.uniform(size=5000)
-    pairs = ((x > 0.5) * 1.0, (x < 0.5) * 1.0)
-    new, old = (
-        synopsis_of(*case, centers(*case, {"x": x, "g": g}), bytes(31) + b"1") for g in pairs
-    )
+    x = np.random.default_rng(1).uniform(size=5000)
+    new, old = (next(drawn(planned(1, roles=roles), {"x": x, "g": g * 1.0}, [1]))
+                for g in (x > 0.5, x < 0.5))  # fmt: skip
     change = change_between(new, old)
     assert change["class"].values.tolist() == ["a", "b"]
     first = change["low"].sel({"class": "a"}).values, change["high"].sel({"class": "b"}).values
@@ -88,8 +80,9 @@ def test_groups_are_compared_one_by_one():
 
 def regression(name="r"):
     roles = f'{{"response": {{"column": "{name}", "bounds": [0.0, 1.0]}}}}'
-    case, x = planned(1, roles=roles, kind="nadaraya-watson"), databases(1, 5000)["uniform"][:, 0]
-    return synopsis_of(*case, centers(*case, {"x": x, name: x}), bytes(31) + b"1")
+    x = databases(1, 5000)["uniform"][:, 0]
+    case = planned(1, roles=roles, kind="nadaraya-watson")
+    return next(drawn(case, {"x": x, name: x}, [1]))
 
 
 def test_regressions_are_compared():
@@ -109,18 +102,17 @@ def test_regressions_are_compared():
 )
 def test_releases_that_are_not_alike_are_refused(case, said):
     rows = columns(databases(2, 5000)["uniform"])
-    new, old = (
-        synopsis_of(*made, centers(*made, rows), bytes(31) + b"1") for made in (planned(1), case())
-    )
+    new, old = (next(drawn(made, rows, [1])) for made in (planned(1), case()))
     with pytest.raises(SpecError, match=said):
         change_between(new, old)
 
 
 @pytest.mark.slow
 def test_what_has_no_map_of_change_is_refused():
-    case, three = planned(1), planned(3)
-    density = synopsis_of(*case, centers(*case, columns(databases(1, 50)["smooth"])))
-    solid = synopsis_of(*three, centers(*three, columns(databases(3, 50)["smooth"])))
+    density, _, solid = (
+        next(drawn(planned(axes), columns(databases(axes, 50)["smooth"]), [1]))
+        for axes in (1, 2, 3)
+    )
     with pytest.raises(SpecError, match="two densities, or of two regressions"):
         change_between(density, regression())
     with pytest.raises(SpecError, match="one or two axes of numbers"):

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from banding import centers, synopsis_of
+from banding import covering, covers, drawn, planned, released
 from questioned import (
     OF_TWO,
     QUESTIONS,
@@ -20,7 +20,6 @@ from questioned import (
     smoothed_median,
     too_few,
 )
-from released_bins import planned, released
 
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
@@ -241,10 +240,8 @@ def test_groups_have_answers_of_their_own():
     x, g = rng.uniform(size=5000), (np.arange(5000) >= 1000).astype(float)
     x[g == 0] /= 2
     d = released(planned(1, 5000, roles=roles), {"x": x, "g": g})
-    answer = d.mean()
-    assert answer.value.dims == ("group",)
-    truth = np.array([x[g == 0].mean(), x[g == 1].mean()])
-    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    assert d.mean().value.dims == ("group",)
+    assert covers(d.mean(), np.array([x[g == 0].mean(), x[g == 1].mean()]))
     assert float(d.mass({"x": (None, 0.6)}).value.sel(group="a")) > 0.95
     assert d.std().value.dims == ("group",)
 
@@ -254,14 +251,12 @@ def test_of_a_regression_the_rows_with_a_response_are_told():
     roles = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
     x = np.random.default_rng(1).uniform(size=5000) / 2
     case = planned(1, 5000, roles=roles, kind="nadaraya-watson")
-    answer = released(case, {"x": x, "r": np.sin(9 * x)}).mean()
-    assert answer.low <= x.mean() <= answer.high
+    assert covers(released(case, {"x": x, "r": np.sin(9 * x)}).mean(), x.mean())
 
 
 def test_gaussian_noise_is_answered_too():
     rows = databases(1, 5000)["smooth"]
-    answer = asked(rows, gaussian=True).mean()
-    assert answer.low <= rows.mean() <= answer.high
+    assert covers(asked(rows, gaussian=True).mean(), rows.mean())
 
 
 @pytest.mark.slow
@@ -271,8 +266,7 @@ def test_the_population_is_covered_about_as_often_as_it_says():
     for draw in range(100):
         d = asked(rng.beta(2, 5, size=(5000, 1)), draw + 1)
         answers = [d.mean(population=True), d.mean(), d.quantile(0.5, population=True)]
-        for i, (one, truth) in enumerate(zip(answers, (2 / 7, 2 / 7, 0.26445), strict=True)):
-            found[i] += one.low <= truth <= one.high
+        found += [covers(*each) for each in zip(answers, (2 / 7, 2 / 7, 0.26445), strict=True)]
     assert found[0] >= 88
     assert found[1] < 85  # what these rows' mean is, is another question
     assert found[2] >= 88
@@ -313,28 +307,19 @@ def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
 @pytest.mark.slow
 def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
     """The noise is little beside the step between places, of which none is the quantile."""
-    undenied = of_quantiles.undenied_range
+    bracket = of_quantiles.bracket
     monkeypatch.setattr(of_quantiles, "_POINTS_IN_DEVIATION", 0)
     assert smoothed_medians(6)[0] == 6
 
     def alone(*asked):
-        start, stop = undenied(*asked)
-        return start + 1, stop - 1
+        first, last, points = bracket(*asked)
+        return first + 1, last - 1, points
 
-    monkeypatch.setattr(of_quantiles, "undenied_range", alone)
+    monkeypatch.setattr(of_quantiles, "bracket", alone)
     assert smoothed_medians(6)[0] < 6
 
 
 TRIANGLE = [[0.1, 0.1], [0.8, 0.2], [0.3, 0.9], [0.1, 0.1]]
-
-
-def in_triangle(rows):
-    a, b, c = np.array(TRIANGLE[:3])
-
-    def left(p, q):
-        return (q[0] - p[0]) * (rows[:, 1] - p[1]) - (q[1] - p[1]) * (rows[:, 0] - p[0]) > 0
-
-    return left(a, b) & left(b, c) & left(c, a)
 
 
 @pytest.mark.parametrize("name", ["smooth", "clustered", "half at 50 places"])
@@ -343,7 +328,7 @@ def test_polygons_are_cells_inside_and_cells_cut(name):
     d = asked(rows, cells=20, degree=2)
     polygon = {"type": "Polygon", "coordinates": [TRIANGLE]}
     share, count = d.mass(polygon), d.count(polygon)
-    truth = in_triangle(rows).mean()
+    truth = in_ring(TRIANGLE, rows).mean()
     assert share.low <= truth <= share.high
     assert count.low <= truth * len(rows) <= count.high
     if name == "smooth":
@@ -373,7 +358,7 @@ def ring_of(seed):
 
 def in_ring(ring, at):
     x, y = at[:, :1], at[:, 1:]
-    a, b = ring[:-1].T, ring[1:].T
+    a, b = np.array(ring[:-1]).T, np.array(ring[1:]).T
     between = (a[1] <= y) != (b[1] <= y)
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = a[0] + (y - a[1]) / (b[1] - a[1]) * (b[0] - a[0])
@@ -407,7 +392,7 @@ def test_a_cut_cell_that_is_taken_as_inside_is_caught(monkeypatch):
     """All rows just outside of an edge, in cells whose middle is inside."""
     rows = np.tile([[0.449, 0.14]], (20_000, 1))
     polygon = {"type": "Polygon", "coordinates": [TRIANGLE]}
-    assert not in_triangle(rows[:1])[0]
+    assert not in_ring(TRIANGLE, rows[:1])[0]
     assert d_low(rows, polygon) == 0.0
     monkeypatch.setattr(of_polygon, "_cut", lambda _rings, cells: np.zeros(cells, dtype=bool))
     above = np.broadcast_to(np.arange(160) >= 16, (160, 160))
@@ -419,24 +404,6 @@ def d_low(rows, polygon):
     return asked(rows, cells=20, degree=1).mass(polygon).low
 
 
-@pytest.mark.parametrize(
-    ("shape", "said"),
-    [
-        ({"type": "Point", "coordinates": [0.5, 0.5]}, "write GeoJSON of type"),
-        ({"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]}, "crosses"),
-        ({"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0]]]}, "four points"),
-        ({"type": "Polygon", "coordinates": [[[0, 0], [2, 1], [1, 0], [0, 0]]]}, "leaves the"),
-        ({"type": "Polygon", "coordinates": ["abc"]}, "rings of points"),
-        ({"type": "Polygon", "coordinates": 7}, "rings of points"),
-        ({"type": "Feature", "geometry": None}, "write GeoJSON of type"),
-        ({"type": "FeatureCollection", "features": []}, "has no feature"),
-    ],
-)
-def test_what_is_no_polygon_is_refused(shape, said):
-    with pytest.raises(SpecError, match=said):
-        asked(np.full((50, 2), 0.3)).mass(shape)
-
-
 def test_marginals():
     rows = databases(2, 5000)["smooth"]
     d = asked(rows)
@@ -444,11 +411,10 @@ def test_marginals():
     answer = d.marginal(at, "x")
     truth = Gaussian(0.1)(at[:, None] - rows[:, 0]).mean(axis=1)
     assert answer.value.dims == ("x",)
-    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    assert covers(answer, truth)
     part = rows[rows[:, 1] < 0.3, 0]
-    answer = d.marginal(at, "x", given={"y": (None, 0.3)})
     truth = Gaussian(0.1)(at[:, None] - part).mean(axis=1)
-    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    assert covers(d.marginal(at, "x", given={"y": (None, 0.3)}), truth)
 
 
 def test_points_that_look_like_the_rows():
@@ -488,23 +454,29 @@ def smoothed_difference(x, y, kernel, low=0.2, high=0.6):
 def test_smoothed_differences_of_releases_cover_at_least_as_often_as_they_say(draws):
     """By the same kernels, and where one release is smoothed more widely, by these."""
     one, two = (databases(1, n)[name] for name, n in (("clustered", 5000), ("smooth", 4000)))
-    exact, found = [counted(rows) for rows in (one, two)], {}
-    for draw in range(draws):
-        here = asked(one, 1 + draw, exact=exact[0])
-        there = replace(asked(two, 10_000 + draw, exact=exact[1]), name="other")
-        for width in (0.1, 0.15):
-            there = replace(there, kernels=(Gaussian(width),))
-            answer = here.compare(there, {"x": (0.2, 0.6)}, target="smoothed")
-            known = smoothed_difference(one, two, Gaussian(width))
-            covers = answer.low <= known <= answer.high
-            found[(width,)] = found.get((width,), 0) + int(covers)
-    assert too_few(found, draws) == {}
+    exact, region = [counted(rows) for rows in (one, two)], {"x": (0.2, 0.6)}
+
+    def releases(draw):
+        here, there = (
+            asked(one, 1 + draw, exact=exact[0]),
+            asked(two, 10_000 + draw, exact=exact[1]),
+        )
+        return here, replace(there, name="other")
+
+    def compared(pair, width=0.15, target="smoothed"):
+        return pair[0].compare(replace(pair[1], kernels=(Gaussian(width),)), region, target=target)
+
+    asks = {
+        width: (lambda pair, width=width: compared(pair, width),
+                smoothed_difference(one, two, Gaussian(width)))
+        for width in (0.1, 0.15)
+    }  # fmt: skip
+    assert too_few(covering(map(releases, range(draws)), asks), draws) == {}
+    answer, rows = (compared(releases(0), target=target) for target in ("smoothed", "records"))
     assert answer.question == (
         "share of the smoothed density in x from 0.2 to 0.6, less that of other"
     )
-    assert answer.high - answer.low < 0.1 * (
-        (rows := here.compare(there, {"x": (0.2, 0.6)})).high - rows.low
-    )
+    assert answer.high - answer.low < 0.1 * (rows.high - rows.low)
 
 
 def test_kernels_that_were_chosen_share_beta_on_the_side_that_chose():
@@ -610,6 +582,23 @@ def test_questions_without_a_common_confidence_are_told_once():
 
 
 POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
+NO_POLYGONS = [
+    ({"type": "Point", "coordinates": [0.5, 0.5]}, "write GeoJSON of type Polygon or"),
+    ({"type": "Feature", "geometry": None}, "write GeoJSON of type Polygon or"),
+    ({"type": "FeatureCollection"}, "has no feature"),
+    ({"type": "FeatureCollection", "features": []}, "has no feature"),
+    ({"type": "FeatureCollection", "features": 5}, "has no feature"),
+    ({"type": "FeatureCollection", "features": [5]}, "a feature is no object"),
+    *(({**POLYGON, "coordinates": rings}, said) for rings, said in [
+        ([[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]], "crosses"),
+        ([[[0, 0], [1, 1], [1, 0]]], "four points"),
+        ([[[0, 0], [2, 1], [1, 0], [0, 0]]], "leaves the"),
+        ([[[0.1, 0.1]] * 4], "has no area"),
+        (["abc"], "rings of points"),
+        (7, "rings of points"),
+    ]),
+    ({"type": "Polygon"}, "without a ring"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -647,10 +636,7 @@ POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
         (lambda d: d.quantile("median", "x"), "between 0 and 1"),
         (lambda d: d.compare(3, {}), "what distribution.. of another"),
         (lambda d: d.mass({}, beta="1e-13"), "at least 1e-12"),
-        (lambda d: d.mass({"type": "Polygon"}), "without a ring"),
-        (lambda d: d.mass({"type": "FeatureCollection"}), "has no feature"),
-        (lambda d: d.mass({"type": "Feature", "geometry": None}), "type Polygon or"),
-        (lambda d: d.mass({"type": "Polygon", "coordinates": [[[0.1, 0.1]] * 4]}), "has no area"),
+        *((lambda d, shape=shape: d.mass(shape), said) for shape, said in NO_POLYGONS),
         (lambda d: d.mass(POLYGON, given={}), "given: polygons have no condition"),
         (lambda d: d.sample(1.5), "at least 1"),
         (lambda d: d.sample(3, seed=-1), "not negative"),
@@ -676,8 +662,7 @@ def test_what_cannot_be_asked_is_refused(ask, said):
 
 @pytest.mark.slow
 def test_other_releases_are_refused():
-    case = planned(1, 500, noise="laplace")
-    synopsis = synopsis_of(*case, centers(*case, {"x": np.ones(500)}))
+    (synopsis,) = drawn(planned(1, 500, noise="laplace"), {"x": np.ones(500)}, [0])
     with pytest.raises(SpecError, match="does not count rows by bins"):
         synopsis.distribution()
 

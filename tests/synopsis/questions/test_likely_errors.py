@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from banding import planned
 from questioned import asked, databases, grouped, responding
 
-import dbern
 from dbern.errors import SpecError
 from dbern.percentages import percent_number
-from dbern.planning.planner import plan_files
 from dbern.synopsis.questions import band
 from dbern.synopsis.questions.linear_family import LinearFamily
 
@@ -137,14 +136,8 @@ def test_both_remedies_make_the_interval_narrower():
     box, d = {"x": (0.3, 0.4)}, asked(rows_of("a day"), 1)
     answer, smoothed = d.mass(box), d.mass(box, target="smoothed")
     assert smoothed.high - smoothed.low < (answer.high - answer.low) / 4
-    sections = {
-        "release": {"name": "rides", "output": "rides.zarr"},
-        "data": {"source": "*.parquet", "bounds": {"x": [0.0, 1.0]}, "n": 6433},
-        "target": {"kind": "kernel-density", "bandwidth": [0.1]},
-        "mechanism": {"questions": ["mass", "quantile"]},
-        "budget": {"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "rides"},
-    }
-    (maps,) = plan_files(dbern.ReleaseSpec(**sections), ()).components[0].maps
+    _, plan = planned(1, 6433, noise="auto", questions=("mass", "quantile"))
+    (maps,) = plan.components[0].maps
     narrower = asked(rows_of("a day"), 1, cells=maps.cells, degree=maps.degree).mass(box)
     assert narrower.high - narrower.low < (answer.high - answer.low) / 2
 

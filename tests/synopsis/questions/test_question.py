@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -82,16 +80,6 @@ def test_an_option_is_its_question_s():
     assert question_options.OPTIONS
     for option in question_options.OPTIONS:
         assert load_question(option).option is option
-
-
-def test_help_of_questions_imports_none_of_them():
-    code = (
-        "import sys; from dbern.cli.main import run; run(['ask', '--help']); "
-        "sys.exit(bool({'numpy', 'pyarrow', 'dbern.synopsis.questions'} & {*sys.modules}))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert "--quantile AXIS=LEVELS" in ran.stdout
 
 
 @pytest.mark.slow

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import questioned
-from banding import centers, synopsis_of
+from banding import columns, covering, covers, drawn, planned, released
 from questioned import OF_RESPONSES, covered_responses, databases, grouped, responding, too_few
-from released_bins import columns, planned, released
 from scipy.stats import binom
 
 from dbern.bernstein.kernels import Gaussian
@@ -59,13 +58,16 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     """With the middle of the splines in place of a side, the search finds a counterexample."""
     exact = responses.mean_of_split
 
-    def planted(split, weights, count, beta):
+    def planted(split, weights, beta):
         class Middle:
+            def __len__(self):
+                return len(weights)
+
             def select(self, which):
                 g = weights.select(which)
                 return replace(g, **{side: g.estimate})
 
-        return exact(split, Middle(), count, beta)
+        return exact(split, Middle(), beta)
 
     monkeypatch.setattr(responses, "mean_of_split", planted)
     assert attacks(15) > 1e-3
@@ -99,6 +101,13 @@ def test_means_of_responses_cover_at_least_as_often_as_they_say(names, draws, gr
     assert too_few(found, draws) == {}
 
 
+def tell_noise_as(monkeypatch, part):
+    """Plant: the noise of sums of responses is told as a part of what it is."""
+    view = split_measure.SplitMeasure.joint
+    less = lambda one: replace(view(one), noise=part * view(one).noise)  # noqa: E731
+    monkeypatch.setattr(split_measure.SplitMeasure, "joint", less)
+
+
 @pytest.mark.slow
 def test_noise_that_is_told_as_half_is_caught(monkeypatch):
     """The mean of all responses has no bias: its band is noise alone."""
@@ -106,9 +115,7 @@ def test_noise_that_is_told_as_half_is_caught(monkeypatch):
     monkeypatch.setattr(questioned, "OF_RESPONSES", {"all": (ask, truth)})
     whole = covered_responses(5000, ["smooth"], 100)
     assert whole["smooth", "smooth", "all"] >= 88
-    view = split_measure.SplitMeasure.joint
-    halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(split_measure.SplitMeasure, "joint", halved)
+    tell_noise_as(monkeypatch, 1 / 2)
     found = covered_responses(5000, ["smooth"], 100)
     assert found["smooth", "smooth", "all"] < 88
 
@@ -177,12 +184,12 @@ def test_groups_share_a_place():
     assert shares.value.dims == ("point", "group")
     weights = Gaussian(0.1)(at - rows[:, 0])
     truth = np.stack([weights @ (codes == one) / weights.sum(axis=1) for one in range(3)], axis=1)
-    assert ((shares.low <= truth) & (truth <= shares.high)).all()
+    assert covers(shares, truth)
     assert (shares.low[0, 0] > shares.high[0, 1:]).all()
     assert (shares.low[2, 2] > shares.high[2, :2]).all()
     inside = d.average({"x": (None, 0.5)})
     known = [(codes[rows[:, 0] < 0.5] == one).mean() for one in range(3)]
-    assert ((inside.low <= known) & (known <= inside.high)).all()
+    assert covers(inside, np.array(known))
 
 
 ALONG = np.array([0.15, 0.4321, 0.8])
@@ -202,7 +209,7 @@ def half_by_half(draws):
     """How many releases cover curves along one of two axes, whole and under a condition."""
     rows = databases(2, 5000)["clustered"]
     v = ((rows[:, 0] + rows[:, 1]) % 0.3 < 0.15) * 1.0
-    exact, found = (questioned.counted(rows), questioned.counted(rows, weights=2 * v - 1)), {}
+    exact = questioned.counted(rows), questioned.counted(rows, weights=2 * v - 1)
     asked = {
         "whole": (lambda d: d.curve_along(ALONG, "x"), near_given(rows, v, 0.0)),
         "given": (
@@ -214,13 +221,7 @@ def half_by_half(draws):
             near_given(rows, v, 0.4, smoothed=True),
         ),
     }
-    for draw in range(draws):
-        d = responding(rows, v, 1 + draw, exact=exact)
-        for name, (ask, known) in asked.items():
-            answer = ask(d)
-            inside = np.all((answer.low.values <= known) & (known <= answer.high.values))
-            found[name] = found.get(name, 0) + int(inside)
-    return {(name,): count for name, count in found.items()}
+    return covering((responding(rows, v, 1 + draw, exact=exact) for draw in range(draws)), asked)
 
 
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
@@ -248,18 +249,18 @@ def between_groups(draws):
     exact = [questioned.counted(rows, weights=(phase == one) * 1.0) for one in range(3)]
     sign, at = (phase == 2) * 1.0 - (phase == 0), np.array([[0.2], [0.7]])
     x, weights = rows[:, 0], Gaussian(0.1)(at - rows[:, 0])
-    known = {
-        "region": sign[(x > 0.2) & (x < 0.5)].mean(),
-        "points": weights @ sign / weights.sum(axis=1),
+    region = {"x": (0.2, 0.5)}
+    asked = {
+        "region": (
+            lambda d: d.difference(region, groups=(2, 0)),
+            sign[(x > 0.2) & (x < 0.5)].mean(),
+        ),
+        "points": (
+            lambda d: d.difference(at, groups=(2, 0)),
+            weights @ sign / weights.sum(axis=1),
+        ),
     }
-    found = dict.fromkeys(known, 0)
-    for draw in range(draws):
-        d = grouped(rows, phase, 1 + draw, exact=exact)
-        for name, where in (("region", {"x": (0.2, 0.5)}), ("points", at)):
-            answer = d.difference(where, groups=(2, 0))
-            inside = (answer.low <= known[name]) & (known[name] <= answer.high)
-            found[name] += int(np.all(inside))
-    return {(name,): count for name, count in found.items()}
+    return covering((grouped(rows, phase, 1 + draw, exact=exact) for draw in range(draws)), asked)
 
 
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
@@ -273,18 +274,14 @@ def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatc
     codes = np.random.default_rng(2).integers(0, 3, size=5000)
     exact = [questioned.counted(rows, weights=(codes == one) * 1.0) for one in range(3)]
     known = np.mean(codes == 2) - np.mean(codes == 0)
+    asked = {"all": (lambda d: d.difference({}, groups=(2, 0)), known)}
 
-    def found(draws=100):
-        answers = (
-            grouped(rows, codes, 1 + draw, exact=exact).difference({}, groups=(2, 0))
-            for draw in range(draws)
-        )
-        return sum(answer.low <= known <= answer.high for answer in answers)
+    def found():
+        releases = (grouped(rows, codes, 1 + draw, exact=exact) for draw in range(100))
+        return covering(releases, asked)["all",]
 
     assert found() >= 88
-    view = split_measure.SplitMeasure.joint
-    halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
-    monkeypatch.setattr(split_measure.SplitMeasure, "joint", halved)
+    tell_noise_as(monkeypatch, 1 / 2)
     assert found() < 88
 
 
@@ -316,16 +313,14 @@ def responses_between_groups(draws, *, alike=False, beta=0.05):
     rows = databases(1, 5000)["clustered"]
     x, codes = rows[:, 0], np.random.default_rng(2).integers(0, 3, size=5000)
     v = np.full(5000, 0.5) if alike else np.clip(x + 0.2 * codes, 0, 1)
-    exact, found = of_groups(rows, codes, v), dict.fromkeys(GROUPS_DIFFER, 0)
-    for draw in range(draws):
-        d = responding_by_group(rows, codes, v, 1 + draw, exact)
-        for name, (where, weigh) in GROUPS_DIFFER.items():
-            weights = [weigh(x) * (codes == group) for group in (2, 0)]
-            first, second = (each @ v / each.sum(axis=-1) for each in weights)
-            answer = d.difference(where, groups=(2, 0), beta=beta)
-            inside = (answer.low <= first - second) & (first - second <= answer.high)
-            found[name] += int(np.all(inside))
-    return {(name,): count for name, count in found.items()}
+    exact, asked = of_groups(rows, codes, v), {}
+    for name, (where, weigh) in GROUPS_DIFFER.items():
+        weights = [weigh(x) * (codes == group) for group in (2, 0)]
+        first, second = (each @ v / each.sum(axis=-1) for each in weights)
+        ask = lambda d, where=where: d.difference(where, groups=(2, 0), beta=beta)  # noqa: E731
+        asked[name] = ask, first - second
+    releases = (responding_by_group(rows, codes, v, 1 + draw, exact) for draw in range(draws))
+    return covering(releases, asked)
 
 
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
@@ -335,10 +330,8 @@ def test_responses_of_groups_differ_by_what_covers_at_least_as_often_as_it_says(
 
 @pytest.mark.slow
 def test_a_difference_of_responses_whose_noise_is_told_as_a_quarter_is_caught(monkeypatch):
-    view = split_measure.SplitMeasure.joint
     assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] >= 42
-    less = lambda one: replace(view(one), noise=view(one).noise / 4)  # noqa: E731
-    monkeypatch.setattr(split_measure.SplitMeasure, "joint", less)
+    tell_noise_as(monkeypatch, 1 / 4)
     assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] < 42
 
 
@@ -393,10 +386,8 @@ def test_the_population_of_responses_is_covered_about_as_often_as_it_says():
     rng, found = np.random.default_rng(3), 0
     for draw in range(100):
         rows = rng.uniform(size=(3000, 1))
-        answer = responding(rows, (rng.uniform(size=3000) < 0.3) * 1.0, draw + 1).average(
-            {"x": (None, 0.5)}, target="smoothed", population=True
-        )
-        found += answer.low <= 0.3 <= answer.high
+        d = responding(rows, (rng.uniform(size=3000) < 0.3) * 1.0, draw + 1)
+        found += covers(d.average({"x": (None, 0.5)}, target="smoothed", population=True), 0.3)
     assert found >= 88
 
 
@@ -412,24 +403,13 @@ def test_of_polygons_the_mean_response_is_told():
         d.average(POLYGON, target="smoothed")
 
 
-ALIKE = np.full((50, 1), 0.3)
-
-
-@pytest.mark.parametrize(
-    ("ask", "said"),
-    [
-        (lambda d: d.curve([[0.1]]), "neither groups, nor responses"),
-        (lambda d: d.average({}), "neither groups, nor responses"),
-        (
-            lambda _: responding(ALIKE, np.ones(50)).curve([[2.0]]),
-            "outside the bounds",
-        ),
-    ],
-)
-def test_what_has_no_response_is_refused(ask, said):
-    d = replace(responding(databases(1, 100)["smooth"], np.ones(100)), response=None)
-    with pytest.raises(SpecError, match=said):
-        ask(d)
+def test_what_has_no_response_is_refused():
+    d = responding(np.full((50, 1), 0.3), np.ones(50))
+    with pytest.raises(SpecError, match="outside the bounds"):
+        d.curve([[2.0]])
+    for ask in (lambda d: d.curve([[0.1]]), lambda d: d.average({})):
+        with pytest.raises(SpecError, match="neither groups, nor responses"):
+            ask(replace(d, response=None))
 
 
 @pytest.mark.slow
@@ -441,9 +421,9 @@ def test_releases_answer_in_units_of_the_response():
     d, r = released(case, {"x": x, "r": 1 + np.sin(9 * x)}), 1 + np.sin(9 * x)
     weights = Gaussian(0.1)(PLACE - x)
     answer = d.curve([[PLACE]])
-    assert float(answer.low[0]) <= weights @ r / weights.sum() <= float(answer.high[0])
+    assert covers(answer, weights @ r / weights.sum())
     assert float((answer.high - answer.low)[0]) < 0.1
-    assert d.average({}).low <= r.mean() <= d.average({}).high
+    assert covers(d.average({}), r.mean())
 
 
 PLACE = 0.4321
@@ -462,10 +442,8 @@ def test_releases_by_group_answer_each_group_s_responses():
     weights = Gaussian(0.1)(places[:, None] - x)
     curves = np.stack([(weights * (g == i)) @ r / (weights @ (g == i)) for i in (0, 1)], axis=1)
     means = [r[g == i].mean() for i in (0, 1)]
-    exact = centers(*case, {"x": x, "r": r, "g": g})
     held, draws = np.zeros(5), 20
-    for key in range(draws):
-        synopsis = synopsis_of(*case, exact, key.to_bytes(32, "big"))
+    for synopsis in drawn(case, {"x": x, "r": r, "g": g}, range(draws)):
         low, high = synopsis.interval(places, beta=0.3)
         held[4] += ((low <= curves) & (curves <= high)).all()
         assert synopsis.bound(beta=0.3).beta == 0.3
@@ -474,7 +452,7 @@ def test_releases_by_group_answer_each_group_s_responses():
         answers = [d.curve([[PLACE]], beta=0.3), d.average({}, beta=0.3), d.mass({}, beta=0.3)]
         truths = [curves[:1], np.array(means), np.ones(2)]
         for i, (answer, truth) in enumerate(zip(answers, truths, strict=True)):
-            held[i] += ((answer.low <= truth) & (truth <= answer.high)).all()
+            held[i] += covers(answer, truth)
         apart = d.difference([[0.1]], [[0.9]], beta=0.3)
         held[3] += float(apart.high.sel(group="a")) > 0 and float(apart.low.sel(group="b")) > 0
     assert (binom.cdf(held, draws, 0.7) > 1e-4).all()
@@ -483,7 +461,7 @@ def test_releases_by_group_answer_each_group_s_responses():
     assert "group" in str(answers[1])
     assert "%" not in str(answers[1])
     apart = d.difference({}, groups=("a", "b"), beta=0.1)  # of their responses, not their shares
-    assert apart.low <= means[0] - means[1] <= apart.high
+    assert covers(apart, means[0] - means[1])
 
 
 @pytest.mark.slow
@@ -507,6 +485,12 @@ def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
     planned.cache_clear()
 
 
+def assert_each_is_larger_on_its_side(d):
+    curve = d.curve([[0.1], [0.9]])
+    surely = curve.low.values > curve.high.values[:, ::-1]
+    assert surely.tolist() == [[True, False], [False, True]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "role"), [("kernel-density", "group"), ("naive-bayes", "label")])
 def test_releases_by_group_answer_their_shares(kind, role):
@@ -517,13 +501,8 @@ def test_releases_by_group_answer_their_shares(kind, role):
     roles = f'{{"{role}": {{"column": "g", "{named}": ["a", "b"]}}}}'
     d = released(planned(1, 20_000, roles=roles, kind=kind, noise="auto"), {"x": x, "g": g})
     assert d.groups == ("a", "b")
-    shares = d.average({})
-    assert float(shares.low.sel(group="b")) <= g.mean() <= float(shares.high.sel(group="b"))
-    curve = d.curve([[0.1], [0.9]])
-    assert (curve.low.values > curve.high.values[:, ::-1]).tolist() == [
-        [True, False],
-        [False, True],
-    ]
+    assert covers(d.average({}), np.array([1 - g.mean(), g.mean()]))
+    assert_each_is_larger_on_its_side(d)
     noise = [one.joint().noise.sum(axis=0) for one in split_measure.split_measures(d)]
     np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
@@ -537,19 +516,14 @@ def test_of_naive_bayes_each_axis_is_asked_by_itself():
     g = (rows[:, 1] > 0.4) * 1.0
     roles = '{"label": {"column": "g", "classes": ["a", "b"]}}'
     case = planned(2, 20_000, roles=roles, kind="naive-bayes", noise="auto")
-    synopsis = synopsis_of(*case, centers(*case, {**columns(rows), "g": g}), bytes(31) + b"1")
+    (synopsis,) = drawn(case, {**columns(rows), "g": g}, [1])
     with pytest.raises(SpecError, match=r"of naive Bayes ask one axis, distribution\(axis\)"):
         synopsis.distribution()
     with pytest.raises(SpecError, match="Write one of x, y"):
         synopsis.distribution("z")
     d = synopsis.distribution("y")
-    curve = d.curve([[0.1], [0.9]])
-    assert (curve.low.values > curve.high.values[:, ::-1]).tolist() == [
-        [True, False],
-        [False, True],
-    ]
-    means, known = d.mean(), [rows[g == one, 1].mean() for one in (0, 1)]
-    assert ((means.low <= known) & (known <= means.high)).all()
+    assert_each_is_larger_on_its_side(d)
+    assert covers(d.mean(), np.array([rows[g == one, 1].mean() for one in (0, 1)]))
 
 
 def test_sides_are_asked_for_in_parts():
@@ -559,11 +533,14 @@ def test_sides_are_asked_for_in_parts():
     seen = []
 
     class Batches:
+        def __len__(self):
+            return 3
+
         def select(self, which):
             seen.append(which)
             ones = np.ones((which.stop - which.start, *parts.values.shape[1:]))
             return Envelope(ones, ones, ones)
 
-    band = split_measure.mean_of_split(parts, Batches(), 3, split_measure.Fraction(1, 20))
+    band = split_measure.mean_of_split(parts, Batches(), split_measure.Fraction(1, 20))
     assert len(band.value) == 3
     assert seen == [slice(0, 3)]

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from dbern.bernstein.kernels import Kernel
-from dbern.bernstein.splines import bin_matrix
 from dbern.synopsis.questions.envelopes.splines import (
     AxisSplines,
     Envelope,
     between_nodes,
     cell_maxima,
-    damped,
     grid,
+    grid_fit,
     support_maxima,
 )
 from dbern.types import BoolArray, FloatArray
 
 _STEPS_IN_CELL = 32  # of a cell
-_DAMPING = 1e-7  # of the mean square of a bin, as where bins are planned
 _ROUNDING = 1e-12
 
 
@@ -58,14 +54,6 @@ def _count_kinks(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> FloatAr
     return counts
 
 
-@lru_cache(maxsize=16)
-def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
-    """Values of the splines on the grid, (points, bins), and the map from these to coefficients."""
-    beta = bin_matrix(grid(splines, _STEPS_IN_CELL), splines.cells, splines.degree)
-    square = damped(beta.T @ beta, _DAMPING)
-    return beta, np.asarray(np.linalg.solve(square, beta.T).T, dtype=np.float64)
-
-
 def _fitted(
     splines: AxisSplines,
     values: FloatArray,
@@ -78,8 +66,8 @@ def _fitted(
     `bend` bounds their second derivative off its jumps, `jump` (m, cells) the first one's jumps.
     `smooth` says on which cells the second has none, and bounds the third.
     """
-    beta, solve = _solver(splines)
-    estimate, width = values @ solve, 1 / (splines.cells * _STEPS_IN_CELL)
+    beta, solve = grid_fit(splines, _STEPS_IN_CELL)
+    estimate, width = values @ solve.T, 1 / (splines.cells * _STEPS_IN_CELL)
     residual = values - estimate @ beta.T
     sides = []
     for sign in (-1, 1):

@@ -14,8 +14,8 @@ from dbern.synopsis.questions.envelopes.splines import (
     Envelope,
     between_nodes,
     cell_maxima,
-    damped,
     grid,
+    grid_fit,
     support_maxima,
 )
 from dbern.synopsis.questions.polygons import Polygons
@@ -24,7 +24,6 @@ from dbern.types import FloatArray
 _MIN_ERROR, _MAX_ERROR = 1e-5, 1e-3  # of a share
 _MAX_PIECES = 1 << 14
 _STEPS_IN_CELL = 4, 32  # of a cell
-_DAMPING = 1e-7  # of the mean square of a bin, as for kernels
 _ROUNDING = 1e-11
 
 
@@ -45,14 +44,14 @@ def _envelope(
     kernels: Sequence[Kernel],
     error: float,
 ) -> Envelope:
-    grids, solvers, betas = [], [], []
+    grids, fits = [], []
     for splines, kernel in zip(axes, kernels, strict=True):
         steps = math.sqrt(kernel.slope / (2 * error)) / splines.cells
-        grids.append(grid(splines, round(np.clip(steps, *_STEPS_IN_CELL))))
-        betas.append(splines.values(grids[-1]))
-        square = damped(betas[-1].T @ betas[-1], _DAMPING)
-        solvers.append(np.linalg.solve(square, betas[-1].T))
+        steps_in_cell = round(np.clip(steps, *_STEPS_IN_CELL))
+        grids.append(grid(splines, steps_in_cell))
+        fits.append(grid_fit(splines, steps_in_cell))
     values, integration_error = _integrated(rings, grids, kernels, error)
+    betas, solvers = zip(*fits, strict=True)
     estimate = solvers[0] @ values @ solvers[1].T
     rise = integration_error + _ROUNDING
     for axis, (splines, kernel) in enumerate(zip(axes, kernels, strict=True)):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ import numpy as np
 from dbern.bernstein.splines import bin_matrix, local_weights
 from dbern.data.resolution import Multiples
 from dbern.types import FloatArray
+
+FIT_DAMPING = 1e-7
+"""Of the mean square of a bin, where weights are fitted by splines."""
 
 _RIDGE = 1e-2  # of a bin's mean square, for estimates: they lean on the majorants' middle
 
@@ -34,6 +37,9 @@ class Envelope:
     lower: FloatArray
     estimate: FloatArray
     upper: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.estimate)
 
     @classmethod
     def joined(cls, envelopes: Iterable[Envelope]) -> Envelope:
@@ -163,6 +169,17 @@ def _outer(axes: Sequence[FloatArray]) -> FloatArray:
 def grid(splines: AxisSplines, steps: int) -> FloatArray:
     """Return points at which weights are evaluated, both ends of each cell among them."""
     return np.linspace(0.0, 1.0, splines.cells * steps + 1)
+
+
+@lru_cache(maxsize=16)
+def grid_fit(splines: AxisSplines, steps: int) -> tuple[FloatArray, FloatArray]:
+    """Return values of the splines on a `grid`, (points, bins), and the map from values back.
+
+    It is least squares, slightly damped: (bins, points).
+    """
+    values = splines.values(grid(splines, steps))
+    square = damped(values.T @ values, FIT_DAMPING)
+    return values, np.asarray(np.linalg.solve(square, values.T), dtype=np.float64)
 
 
 def between_nodes(step: float, bend: Any) -> Any:

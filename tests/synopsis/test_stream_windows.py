@@ -131,7 +131,7 @@ def test_series_hold_all_windows_at_once(nights, stream):
     of_point = stream.series({"x": 4.0}, every="week")
     assert of_point.values == pytest.approx(stream.latest()(np.array([4.0])))
     axes = series.plot()
-    assert axes.get_ylabel() == series.label
+    assert axes.get_ylabel().split() == series.label.split()
     assert len(axes.lines[0].get_xdata()) == 7
 
 

@@ -1,0 +1,29 @@
+"""Open a synopsis by its URL: a store, or a window of a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dbern.errors import IntegrityError, SpecError
+from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.streams import window_at
+
+
+def open_synopsis(url: str | Path) -> Synopsis:
+    """Open the synopsis in a folder or at ``s3://bucket/name.zarr``; each shard when it is read.
+
+    Of a stream, ``STREAM@2026-11-01..2026-11-20``, it is a window, and the latest total without
+    days (`dbern.open_stream`).
+
+    Raises
+    ------
+    SpecError, IntegrityError, ReleaseError
+        Where nothing is there; where it was not released or is not what its manifest says; where
+        it cannot be read.
+    """
+    try:
+        return Synopsis(url)
+    except (SpecError, IntegrityError):
+        if (window := window_at(url)) is None:
+            raise
+        return window

@@ -1,0 +1,171 @@
+"""``ReleasedFunction``: the function that released arrays make, evaluated point by point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dbern.combination.base import Answer, Combination, Meaning
+from dbern.combination.least_squares import LeastSquares
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError
+from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.component import Component, LatticeComponent
+from dbern.synopsis.decisions import require_probabilities
+from dbern.synopsis.moments import ReleasedMoments
+from dbern.synopsis.points import Order, orders
+from dbern.synopsis.readable_store import ReadableStore
+from dbern.synopsis.released import Released
+from dbern.synopsis.smoothing import Smoothing
+from dbern.synopsis.vectors import ReleasedVector
+from dbern.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Evaluation of every point of a request.
+
+    There is a smoothing for each released array, or None for the nearest node's value; `noise` is
+    the deviation of each array's noise, where `answer` needs it.
+    """
+
+    smoothings: tuple[Smoothing, ...] | None
+    answer: Answer = "value"
+    noise: tuple[float, ...] = ()
+
+
+class ReleasedFunction:
+    """A function over a domain: what a combination makes of the arrays of a store."""
+
+    def __init__(self, store: ReadableStore) -> None:
+        self.store = store
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Axes and bounds, in the order of a point's coordinates."""
+        released = self.store.released
+        units = released.units or {}
+        axes = (Axis.from_dict(axis.to_json()) for axis in released.domain.axes)
+        return Domain(tuple(replace(axis, units=units.get(axis.name, "")) for axis in axes))
+
+    @cached_property
+    def combination(self) -> Combination:
+        """Rule by which the arrays make the function."""
+        return self.store.released.combine.restore()
+
+    @property
+    def meaning(self) -> Meaning:
+        """Meaning of its values."""
+        return self.combination.meaning(self.store.released.target.to_json())
+
+    @property
+    def decides(self) -> bool:
+        """Whether classes are told apart; responses of groups tell none."""
+        return bool(self.combination.classes) and self.meaning != "response"
+
+    @cached_property
+    def arrays(self) -> tuple[Released, ...]:
+        """Released arrays, in the order of the combination."""
+        functions = self.store.released.functions
+        return tuple(
+            self._array(name, component) for component in functions for name in component.arrays
+        )
+
+    def _array(self, name: str, component: Component) -> Released:
+        if isinstance(component, LatticeComponent):
+            return ReleasedArray(self.store, name, component, self.domain)
+        if isinstance(self.combination, LeastSquares):
+            return ReleasedMoments(self.store, name, component, self.domain, self.combination)
+        return ReleasedVector(self.store, name, component)
+
+    @property
+    def shaping_error(self) -> float:
+        """Largest distance of its values from those that were released."""
+        return 0.0
+
+    def smoothings(self, h: Order, *, raw: bool = False) -> tuple[Smoothing, ...]:
+        """Return a smoothing for each array; `raw`: of what carries the noise."""
+        if is_auto(h):
+            smoothings = [array.best_smoothing for array in self.arrays]
+        else:
+            stated = {} if h is None else orders(h, self.domain)
+            smoothings = [
+                array.smoothing([stated[axis] for axis in array.axes if stated])
+                for array in self.arrays
+            ]
+        if raw:
+            pairs = zip(self.arrays, smoothings, strict=True)
+            smoothings = [array.unshrunk(smoothing) for array, smoothing in pairs]
+        return tuple(smoothings)
+
+    def evaluation(self, h: Order, answer: Answer = "value") -> Evaluation:
+        """Return how to evaluate it at an order."""
+        smoothings = self.smoothings(h)
+        if answer == "value":
+            return Evaluation(smoothings)
+        if answer == "probability":
+            require_probabilities(self.combination, self.store.released.target.to_json())
+        pairs = zip(self.arrays, smoothings, strict=True)
+        return Evaluation(
+            smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
+        )
+
+    def baseline(self, method: str) -> Evaluation:
+        """Return how to evaluate the paper's piecewise-constant baseline, "nearest"."""
+        if method != "nearest":
+            raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
+        return Evaluation(None)
+
+    def answer_shape(self, answer: Answer) -> tuple[int, ...]:
+        """Return the shape of an answer at one point: () or (classes,)."""
+        several = self.combination.multi_output or answer == "probability"
+        return (len(self.combination.classes),) if several else ()
+
+    def values(
+        self, points: FloatArray, evaluation: Evaluation, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Return the answer at points (m, l), a part of a request of `total`; NaN outside."""
+        combination, answer = self.combination, evaluation.answer
+        parts = self.parts(points, evaluation.smoothings, total, threads)
+        unit_points = self.domain.features(points) if combination.of_points else None
+        if answer == "value":
+            values = combination.values(parts, unit_points)
+        else:
+            values = combination.decisions(parts, unit_points, evaluation.noise)
+        if answer == "probability":
+            values = combination.probabilities(values)
+        if not combination.is_array:  # else it is NaN there already
+            values[~self.domain.inside(points)] = np.nan
+        return values
+
+    def parts(
+        self,
+        points: FloatArray,
+        smoothings: Sequence[Smoothing] | None,
+        total: int,
+        threads: int = 1,
+    ) -> list[FloatArray]:
+        """Return the values of every array, NaN outside the bounds of its axes; a vector's weights.
+
+        Without smoothings those of the nearest nodes.
+        """
+        used: Sequence[Smoothing | None] = smoothings or [None] * len(self.arrays)
+        return [
+            array.values(self.coordinates(array, points), smoothing, total, threads)
+            for array, smoothing in zip(self.arrays, used, strict=True)
+        ]
+
+    def coordinates(self, array: Released, points: FloatArray) -> FloatArray:
+        """Return the coordinates (m, l') of points (m, l) on an array's own axes."""
+        names = self.domain.names
+        if array.axes == names:
+            return points
+        return points[:, [names.index(axis) for axis in array.axes]]
+
+
+def is_auto(h: Order) -> bool:
+    """Return whether the released values choose the order."""
+    return isinstance(h, str) and h == "auto"

@@ -53,7 +53,8 @@ class Series:
         (line,) = curve.plot.line(ax=ax, marker=".")
         ax = line.axes
         ax.fill_between(days, self.low, self.high, color=line.get_color(), alpha=0.2, lw=0)
-        ax.set_title(f"all intervals at once with probability {1 - self.beta:g}", fontsize="medium")
+        ax.set_ylabel("")
+        ax.set_title(f"{self.label}\nall intervals at once with probability {1 - self.beta:g}")
         write_plainly(ax)
         return ax
 
@@ -81,4 +82,4 @@ def label_of(what: Any) -> str:
 def _text(ends: Any) -> str:
     if not isinstance(ends, tuple | list):
         return f"{ends}"
-    return f"from {ends[0]} to {ends[1]}"
+    return f"from {ends[0]:g} to {ends[1]:g}"

@@ -62,6 +62,23 @@ def test_a_backfill_with_metadata_and_a_check_spends_once_a_partition(pipelines)
     assert done == set(NIGHTS)
 
 
+def test_a_stream_is_backfilled_in_any_order_for_one_charge(pipelines):
+    dg, definitions, releases = pipelines
+    spec = Path(releases.folder) / "year.toml"
+    spec.write_text((FOLDER / "year.toml").read_text() + "[mechanism]\nk = 6\nh = 2\n")
+    with dbern.BudgetLedger.open(f"sqlite:///{releases.folder}/ledger.db") as ledger:
+        neighbors = dbern.Neighbors.ADD_OR_REMOVE_ONE
+        ledger.grant("year", dbern.Budget.parse("1.0"), neighbors=neighbors)
+    for night in [NIGHTS[1], NIGHTS[0], NIGHTS[2], NIGHTS[1]]:
+        result = dg.materialize(
+            [definitions.trips_of_the_year], partition_key=night, resources={"releases": releases}
+        )
+        assert result.success
+    assert spent(releases, "year") == "epsilon 1"
+    stream = dbern.open_stream(Path(releases.folder) / "out" / "year")
+    assert stream.between(NIGHTS[0], NIGHTS[2])([[5.0, 5.0]])[0] > 0
+
+
 def test_classifier_and_scores(pipelines):
     dg, definitions, releases = pipelines
     resources = {"releases": releases}

@@ -521,6 +521,12 @@ def _check_stream(
         return
     check_partition(spec.release, spec.data)
     check_summed(spec.stream, protection, components)
+    nights = spec.nights
+    if nights is not None and spec.release.name != nights.release_name:
+        raise SpecError(
+            f"stream.node: is called {nights.release_name} and nothing else, so that it is released "
+            "once. Leave the table out, and release the stream night by night"
+        )
     if exact(spec.mechanism.tune, "mechanism.tune") or combination.looks_at_totals:
         raise SpecError(
             'stream: what is told of one night\'s data adds up to nothing. Write tune = "0" and a '

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -117,9 +117,18 @@ class Nights:
         """Nights whose rows the node has."""
         return tuple(night for night in self.node.nights if night not in self.without)
 
+    @property
+    def release_name(self) -> str:
+        """Name of the node's release: one for each node, so that none is released twice."""
+        return f"{self.stream}.{self.horizon.name(self.node)}"
+
+    def at(self, node: Node) -> Nights:
+        """Return another node of the same stream, whole."""
+        return replace(self, node=node, without=frozenset())
+
     def sections(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sections of the stream's spec with those of this node in their place."""
-        release, name = content["release"], self.horizon.name(self.node)
+        release = content["release"]
         table = NodeTable(
             stream=self.stream,
             first=str(self.horizon.first),
@@ -128,9 +137,10 @@ class Nights:
             start=self.node.start,
             without=sorted(self.without),
         )
+        folder = release["output"].rstrip("/")
         named = {
-            "name": f"{self.stream}.{name}",
-            "output": f"{release['output'].rstrip('/')}/{name}.zarr",
+            "name": self.release_name,
+            "output": f"{folder}/{self.horizon.name(self.node)}.zarr",
         }
         stream = content["stream"] | {"node": table.model_dump()}
         return {**content, "release": release | named, "stream": stream}

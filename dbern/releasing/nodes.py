@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from fractions import Fraction
 from typing import Any
 
 from dbern.data.footers import open_source, reader_failures
+from dbern.data.horizon import Node
 from dbern.data.source_files import discover
-from dbern.errors import IntegrityError, ReleaseError
+from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import Nights, stream_identity
@@ -26,6 +29,7 @@ FREE = Budget(Fraction(0))
 """What a node costs: its stream was charged for all of them."""
 
 _PART_BYTES = 1 << 22
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def stream_request(spec: ReleaseSpec, nights: Nights, rho: Fraction | None = None) -> Request:
@@ -53,7 +57,9 @@ def frozen_inputs(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> di
         digests = dict(_closed_files(ledger, spec, nights))
     else:
         salt = _salt(ledger, spec, nights)
-        paths = [path for source in spec.sources for path in discover(source)]
+        (source,) = spec.sources
+        paths = discover(source)
+        _refuse_shared(paths, spec, nights)
         digests = {spec.name_of(path): _digest(path, salt) for path in paths}
     return {"files": [{"path": name} for name in digests], "digests": digests}
 
@@ -75,19 +81,27 @@ def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reserva
             )
 
 
-def night_name(nights: Nights, night: int) -> str:
-    """Return the name of the release of a night."""
-    return f"{nights.stream}.{nights.horizon.day(night)}"
-
-
 def _closed_files(
     ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights
 ) -> Iterator[tuple[str, str]]:
     for night in nights.counted:
-        closed = ledger.find(spec.budget.dataset, night_name(nights, night))
+        name = nights.at(Node(0, night, night + 1)).release_name
+        closed = ledger.find(spec.budget.dataset, name)
         if closed is None or closed.state is not State.COMMITTED:
             raise ReleaseError(f"{nights.horizon.day(night)}: is not released. Release it first")
         yield from closed.content.inputs.get("digests", {}).items()
+
+
+def _refuse_shared(paths: Sequence[str], spec: ReleaseSpec, nights: Nights) -> None:
+    """Refuse a file that is of another night too, by the date in its path: its rows count once."""
+    day = str(nights.horizon.day(nights.node.start))
+    for path in paths:
+        for other in set(_DATE.findall(path)) - {day}:
+            if fnmatch(path, spec.source.replace("{partition}", other)):
+                raise SpecError(
+                    f"data.source: {path} is of {day} and of {other}. Write a source by which a "
+                    'file is of one night, such as "data/{partition}/*.parquet"'
+                )
 
 
 def _salt(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> bytes:

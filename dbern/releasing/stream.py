@@ -17,7 +17,7 @@ from dbern.ledger import BudgetLedger, State
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import Nights, horizon_of
-from dbern.releasing.nodes import night_name, stream_request
+from dbern.releasing.nodes import stream_request
 from dbern.synopsis.stream_index import StreamIndex
 
 _NIGHTS_OF_PERIODS = {"day": 1, "week": 7, "month": 28, "year": 365}
@@ -34,20 +34,20 @@ def release_night(
     """
     day = _day(spec)
     nights = _charged(ledger, spec, day)
-    horizon, night = nights.horizon, nights.node.start
-    if _states(ledger, spec).get(night_name(nights, night)) is State.ABANDONED:
+    horizon = nights.horizon
+    if _states(ledger, spec).get(nights.release_name) is State.ABANDONED:
         notes = [f"{day} was abandoned: it stays empty"]
     else:
         release_node(spec.at(nights))
         notes = [f"{day} is published"]
     states = _states(ledger, spec)
-    abandoned = _abandoned(nights, states)
+    abandoned = _nights_in(nights, states, State.ABANDONED)
     StreamIndex.of(spec.budget.dataset, nights.stream, horizon, abandoned).write(spec.output)
     for block in _due(nights, states):
-        lost = {night for night in block.nights if not _known(ledger, spec, nights, night)}
-        without = frozenset(lost | abandoned & set(block.nights))
-        release_node(spec.at(replace(nights, node=block, without=without)))
-        notes.append(f"{horizon.name(block)} is published")
+        lost = {night for night in block.node.nights if not _known(ledger, spec, nights, night)}
+        without = frozenset(lost | abandoned & set(block.node.nights))
+        release_node(spec.at(replace(block, without=without)))
+        notes.append(f"{horizon.name(block.node)} is published")
     return tuple(notes)
 
 
@@ -108,25 +108,26 @@ def _states(ledger: BudgetLedger, spec: ReleaseSpec) -> dict[str, State]:
     return {row.name: row.state for row in releases if row.state is not State.REFUNDED}
 
 
-def _abandoned(nights: Nights, states: Mapping[str, State]) -> set[int]:
-    every = range(nights.horizon.count)
-    return {n for n in every if states.get(night_name(nights, n)) is State.ABANDONED}
-
-
-def _due(nights: Nights, states: Mapping[str, State]) -> Iterator[Node]:
-    """Yield blocks that are not published though all their nights are closed, small ones first."""
-    closed = {
-        night
-        for night in range(nights.horizon.count)
-        if states.get(night_name(nights, night)) in _CLOSED
+def _nights_in(nights: Nights, states: Mapping[str, State], *wanted: State) -> set[int]:
+    return {
+        night.start
+        for night in nights.horizon.nodes()
+        if night.level == 0 and states.get(nights.at(night).release_name) in wanted
     }
+
+
+def _due(nights: Nights, states: Mapping[str, State]) -> Iterator[Nights]:
+    """Yield blocks that are not published though all their nights are closed, small ones first."""
+    closed = _nights_in(nights, states, *_CLOSED)
     for node in nights.horizon.nodes():
-        name = f"{nights.stream}.{nights.horizon.name(node)}"
-        if node.level and states.get(name) not in _CLOSED and closed.issuperset(node.nights):
-            yield node
+        block = nights.at(node)
+        open_yet = states.get(block.release_name) not in _CLOSED
+        if node.level and open_yet and closed.issuperset(node.nights):
+            yield block
 
 
 def _known(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights, night: int) -> bool:
     """Return whether the ledger has the files of a night: not of one that was reconciled."""
-    closed = ledger.find(spec.budget.dataset, night_name(nights, night))
+    name = nights.at(Node(0, night, night + 1)).release_name
+    closed = ledger.find(spec.budget.dataset, name)
     return closed is not None and "digests" in closed.content.inputs

@@ -197,6 +197,30 @@ def test_a_node_is_refused_whose_stream_was_not_charged(nights):
     assert nights.spent() == "epsilon 1"
 
 
+def test_a_node_is_released_under_its_own_name_alone(nights):
+    """Under another its rows would be told of twice."""
+    nights.release(0)
+    spec = spec_of(nights.folder)
+    horizon = horizon_of(spec.stream, FIRST, spec.charge)
+    sections = spec.at(NodeNights("trips", horizon, Node(0, 0, 1))).model_dump(exclude_none=True)
+    sections["release"]["name"] = "trips.again"
+    with pytest.raises(SpecError, match=r"is called trips.2026-01-01 and nothing else"):
+        dbern.ReleaseSpec(**sections)
+
+
+def test_a_file_of_two_nights_is_refused(nights):
+    nights.write(0, [5.0] * 10, "with-2026-01-02")
+    source = {"data": {"source": "data/*/*{partition}*.parquet"}}
+    nights.write(0, [5.0] * 10, "2026-01-01")
+    with pytest.raises(SpecError, match="no Parquet file"):
+        nights.release(5, **source)
+    nights.write(0, [5.0] * 10, "2026-01-01-and-2026-01-02")
+    with pytest.raises(SpecError, match="is of 2026-01-01 and of 2026-01-02"):
+        nights.release(0, **source)
+    assert nights.spent() == "epsilon 1"  # charged, and nothing published
+    assert published(nights) == []
+
+
 def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them():
     """A row more or less in its night: 2000 pairs; half a calibration would be found."""
     spec, random = spec_of(), np.random.default_rng(3)

@@ -79,14 +79,14 @@ from dbern.data.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
 from dbern.measure.adding import add_rows
-from dbern.measure.measurement import RecordSum
-from dbern.measure.moments import (
+from dbern.measure.kernel_sketch import (
     MomentSketch,
     chebyshev_table,
     contract,
     contraction_error,
     truncation_error,
 )
+from dbern.measure.measurement import RecordSum
 from dbern.measure.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
 from dbern.measure.rows import EQUAL, Rows, Terms, strides
 from dbern.measure.sketch_choice import sketch_cost, smallest_sketch

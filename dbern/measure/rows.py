@@ -1,7 +1,7 @@
 """Batches of records, and the terms that each adds, as arrays.
 
 A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
-its offset in its cell (`dbern.measure.moments`), or the B-splines that live there
+its offset in its cell (`dbern.measure.kernel_sketch`), or the B-splines that live there
 (`dbern.reconstruct.bins`). Only single IEEE operations on one record at a time, none fused: a
 record adds the same integers on every host and beside any other records. A record that does not
 count adds zeros.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.measure.moments import MomentSketch, cells_for, truncation_error
+from dbern.measure.kernel_sketch import MomentSketch, cells_for, truncation_error
 
 _MAX_STATE_BYTES = 1 << 28
 _CACHE_BYTES = 1 << 22

@@ -1,4 +1,9 @@
-"""``ConfidenceBands``: simultaneous bands for the non-private function, everywhere or at points."""
+"""``ConfidenceBands``: simultaneous bands for the non-private function, everywhere or at points.
+
+Half a width is the bias bound of the point's cell, rounding and a quantile of the noise's largest
+value, which fail together with probability beta at most (`dbern.certify.failure.BAND`); proofs are
+in docs/bands.md and `dbern.synopsis.bands`.
+"""
 
 from __future__ import annotations
 

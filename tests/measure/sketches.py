@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dbern.measure.adding import add_rows
-from dbern.measure.moments import MomentSketch
+from dbern.measure.kernel_sketch import MomentSketch
 from dbern.measure.rows import Rows
 
 

@@ -17,8 +17,8 @@ from sketches import unit_rows
 from dbern import compiling
 from dbern.measure import adding as dispatching
 from dbern.measure import loops as compiled
+from dbern.measure.kernel_sketch import Cells, MomentSketch
 from dbern.measure.loops import add_rows_compiled
-from dbern.measure.moments import Cells, MomentSketch
 from dbern.measure.record_integers import add_slowly
 from dbern.measure.rows import EQUAL, Rows, Terms, strides
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from questioned import asked, databases
 
+from dbern.errors import SpecError
 from dbern.synopsis import question_options
 from dbern.synopsis.question_options import QuestionOption
 from dbern.synopsis.questions.band import Band
@@ -61,6 +62,8 @@ class Entropy(OptionQuestion):
     def from_text(
         cls, text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
+        if options.condition is not None or options.target != "records":
+            raise SpecError("--entropy: is of all rows as they are. Leave --given and --target out")
         return [deferred(lambda: cls.read(bins, text))]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sketches import add, state_of
 
 from dbern.bernstein.kernels import KERNELS, Gaussian, Kernel, kernel_of
-from dbern.measure.moments import (
+from dbern.measure.kernel_sketch import (
     Cells,
     MomentSketch,
     _table_error,

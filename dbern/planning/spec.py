@@ -524,7 +524,7 @@ def _check_stream(
     nights = spec.nights
     if nights is not None and spec.release.name != nights.release_name:
         raise SpecError(
-            f"stream.node: is called {nights.release_name} and nothing else, so that it comes once. "
+            f"stream.node: is called {nights.release_name} and nothing else: it comes once. "
             "Leave the table out, and release the stream night by night"
         )
     if exact(spec.mechanism.tune, "mechanism.tune") or combination.looks_at_totals:

@@ -36,6 +36,8 @@ BEYOND = {
     "erm/losses": "losses: slopes and curvatures, on which all of that depends",
     "planning/bias_statistic": "the number of `tune`: what it moves by, and what floats may add",
     "planning/finer_bins": "how far bins and finer ones differ, and what bounds it",
+    "planning/streams": "the nodes of a stream: one of each level holds a row, each has one name",
+    "releasing/nodes": "what pays for a node, and that its files are those of its nights",
     "planning/tune": "what the number of `tune` pays, and the finer bins that it is of",
 }
 MOST_LINES = 2000
@@ -45,7 +47,7 @@ APART = (  # no release rests on these: with Gaussian noise, by advanced composi
 )  # fmt: skip
 NOT_TRUSTED = {
     *("tails", "covariance", "simulation", "error_law", "public_numbers", "families"),
-    "random_privacy",
+    *("random_privacy", "sums"),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from dbern.errors import (
     BudgetError,
@@ -319,6 +319,11 @@ class BudgetLedger:
         """Return the release that holds a name; None when it is free (a refund frees it)."""
         with self._backend.read() as connection:
             return statements.named(connection, dataset, name)
+
+    def inputs(self, dataset: str) -> dict[str, dict[str, Any]]:
+        """Return the inputs of every release of a dataset, by its name; of refunded ones none."""
+        with self._backend.read() as connection:
+            return statements.inputs(connection, dataset)
 
     def begin_reading(self, reservation: Reservation) -> Reservation:
         """Record durably that the first record is about to be read: no refund from here on.

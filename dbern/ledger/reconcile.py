@@ -11,7 +11,7 @@ from dbern.errors import BudgetError, IntegrityError
 from dbern.ledger import statements
 from dbern.ledger.accounts import dataset_terms
 from dbern.ledger.amounts import ZCDP, rho_of_charge
-from dbern.ledger.values import Published, Reconciled, Reservation, State
+from dbern.ledger.values import FREE, PENDING, Published, Reconciled, Reservation, State
 from dbern.privacy.budget import decimal_text
 
 _OVER = (State.COMMITTED, State.ABANDONED)
@@ -67,7 +67,13 @@ def _charge(
     _require_terms(connection, ledger, release, dataset)
     state = _state(release)
     # Its own name may have been given to another release since.
-    taken = statements.named(connection, dataset, release.name) is not None
+    holder = statements.named(connection, dataset, release.name)
+    if holder and holder.state in PENDING and release.charge == FREE:
+        # A node that its stream paid for costs nothing under any name, so it gets no second one.
+        aside = {"state": State.ABANDONED.value, "name": f"{holder.name}~{holder.release_id[:8]}"}
+        statements.moved(connection, holder.release_id, PENDING, aside)
+        holder = None
+    taken = holder is not None
     name = f"{release.name}~{release.release_id[:8]}" if taken else release.name
     if reservation is None:
         statements.add_published(connection, release, dataset, name, state)

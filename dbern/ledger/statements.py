@@ -66,6 +66,14 @@ def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
     return [_release_row(row) for row in connection.execute(query).mappings()]
 
 
+def inputs(connection: Connection, dataset: str) -> dict[str, dict[str, Any]]:
+    """Return what the releases of a dataset read, by their names; refunded ones hold none."""
+    query = select(releases.c.name, releases.c.inputs).where(
+        releases.c.dataset == dataset, releases.c.state != State.REFUNDED.value
+    )
+    return {name: json.loads(text) for name, text in connection.execute(query)}
+
+
 def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
     """Return the audit log of one dataset, or all of it, oldest first."""
     query = select(audit).order_by(audit.c.id)

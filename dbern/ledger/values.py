@@ -40,6 +40,10 @@ LIVE = (*PENDING, State.SPENT)
 """The states whose release still needs its key and its staged center."""
 
 
+FREE = Budget(Fraction(0))
+"""What a release costs that is within a charge."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """Terms that the first grant of a dataset fixes for good.

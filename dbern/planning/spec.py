@@ -38,7 +38,7 @@ from dbern.planning.streams import Nights, answered, check_partition, check_summ
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
-from dbern.reconstruct import STRATEGY_KINDS
+from dbern.reconstruct import STRATEGY_KINDS, noise_names
 from dbern.system import importable, is_url, named_function, resolve_url
 from dbern.targets import Learner, learner_of
 from dbern.targets.section import Section, explain
@@ -345,6 +345,8 @@ class ReleaseSpec(Section):
         content = self.model_dump(exclude={"stream"}, exclude_none=True)
         rows, epsilon = answered(nights.horizon, self.normalizer or 1, self.charge)
         content["data"]["normalizer"], content["budget"]["epsilon"] = str(rows), epsilon
+        if self.mechanism.noise == "auto":  # not the K-norm law, which is of one release alone
+            content["mechanism"]["noise"] = noise_names(self.families[0])["binned"]
         return _from_sections(content, self._base)
 
     @property
@@ -362,7 +364,8 @@ class ReleaseSpec(Section):
         """Return the identity of the release: all but ``h``, the output and where the ledger is."""
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
-        content["mechanism"].pop("h")
+        if self.stream is None:  # whose nodes have to add
+            content["mechanism"].pop("h")
         if not self.tune:  # releases had none
             content["mechanism"].pop("tune")
         content["target"] |= self.learner.identity()

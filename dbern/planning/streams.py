@@ -43,7 +43,7 @@ def check_summed(
 ) -> None:
     """Refuse what does not add up over nights, or is not paid by the stream's one charge."""
     Nights.of(stream)
-    if not protection.private_rows:
+    if not protection.added:  # the rows that replace others may be of another night
         raise SpecError(
             "stream: sums of all nights are over one number. In [data] write neighbors = "
             '"add-or-remove-one" and normalizer = "100000", about the rows of a night'
@@ -105,11 +105,10 @@ class Nights:
             0, horizon.count, horizon.sizes[table.level]
         ):
             raise SpecError("stream.node: is none of this horizon. Leave it out")
-        node = Node(
-            table.level,
-            table.start,
-            min(table.start + horizon.sizes[table.level], horizon.count),
-        )
+        stop = min(table.start + horizon.sizes[table.level], horizon.count)
+        node = Node(table.level, table.start, stop)
+        if not set(table.without) <= set(node.nights if table.level else ()):
+            raise SpecError("stream.node.without: are nights of a block alone. Leave it out")
         return cls(table.stream, horizon, node, frozenset(table.without))
 
     @property

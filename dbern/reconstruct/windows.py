@@ -30,7 +30,7 @@ def window_weights(published: Mapping[Node, frozenset[int]], window: range) -> d
     """
     weights: dict[Node, int] = {}
     for group in _groups(published):
-        if any(night in window for night in published[group[0]]):
+        if any(night in window for node in group for night in published[node]):
             weights |= _group_weights(group, published, window)
     return weights
 
@@ -52,7 +52,7 @@ def _groups(published: Mapping[Node, frozenset[int]]) -> Iterator[list[Node]]:
 def _group_weights(
     group: list[Node], published: Mapping[Node, frozenset[int]], window: range
 ) -> dict[Node, int]:
-    nights = sorted(published[group[0]])
+    nights = sorted(frozenset().union(*(published[node] for node in group)))
     counts = np.array([[night in published[node] for node in group] for night in nights], float)
     wanted = np.array([night in window for night in nights], float)
     solved, *_ = np.linalg.lstsq(counts, wanted, rcond=None)

@@ -10,26 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatch
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from dbern.data.footers import open_source, reader_failures
+from dbern.data.footers import file_facts, open_source, reader_failures
 from dbern.data.horizon import Node
 from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import Nights, stream_identity
-from dbern.privacy.budget import Budget
-
-FREE = Budget(Fraction(0))
-"""What a node costs: its stream was charged for all of them."""
 
 _PART_BYTES = 1 << 22
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def stream_request(spec: ReleaseSpec, nights: Nights, rho: Fraction | None = None) -> Request:
@@ -58,9 +51,8 @@ def frozen_inputs(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> di
     else:
         salt = _salt(ledger, spec, nights)
         (source,) = spec.sources
-        paths = discover(source)
-        _refuse_shared(paths, spec, nights)
-        digests = {spec.name_of(path): _digest(path, salt) for path in paths}
+        digests = {spec.name_of(path): _digest(path, salt) for path in discover(source)}
+        _refuse_shared(ledger, spec, nights, digests)
     return {"files": [{"path": name} for name in digests], "digests": digests}
 
 
@@ -71,8 +63,10 @@ def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reserva
     """
     if spec.nights is None:
         return
-    salt = _salt(ledger, spec, spec.nights)
-    for name, digest in reservation.content.inputs["digests"].items():
+    salt, digests = _salt(ledger, spec, spec.nights), reservation.content.inputs["digests"]
+    if spec.nights.node.level == 0:  # of two nights at once, each sees the other here
+        _refuse_shared(ledger, spec, spec.nights, digests)
+    for name, digest in digests.items():
         if _digest(spec.path_of(name), salt) != digest:
             raise IntegrityError(
                 f"data.source: {name} is not what it was when its night closed. Bring it back and "
@@ -92,15 +86,21 @@ def _closed_files(
         yield from closed.content.inputs.get("digests", {}).items()
 
 
-def _refuse_shared(paths: Sequence[str], spec: ReleaseSpec, nights: Nights) -> None:
-    """Refuse a file that is of another night too, by the date in its path: its rows count once."""
-    day = str(nights.horizon.day(nights.node.start))
-    for path in paths:
-        for other in set(_DATE.findall(path)) - {day}:
-            if fnmatch(path, spec.source.replace("{partition}", other)):
+def _refuse_shared(
+    ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights, digests: Mapping[str, str]
+) -> None:
+    """Refuse a file that another night has, under whatever name: its rows would count twice."""
+    every = ledger.inputs(spec.budget.dataset)
+    for node in nights.horizon.nodes():
+        other = nights.at(node)
+        if node.level or other.release_name == nights.release_name:
+            continue
+        known = set(every.get(other.release_name, {}).get("digests", {}).values())
+        for name, digest in digests.items():
+            if digest in known and file_facts(spec.path_of(name)).rows:
                 raise SpecError(
-                    f"data.source: {path} is of {day} and of {other}. Write a source by which a "
-                    'file is of one night, such as "data/{partition}/*.parquet"'
+                    f"data.source: {name} is a file of {nights.horizon.day(node.start)} too. Write "
+                    'a source by which a file is of one night, such as "data/{partition}/*.parquet"'
                 )
 
 

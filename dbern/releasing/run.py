@@ -39,7 +39,7 @@ from dbern.errors import (
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State
-from dbern.ledger.values import PENDING
+from dbern.ledger.values import FREE, PENDING
 from dbern.measure.counters import Counters
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
@@ -49,7 +49,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.journal import Journal
-from dbern.releasing.nodes import FREE, frozen_inputs, require_frozen, stream_request
+from dbern.releasing.nodes import frozen_inputs, require_frozen, stream_request
 from dbern.releasing.publish import publish
 from dbern.releasing.stream import release_night
 from dbern.synopsis.opening import open_synopsis

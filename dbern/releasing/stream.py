@@ -20,7 +20,6 @@ from dbern.planning.streams import Nights, horizon_of
 from dbern.releasing.nodes import stream_request
 from dbern.synopsis.stream_index import StreamIndex
 
-_NIGHTS_OF_PERIODS = {"day": 1, "week": 7, "month": 28, "year": 365}
 _CLOSED = (State.COMMITTED, State.ABANDONED)
 
 
@@ -34,17 +33,20 @@ def release_night(
     """
     day = _day(spec)
     nights = _charged(ledger, spec, day)
-    horizon = nights.horizon
-    if _states(ledger, spec).get(nights.release_name) is State.ABANDONED:
+    horizon, state = nights.horizon, _states(ledger, spec).get(nights.release_name)
+    if state is State.ABANDONED:
         notes = [f"{day} was abandoned: it stays empty"]
+    elif state is State.COMMITTED and nights.node.start not in _known(ledger, spec, nights):
+        notes = [f"{day} was published before the ledger was restored, and stays as it is"]
     else:
         release_node(spec.at(nights))
         notes = [f"{day} is published"]
     states = _states(ledger, spec)
     abandoned = _nights_in(nights, states, State.ABANDONED)
     StreamIndex.of(spec.budget.dataset, nights.stream, horizon, abandoned).write(spec.output)
+    known = _known(ledger, spec, nights)
     for block in _due(nights, states):
-        lost = {night for night in block.node.nights if not _known(ledger, spec, nights, night)}
+        lost = {night for night in block.node.nights if night not in known}
         without = frozenset(lost | abandoned & set(block.node.nights))
         release_node(spec.at(replace(block, without=without)))
         notes.append(f"{horizon.name(block.node)} is published")
@@ -81,7 +83,7 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
     nights = Nights(spec.release.name, horizon, Node(0, night, night + 1))
     node_spec, rho = spec.at(nights), None
     if known is None:
-        _require_period(ledger, spec, horizon)
+        _require_one_budget(ledger, spec)
         rho = plan_files(node_spec, footers(node_spec)).rho
     request = stream_request(node_spec, nights, rho)
     try:
@@ -93,13 +95,13 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
     return nights
 
 
-def _require_period(ledger: BudgetLedger, spec: ReleaseSpec, horizon: Horizon) -> None:
-    terms = ledger.status(spec.budget.dataset)[0].terms
-    if terms.period and _NIGHTS_OF_PERIODS[terms.period] < horizon.count:
+def _require_one_budget(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
+    """Refuse an account that is renewed: nights of a later period would be paid by an earlier."""
+    period = ledger.status(spec.budget.dataset)[0].terms.period
+    if period:
         raise BudgetError(
-            f"dataset {spec.budget.dataset!r}: its budget is whole again every {terms.period}, "
-            f"and the horizon of {horizon.count} nights is paid once. Write horizon = "
-            f"{_NIGHTS_OF_PERIODS[terms.period]}, or use a dataset whose budget is not renewed"
+            f"dataset {spec.budget.dataset!r}: its budget is whole again every {period}, and a "
+            "stream is paid once for all its nights. Grant another dataset, without --period"
         )
 
 
@@ -126,8 +128,11 @@ def _due(nights: Nights, states: Mapping[str, State]) -> Iterator[Nights]:
             yield block
 
 
-def _known(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights, night: int) -> bool:
-    """Return whether the ledger has the files of a night: not of one that was reconciled."""
-    name = nights.at(Node(0, night, night + 1)).release_name
-    closed = ledger.find(spec.budget.dataset, name)
-    return closed is not None and "digests" in closed.content.inputs
+def _known(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> set[int]:
+    """Return the nights whose files the ledger has: not those that were reconciled."""
+    every = ledger.inputs(spec.budget.dataset)
+    return {
+        night.start
+        for night in nights.horizon.nodes()
+        if night.level == 0 and "digests" in every.get(nights.at(night).release_name, {})
+    }

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.blocks import Blocks, blocks_of
+from dbern.certify.certificate import Certificate
 from dbern.data.horizon import Horizon, Node, day_of
 from dbern.data.storage import location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
@@ -191,7 +192,8 @@ class Stream:
                 self.horizon,
                 node,
             )
-            if not same:
+            alike = next(iter(self._stores.values()), store).released.components
+            if not same or store.released.components != alike:
                 raise IntegrityError(f"{store.location}: is not the node of {self.location}")
             self._stores[node] = store
         return self._stores[node]
@@ -266,11 +268,20 @@ class WindowStore:
         weights = [*self.weights.values()]
         law = SumNoise.of(component.noise.law, weights)
         scale = errors_of(law).scale * component.noise.granularity
-        errors = component.errors
+        errors, sensitivity = component.errors, component.sensitivity
+        moves = {
+            name: None if moved is None else moved / len(self.window)
+            for name, moved in (
+                ("function", sensitivity.function),
+                ("l1", sensitivity.l1),
+                ("l2", sensitivity.l2),
+            )
+        }
         sizes = math.fsum(map(abs, weights))
         return component.model_copy(
             update={
                 "noise": component.noise.model_copy(update={"law": law, "scale": scale}),
+                "sensitivity": sensitivity.model_copy(update=moves),
                 "errors": errors.model_copy(update={"released": sizes * errors.released}),
             }
         )
@@ -288,9 +299,16 @@ class WindowStore:
         """Attributes as JSON, with the certificate of the window's noise."""
         stated = self.released.to_json()
         beta = Fraction(str(stated["certificate"]["beta"]))
-        bands = ConfidenceBands(ReleasedFunction(self))
-        certificate = bands.certificate(BandRequest(beta, about="any-database"))
-        return stated | {"certificate": StoredCertificate.of(certificate).to_json()}
+        function = ReleasedFunction(self)
+        bands, request = ConfidenceBands(function), BandRequest(beta, about="any-database")
+        pairs = zip(function.arrays, bands.of_arrays(request), strict=True)
+        by_array = {array.name: _to_json(band.certificate) for array, band in pairs}
+        components = [
+            component | {"certificate": by_array[component["arrays"][0]]}
+            for component in stated["components"]
+        ]
+        whole = _to_json(bands.certificate(request))
+        return stated | {"components": components, "certificate": whole}
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -353,3 +371,7 @@ class WindowStore:
         """Keys that signed every node."""
         every = [set(self.stream.node(node).signers) for node in self.weights]
         return tuple(sorted(set.intersection(*every)))
+
+
+def _to_json(certificate: Certificate) -> dict[str, Any]:
+    return StoredCertificate.of(certificate).to_json()

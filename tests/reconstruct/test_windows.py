@@ -63,6 +63,15 @@ def test_weights_count_the_window_just_once_with_the_least_variance(case):
         assert math.ldexp(weights.get(node, 0), -WEIGHT_BITS) == pytest.approx(weight, abs=1e-6)
 
 
+def test_a_night_that_the_largest_block_left_out_still_counts():
+    """As of a night that a restored ledger forgot between two blocks."""
+    horizon = Horizon(FIRST, 6, (2, 4))
+    published = {n: frozenset(n.nights) - ({1} if n.level == 2 else set()) for n in horizon.nodes()}
+    weights = window_weights(published, range(4))
+    totals = [sum(w for n, w in weights.items() if night in published[n]) for night in range(6)]
+    assert totals == [1 << WEIGHT_BITS] * 4 + [0, 0]
+
+
 def test_a_night_without_a_node_is_no_sum():
     horizon = Horizon(FIRST, 6, (3,))
     published = {n: frozenset(n.nights) for n in horizon.nodes() if n.level or n.start in (0, 3)}

@@ -151,8 +151,8 @@ def test_the_future_and_missing_files_are_refused_before_the_charge(nights):
     assert nights.states() == {}
 
 
-@pytest.mark.parametrize(("period", "horizon"), [("week", 8), ("day", 2)])
-def test_a_budget_that_is_renewed_within_the_horizon_pays_for_none(tmp_path, period, horizon):
+@pytest.mark.parametrize(("period", "horizon"), [("week", 8), ("day", 2), ("year", 8)])
+def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
     stream = Nights(tmp_path)
     stream.grant(period=period)
     stream.fill(1)
@@ -175,6 +175,16 @@ def test_a_budget_that_is_renewed_within_the_horizon_pays_for_none(tmp_path, per
         ({"target": {"bandwidth": "auto"}}, "known before they are read"),
         ({"mechanism": {"noise": "binned-k-norm"}}, "mechanism.noise"),
         ({"data": {"unit": {"column": "who", "max_contributions": 2}}}, r"Write levels = \[1\]"),
+        (
+            {
+                "data": {
+                    "neighbors": "replace-one",
+                    "unit": {"column": "who", "max_contributions": 2},
+                },
+                "stream": {"levels": [1]},
+            },
+            "stream: sums of all nights",
+        ),
     ],
 )
 def test_specs_that_do_not_add_up_are_refused(changes, says):
@@ -208,17 +218,41 @@ def test_a_node_is_released_under_its_own_name_alone(nights):
         dbern.ReleaseSpec(**sections)
 
 
-def test_a_file_of_two_nights_is_refused(nights):
-    nights.write(0, [5.0] * 10, "with-2026-01-02")
-    source = {"data": {"source": "data/*/*{partition}*.parquet"}}
-    nights.write(0, [5.0] * 10, "2026-01-01")
-    with pytest.raises(SpecError, match="no Parquet file"):
-        nights.release(5, **source)
-    nights.write(0, [5.0] * 10, "2026-01-01-and-2026-01-02")
-    with pytest.raises(SpecError, match="is of 2026-01-01 and of 2026-01-02"):
-        nights.release(0, **source)
-    assert nights.spent() == "epsilon 1"  # charged, and nothing published
-    assert published(nights) == []
+def test_a_file_of_two_nights_is_refused_under_whatever_name(nights):
+    nights.release(0)
+    before = nights.states()
+    copied = nights.folder / "data" / "2026-01-02" / "copy.parquet"
+    copied.write_bytes((nights.folder / "data" / "2026-01-01" / "a.parquet").read_bytes())
+    with pytest.raises(SpecError, match=r"copy.parquet is a file of 2026-01-01 too"):
+        nights.release(1)
+    assert nights.states() == before
+    copied.unlink()
+    for night in (1, 2):  # that there were no rows may be said twice
+        nights.write(night, [], "empty")
+        nights.release(night)
+    assert BLOCK in published(nights)
+
+
+def test_two_nights_at_once_do_not_share_a_file(nights, monkeypatch):
+    """Each finds the other's files again before it is sealed."""
+    nights.release(0)
+    shared = nights.write(1, [5.0] * 30, "shared")
+    original = BudgetLedger.begin_reading
+
+    def overtaken(ledger, reservation):
+        if reservation.name.endswith("02"):
+            copied = nights.folder / "data" / "2026-01-03" / "shared.parquet"
+            copied.write_bytes(shared.read_bytes())
+            with monkeypatch.context() as undo:
+                undo.setattr(BudgetLedger, "inputs", lambda *_rest: {})  # read before
+                undo.setattr(BudgetLedger, "begin_reading", original)
+                nights.release(2)
+        return original(ledger, reservation)
+
+    monkeypatch.setattr(BudgetLedger, "begin_reading", overtaken)
+    with pytest.raises(SpecError, match=r"shared.parquet is a file of 2026-01-03 too"):
+        nights.release(1)
+    assert published(nights) == ["2026-01-01", "2026-01-03"]
 
 
 def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them():
@@ -270,6 +304,29 @@ def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_w
     root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
     assert root["attributes"]["stream"]["without"] == [1]
     assert nights.spent() == "epsilon 1"
+
+
+def test_a_node_that_is_reconciled_is_not_released_again(nights):
+    nights.release(0)
+    nights.release(1)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetLedger, "begin_reading", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(2)
+        reserved = (nights.folder / "ledger.db").read_bytes()
+    with nights.ledger() as ledger:
+        abandon(ledger, "trips", "trips.2026-01-03")  # refunded: nothing was read
+    nights.release(2)
+    assert backup != reserved
+    (nights.folder / "ledger.db").write_bytes(reserved)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    assert nights.states()["trips.2026-01-03"] == "committed"
+    notes = nights.release(2, release={"output": "moved/trips"}).notes
+    assert notes[0].startswith("2026-01-03 was published before the ledger was restored")
+    assert not (nights.folder / "moved" / "trips" / "2026-01-03.zarr").exists()
 
 
 def test_two_first_nights_at_once_begin_one_stream(nights):

@@ -63,6 +63,9 @@ def test_a_window_is_the_sum_of_its_nights(nights, stream, window):
     assert synopsis.metadata["target"]["normalizer"] == 100 * len(every)
     assert synopsis.metadata["name"] == f"trips.{first}..{last}"
     assert synopsis.verify() > 0
+    certificate = synopsis.metadata["certificate"]
+    assert 0 < certificate["lower_bound"] < certificate["total"]
+    assert synopsis.metadata["components"][0]["certificate"]["total"] == certificate["total"]
     assert str(synopsis.guarantee) == "epsilon 1"
 
 

@@ -26,6 +26,7 @@ from strategies import sections
 
 import dbern
 from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
+from dbern.combination import combination_of
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
@@ -139,7 +140,7 @@ def test_a_notebook_draws_what_the_grid_holds(made, kind):
 
 def test_the_title_of_maps_of_groups_is_in_the_figure_above_them(made):
     synopsis = dbern.open(made("bins").url)
-    synopsis.metadata = {**synopsis.metadata, "title": "Trips of a day"}
+    synopsis._store.attributes = {**synopsis.metadata, "title": "Trips of a day"}
     drawn = synopsis.plot()
     drawn.fig.canvas.draw()
     title = drawn.fig._suptitle.get_window_extent()
@@ -151,10 +152,8 @@ def test_axes_that_are_alike_are_drawn_to_one_scale(made):
     from matplotlib.figure import Figure
 
     synopsis = dbern.open(made("map").url)
-    facts = {**synopsis.metadata, "domain": {**synopsis.metadata["domain"]}}
-    axes = [{**axis, "low": 0.0, "high": 2.0 + i} for i, axis in enumerate(facts["domain"]["axes"])]
-    facts["domain"]["axes"] = axes
-    synopsis._store.attributes = facts
+    alike = (replace(axis, low=0.0, high=2.0 + i) for i, axis in enumerate(synopsis.domain.axes))
+    synopsis._function.domain = replace(synopsis.domain, axes=tuple(alike))
     axes = Figure().add_subplot()
     synopsis.plot(axes)
     assert axes.get_aspect() == 1.0
@@ -199,15 +198,16 @@ def test_a_page_is_the_same_in_another_process(made):
 def test_texts_of_a_synopsis_are_escaped_on_the_page(made, monkeypatch):
     synopsis = dbern.open(made("regions").url)
     synopsis_page(synopsis)  # what is kept by the names of the axes is read
-    axes = [
-        {**axis, "name": f'<script>{i}$ & "'}
-        for i, axis in enumerate(synopsis.metadata["domain"]["axes"])
-    ]
+    evil = [f'<script>{i}$ & "' for i, _ in enumerate(synopsis.domain.axes)]
     facts = {**synopsis.metadata, "name": EVIL, "dataset": EVIL}  # a unit is read as one
-    facts["domain"] = {**facts["domain"], "axes": axes}
-    synopsis._store.attributes = facts
-    monkeypatch.delitem(vars(synopsis._function), "domain")
-    names = {"axes": tuple(axis["name"] for axis in axes)}
+    pairs = zip(facts["domain"]["axes"], evil, strict=True)
+    axes = [{**axis, "name": name} for axis, name in pairs]
+    synopsis._store.attributes = facts | {"domain": {**facts["domain"], "axes": axes}}
+    named = (
+        replace(axis, name=name) for axis, name in zip(synopsis.domain.axes, evil, strict=True)
+    )
+    synopsis._function.domain = replace(synopsis.domain, axes=tuple(named))
+    names = {"axes": tuple(evil)}
     for array in synopsis.arrays:
         monkeypatch.setattr(array, "component", array.component.model_copy(update=names))
     page = read(synopsis_page(synopsis))
@@ -368,6 +368,7 @@ def test_labels_cannot_drive_the_terminal(made):
     synopsis = dbern.open(made("regions").url)
     combine = {**synopsis.metadata["combine"], "classes": ["a\x1b[2J", "b\n" * 90, "c"]}
     synopsis._store.attributes = {**synopsis.metadata, "combine": combine}
+    synopsis._function.combination = combination_of(combine)
     lines = drawing(synopsis).splitlines()
     assert len(lines) == 24
     assert not any("\x1b" in line for line in lines)
@@ -403,7 +404,7 @@ def test_a_record_has_the_registrys_fields(made, kind):
     product = record["deployment"]["basic"]["data_product_type"]
     assert product == ("Machine learning model" if kind == "regions" else "Summary statistics")
     assert "deployment/basic/intended_use" in blanks(record)
-    assert deployment_of({**facts, "name": "City trips, 2026"})["url_slug"] == "city-trips-2026"
+    assert deployment_of({**facts, "name": "City trips, 2026"}, "")["url_slug"] == "city-trips-2026"
 
 
 def test_blanks_are_named_by_their_path():

@@ -8,6 +8,7 @@ import pytest
 from projects import fix_reservations, labelled, released_in
 
 import dbern
+from dbern.synopsis.metadata import StoredCombination, StoredTarget
 
 GROUPS = ["a", "b", "c"]
 KINDS: dict[str, dict[str, Any]] = {
@@ -28,3 +29,17 @@ def shared(kind: str, folders: pytest.TempPathFactory, client: Any) -> dbern.Syn
                 folders.mktemp(kind), client, columns, data__bounds=bounds, **KINDS[kind]
             )
     return _MADE[kind]
+
+
+def restated(synopsis, facts):
+    """The same numbers, of which a store states other facts."""
+    models = {"combine": StoredCombination, "target": StoredTarget}
+    of_function = {name: facts.get(name) for name in ("combine", "target", "units")}
+    made = {
+        name: models[name].ready().model_construct(**fact) if name in models else fact
+        for name, fact in of_function.items()
+    }
+    synopsis._store.released = synopsis._store.released.model_copy(update=made)
+    synopsis._store.attributes = facts
+    vars(synopsis).pop("_function", None)
+    return synopsis

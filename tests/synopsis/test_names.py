@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from banding import in_memory
 from matplotlib.figure import Figure
+from shared import restated
 
 import dbern
 from dbern.cli.show import _describe
@@ -55,9 +56,7 @@ def made(spec):
 def renamed(synopsis, **facts):
     """The same numbers under other names; None takes one away."""
     kept = {**synopsis.metadata, **facts}
-    synopsis._store.attributes = {key: one for key, one in kept.items() if one is not None}
-    vars(synopsis).pop("_function", None)
-    return synopsis
+    return restated(synopsis, {key: one for key, one in kept.items() if one is not None})
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from projects import fix_reservations, released_in
+from shared import restated
 
 import dbern
 from dbern.bernstein.kernels import Gaussian
@@ -439,8 +440,7 @@ def test_wrong_shapes_are_refused(two, ask, message):
 def with_facts(synopsis, **changes):
     """The same store as if it held something else."""
     opened = dbern.open(synopsis.url)
-    opened._store.attributes = {**opened.metadata, **changes}
-    return opened
+    return restated(opened, {**opened.metadata, **changes})
 
 
 def test_a_function_that_is_not_a_density_is_not_normalized_and_clipping_widens_its_band(two):

@@ -16,8 +16,8 @@ from pipelines import generated, score
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("deploy/RUNBOOK.md", "pipelines/README.md", "docs/ledger.md")]
 TOPICS = ("Install", "First release", "Keys and secrets", "A failed job", "A stream of nights",
-          "A refused budget", "A lost worker", "A cluster by hand", "Metrics and alerts", "Restoring a ledger",
-          "Rotating authorities", "Upgrading")  # fmt: skip
+          "A refused budget", "A lost worker", "A cluster by hand", "Metrics and alerts",
+          "Restoring a ledger", "Rotating authorities", "Upgrading")  # fmt: skip
 PARSERS = {
     "-m pipelines.score": score.main,
     "-m pipelines.generated": generated.main,

@@ -7,7 +7,6 @@ which may be shorter. A record arrives in one night, so it is in one node of eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -68,19 +67,16 @@ class Horizon:
     def nodes(self) -> list[Node]:
         """Return all nodes, nights first."""
         return [
-            self._node(level, start)
+            self.node(level, start)
             for level, size in enumerate(self.sizes)
             for start in range(0, self.count, size)
         ]
 
-    def nodes_of(self, night: int) -> Iterator[Node]:
-        """Yield the nodes that a night is in, its own first."""
-        for level, size in enumerate(self.sizes):
-            yield self._node(level, night // size * size)
-
-    def closed_by(self, night: int) -> list[Node]:
-        """Return the nodes whose last night this is, its own first."""
-        return [node for node in self.nodes_of(night) if node.stop == night + 1]
+    def node(self, level: int, start: int) -> Node:
+        """Return the node of a level from a night on, or raise SpecError where there is none."""
+        if level >= self.levels or start not in range(0, self.count, self.sizes[level]):
+            raise SpecError(f"stream.node: level {level}, night {start} is none of this horizon")
+        return Node(level, start, min(start + self.sizes[level], self.count))
 
     def night(self, day: date) -> int:
         """Return the number of a night, or raise SpecError for a day outside the horizon."""
@@ -100,9 +96,6 @@ class Horizon:
         """Return the name of a node: its date, of a block its first and how many it may have."""
         first = str(self.day(node.start))
         return first if node.level == 0 else f"{first}.{self.sizes[node.level]}-nights"
-
-    def _node(self, level: int, start: int) -> Node:
-        return Node(level, start, min(start + self.sizes[level], self.count))
 
 
 def day_of(text: str) -> date:

@@ -238,11 +238,12 @@ class BudgetLedger:
             self._secrets.begin(connection, release_id)
             return statements.add_release(connection, request, release_id, at)
 
-    def charge(self, request: Request, note: str) -> Reservation:
+    def charge(self, request: Request, note: str = "") -> Reservation:
         """Charge, for good and in one transaction, what another tool released, or a stream will.
 
         The charge that holds the name is left as it is where it says the same. There is no key,
-        no staging and no output; a charge cannot be refunded. Releases `within` it cost nothing.
+        no staging and no output; a charge cannot be refunded. `note` says whose it is, where the
+        request has no identity, as a stream's has; releases `within` it cost nothing.
 
         Raises
         ------

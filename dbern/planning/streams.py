@@ -101,12 +101,7 @@ class Nights:
         if table is None:
             return None
         horizon = Horizon(day_of(table.first), stream.horizon, tuple(table.blocks))
-        if table.level >= horizon.levels or table.start not in range(
-            0, horizon.count, horizon.sizes[table.level]
-        ):
-            raise SpecError("stream.node: is none of this horizon. Leave it out")
-        stop = min(table.start + horizon.sizes[table.level], horizon.count)
-        node = Node(table.level, table.start, stop)
+        node = horizon.node(table.level, table.start)
         if not set(table.without) <= set(node.nights if table.level else ()):
             raise SpecError("stream.node.without: are nights of a block alone. Leave it out")
         return cls(table.stream, horizon, node, frozenset(table.without))

@@ -149,7 +149,7 @@ def _published(store: str, dataset: str | None) -> list[Published]:
         )
         if "stream" not in metadata:
             return [release]
-        of_stream = replace(
+        of_stream = replace(  # a charge has no manifest; that a node is there says it was spent
             release,
             release_id=_text(metadata["stream"]["release_id"]),
             name=_text(metadata["stream"]["name"]),

@@ -93,6 +93,16 @@ class Release:
         return open_synopsis(self.url)
 
 
+@dataclass(frozen=True)
+class ReleasedNight(Release):
+    """A night of a stream, which was charged for all of them; `url` is the stream's."""
+
+    @property
+    def guarantee(self) -> Budget:
+        """Guarantee of the stream; it has no synopsis before its first night is published."""
+        return self.charge
+
+
 def release(
     spec: ReleaseSpec | str | Path,
     client: Client | None = None,
@@ -161,7 +171,7 @@ def _release_stream(
     node = partial(release, client=client, scheduler=scheduler, progress=progress)
     with BudgetLedger.open(spec.ledger_url) as ledger:
         notes = release_night(spec, ledger, partial(node, wait_for_workers=wait))
-    return Release(spec.output, spec.charge, notes)
+    return ReleasedNight(spec.output, spec.charge, notes)
 
 
 def abandon(

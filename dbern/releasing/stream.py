@@ -46,10 +46,10 @@ def release_night(
     StreamIndex.of(spec.budget.dataset, nights.stream, horizon, abandoned).write(spec.output)
     known = _known(ledger, spec, nights)
     for block in _due(nights, states):
-        lost = {night for night in block.node.nights if night not in known}
-        without = frozenset(lost | abandoned & set(block.node.nights))
-        release_node(spec.at(replace(block, without=without)))
-        notes.append(f"{horizon.name(block.node)} is published")
+        without = frozenset(n for n in block.node.nights if n in abandoned or n not in known)
+        if len(without) < len(block.node.nights):
+            release_node(spec.at(replace(block, without=without)))
+            notes.append(f"{horizon.name(block.node)} is published")
     return tuple(notes)
 
 
@@ -87,7 +87,7 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
         rho = plan_files(node_spec, footers(node_spec)).rho
     request = stream_request(node_spec, nights, rho)
     try:
-        ledger.charge(request, "")
+        ledger.charge(request)
     except SpecError:
         if known is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
             return _charged(ledger, spec, day)  # by another process, from another first night

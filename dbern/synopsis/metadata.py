@@ -200,21 +200,17 @@ class StoredNode(StrictModel):
 
     @model_validator(mode="after")
     def _require_node(self) -> Self:
-        nodes = or_value_error(lambda: self.nights.nodes())
-        require(self.node in nodes, "is no node of its horizon")
+        or_value_error(lambda: self.node)
         return self
 
-    @property
-    def nights(self) -> Horizon:
-        """The horizon."""
-        first, blocks = day_of(self.first), tuple(self.levels[1:])
-        return Horizon(first, self.horizon, blocks)
+    def to_horizon(self) -> Horizon:
+        """Return the horizon whose node it is."""
+        return Horizon(day_of(self.first), self.horizon, tuple(self.levels[1:]))
 
     @property
     def node(self) -> Node:
         """The node, by its nights."""
-        size = self.levels[self.level] if self.level < len(self.levels) else 0
-        return Node(self.level, self.start, min(self.start + size, self.horizon))
+        return self.to_horizon().node(self.level, self.start)
 
     @property
     def counted(self) -> frozenset[int]:

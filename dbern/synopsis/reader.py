@@ -69,7 +69,8 @@ class Synopsis:
         return printable(text)
 
     def _repr_html_(self) -> str:
-        return described(self.metadata, self.domain, self._where, self.promises().constant)
+        constant = summarize_errors(self._function, None, None).constant  # without a band
+        return described(self.metadata, self.domain, self._where, constant)
 
     @property
     def _where(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from dbern.errors import SpecError
 from dbern.synopsis.maps import write_plainly
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
@@ -59,27 +60,24 @@ class Series:
         return ax
 
 
-def interval_of(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[float, float, float]:
-    """Return value, low and high of a box's share of the rows, or of the function at a point."""
+def interval_of(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[str, float, float, float]:
+    """Return what is asked in words, its value, low and high.
+
+    Of a box that is the share of the rows in it, else the value of the function at a point.
+    """
+    if synopsis.classes:
+        raise SpecError(
+            "series: is of one number, and this stream has groups. Ask each window by itself: "
+            "stream.between(first, last).distribution()"
+        )
     if isinstance(what, Mapping) and any(isinstance(ends, tuple | list) for ends in what.values()):
         answer = synopsis.distribution().mass(what, beta=str(beta))
-        return float(answer.value), float(answer.low), float(answer.high)
-    point = [what[name] for name in synopsis.domain.names] if isinstance(what, Mapping) else what
-    points = np.array(point, dtype=float).reshape(1, -1)
-    low, high = synopsis.interval(points, str(beta))
-    return float(synopsis(points)[0]), float(low[0]), float(high[0])
-
-
-def label_of(what: Any) -> str:
-    """Return what a series is of, in words."""
-    if not isinstance(what, Mapping):
-        return f"value at {what}"
-    parts = [f"{name} {_text(ends)}" for name, ends in what.items()]
-    share = any(isinstance(ends, tuple | list) for ends in what.values())
-    return f"{'share of rows with' if share else 'value at'} {', '.join(parts)}"
-
-
-def _text(ends: Any) -> str:
-    if not isinstance(ends, tuple | list):
-        return f"{ends}"
-    return f"from {ends[0]:g} to {ends[1]:g}"
+        return answer.question, float(answer.value), float(answer.low), float(answer.high)
+    points: Any
+    if isinstance(what, Mapping):
+        points = {name: [coordinate] for name, coordinate in what.items()}
+        what = ", ".join(f"{name} {coordinate}" for name, coordinate in what.items())
+    else:
+        points = np.reshape(what, (1, -1))
+    (value,), (low,), (high,) = synopsis(points), *synopsis.interval(points, str(beta))
+    return f"value at {what}", float(value), float(low), float(high)

@@ -11,11 +11,11 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dbern.data.horizon import Horizon
 from dbern.data.storage import Location, location_at, storage_errors
-from dbern.synopsis.strict import StrictModel, Text, parse_object
+from dbern.synopsis.strict import StrictModel, Text, or_value_error, parse_object
 
 INDEX = "stream.json"
 
@@ -63,7 +63,11 @@ class StreamIndex(StrictModel):
             with storage_errors(location):
                 location.write(INDEX, json.dumps(self.to_json(), indent=2).encode() + b"\n")
 
-    @property
-    def nights(self) -> Horizon:
-        """The horizon."""
+    @model_validator(mode="after")
+    def _require_horizon(self) -> Self:
+        or_value_error(self.to_horizon)
+        return self
+
+    def to_horizon(self) -> Horizon:
+        """Return the horizon."""
         return Horizon(self.first, self.horizon, tuple(self.levels[1:]))

@@ -36,10 +36,10 @@ from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.released_function import ReleasedFunction
-from dbern.synopsis.series import NIGHTS_OF, Every, Series, interval_of, label_of
+from dbern.synopsis.series import NIGHTS_OF, Every, Series, interval_of
 from dbern.synopsis.store import ReleasedStore
 from dbern.synopsis.stream_index import INDEX, StreamIndex
-from dbern.system import LRUCache
+from dbern.system import LRUCache, counted
 from dbern.types import FloatArray
 
 _CACHED_BYTES = 1 << 26  # of the nodes' arrays
@@ -84,7 +84,7 @@ class Stream:
     @property
     def horizon(self) -> Horizon:
         """Nights of the stream, and the blocks that are released of them."""
-        return self.index.nights
+        return self.index.to_horizon()
 
     @cached_property
     def _published(self) -> frozenset[Node]:
@@ -139,12 +139,11 @@ class Stream:
         ]
         if not windows:
             raise SpecError(f"{self.location}: no whole {every} is published yet")
-        numbers = [
-            interval_of(self._window(window), what, level / len(windows)) for window in windows
-        ]
-        values, low, high = map(np.array, zip(*numbers, strict=True))
+        beta_i = level / len(windows)
+        numbers = [interval_of(self._window(window), what, beta_i) for window in windows]
+        values, low, high = np.array([ends for _, *ends in numbers]).T
         days = tuple(self.horizon.day(window[-1]) for window in windows)
-        return Series(days, values, low, high, label_of(what), float(level))
+        return Series(days, values, low, high, numbers[0][0], float(level))
 
     @property
     def _closed_nights(self) -> int:
@@ -160,16 +159,17 @@ class Stream:
         if not window:
             raise SpecError("between: the first day is after the last. Write them in order")
         nights = {node.start for node in self._published if node.level == 0}
-        counted = [night for night in window if night not in self.index.abandoned]
-        missing = [str(self.horizon.day(night)) for night in counted if night not in nights]
-        if missing or not counted:
+        filled = [night for night in window if night not in self.index.abandoned]
+        missing = [str(self.horizon.day(night)) for night in filled if night not in nights]
+        if missing or not filled:
             raise SpecError(
                 f"{self.location}: {', '.join(missing[:5]) or 'no night'} of the window is not "
                 "published. Release or abandon what is missing, or ask for other days"
             )
         related = self._related(window)
-        weights = window_weights(related, window)
-        return WindowSynopsis(WindowStore(self, window, weights))
+        return WindowSynopsis(
+            WindowStore(self, window, window_weights(related, window), len(filled))
+        )
 
     def _related(self, window: range) -> dict[Node, frozenset[int]]:
         """Published nodes that share a block with the window, with the nights that they have."""
@@ -187,7 +187,7 @@ class Stream:
             name = f"{self.horizon.name(node)}.zarr"
             store = ReleasedStore(location_at(f"{self.location}/{name}"))
             stored = store.released.stream
-            same = stored is not None and (stored.name, stored.nights, stored.node) == (
+            same = stored is not None and (stored.name, stored.to_horizon(), stored.node) == (
                 self.index.name,
                 self.horizon,
                 node,
@@ -226,31 +226,34 @@ def window_at(url: str | Path) -> Synopsis | None:
 
     None where there is no stream.
     """
-    text, _, days = str(url).partition("@")
-    if StreamIndex.read(location_at(text)) is None:
+    if StreamIndex.read(location_at(url)) is not None:
+        return Stream(url).latest()
+    text, _, days = str(url).rpartition("@")
+    if not text or StreamIndex.read(location_at(text)) is None:
         return None
     stream, (first, _, last) = Stream(text), days.partition("..")
-    if not days:
-        return stream.latest()
     return stream.between(first, last) if last else stream.at(first)
 
 
 class WindowStore:
     """Store of a window: numbers of its nodes by their weights, and the facts of any node."""
 
-    def __init__(self, stream: Stream, window: range, weights: Mapping[Node, int]) -> None:
-        self.stream, self.window = stream, window
-        scale = math.ldexp(1.0, -WEIGHT_BITS) / len(window)
+    def __init__(
+        self, stream: Stream, window: range, weights: Mapping[Node, int], nights: int
+    ) -> None:
+        self.stream, self.nights = stream, nights  # that are counted: some may be abandoned
+        scale = math.ldexp(1.0, -WEIGHT_BITS) / nights
         self.weights = {node: weight * scale for node, weight in weights.items()}
         first, last = stream.horizon.day(window[0]), stream.horizon.day(window[-1])
         self.location = f"{stream.location}@{first}..{last}"
+        self._empty = len(window) - nights
         self._first = stream.node(min(weights))
 
     @cached_property
     def released(self) -> ReleaseMetadata:
         """Attributes: those of a node, with the noise of the sum, over the rows of its nights."""
         node = self._first.released
-        normalizer = (node.target.normalizer or 1) * len(self.window)
+        normalizer = (node.target.normalizer or 1) * self.nights
         components = [self._component(component) for component in node.components]
         days = self.location.rpartition("@")[2]
         changes = {
@@ -259,6 +262,8 @@ class WindowStore:
             "target": node.target.model_copy(update={"normalizer": normalizer}),
             "components": components,
         }
+        if self._empty:
+            changes["description"] = f"without {counted(self._empty, 'night')}, abandoned"
         stated = node.model_fields_set - {"expected_error", "stream"}
         return ReleaseMetadata.ready().model_construct(
             **{name: getattr(node, name) for name in stated} | changes
@@ -269,20 +274,22 @@ class WindowStore:
         law = SumNoise.of(component.noise.law, weights)
         scale = errors_of(law).scale * component.noise.granularity
         errors, sensitivity = component.errors, component.sensitivity
+        # A simulated draw is of a continuous law: within a granule of the discrete one.
+        single = errors.released + math.ldexp(1.0, component.noise.law.granularity_exponent)
+        released = math.fsum(map(abs, weights)) * single
         moves = {
-            name: None if moved is None else moved / len(self.window)
+            name: None if moved is None else moved / self.nights
             for name, moved in (
                 ("function", sensitivity.function),
                 ("l1", sensitivity.l1),
                 ("l2", sensitivity.l2),
             )
         }
-        sizes = math.fsum(map(abs, weights))
         return component.model_copy(
             update={
                 "noise": component.noise.model_copy(update={"law": law, "scale": scale}),
                 "sensitivity": sensitivity.model_copy(update=moves),
-                "errors": errors.model_copy(update={"released": sizes * errors.released}),
+                "errors": errors.model_copy(update={"released": released}),
             }
         )
 

@@ -28,15 +28,14 @@ def test_every_night_is_in_one_node_of_each_level(horizon):
     nights = Counter((node.level, night) for node in horizon.nodes() for night in node.nights)
     every = {(level, night) for level in range(horizon.levels) for night in range(horizon.count)}
     assert nights == dict.fromkeys(every, 1)
-    for night in range(horizon.count):
-        assert list(horizon.nodes_of(night)) == [n for n in horizon.nodes() if night in n.nights]
+    assert len({horizon.name(node) for node in horizon.nodes()}) == len(horizon.nodes())
+    assert [horizon.node(node.level, node.start) for node in horizon.nodes()] == horizon.nodes()
 
 
-@given(horizons())
-def test_every_node_is_closed_by_its_last_night_and_has_a_name_of_its_own(horizon):
-    closed = [node for night in range(horizon.count) for node in horizon.closed_by(night)]
-    assert sorted(closed) == sorted(horizon.nodes())
-    assert len({horizon.name(node) for node in closed}) == len(closed)
+@pytest.mark.parametrize(("level", "start"), [(0, 10), (0, -1), (1, 2), (1, 12), (2, 0)])
+def test_nodes_that_are_not_there_are_refused(level, start):
+    with pytest.raises(SpecError, match="is none of this horizon"):
+        Horizon(FIRST, 10, (4,)).node(level, start)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,15 @@ def test_a_block_is_released_by_the_night_that_closes_it(nights):
     assert not list(nights.folder.glob("ledger.db*keys*/*")), "every key is gone"
 
 
+def test_a_later_night_than_the_first_is_released_and_says_so(nights):
+    """Its stream has no total yet, of which a command could tell the guarantee."""
+    out = nights.release(2, stream={"first": FIRST})
+    assert str(out.guarantee) == "epsilon 1"
+    assert out.notes == ("2026-01-03 is published",)
+    with pytest.raises(SpecError, match="2026-01-01 is not published yet"):
+        dbern.open(out.url)
+
+
 @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (0, 1, 1, 2)])
 def test_nights_come_in_any_order_and_again(nights, order):
     first = min(order[:1])
@@ -82,6 +91,21 @@ def test_an_abandoned_night_stays_empty_and_its_block_counts_the_others(nights):
     assert root["attributes"]["stream"]["without"] == [1]
     assert json.loads((nights.output / "stream.json").read_text())["abandoned"] == [1]
     assert nights.spent() == "epsilon 1"
+    window = dbern.open_stream(nights.output).at("2026-01-03")
+    assert window.metadata["target"]["normalizer"] == 200  # of the two nights that have rows
+    assert window.metadata["description"] == "without 1 night, abandoned"
+
+
+def test_a_block_of_abandoned_nights_alone_is_not_released(nights):
+    for night in range(3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dbern.releasing.run.publish", _stop)
+            with pytest.raises(KeyboardInterrupt):
+                nights.release(night)
+        with nights.ledger() as ledger:
+            abandon(ledger, "trips", f"trips.2026-01-0{night + 1}")
+    assert nights.release(2).notes == ("2026-01-03 was abandoned: it stays empty",)
+    assert published(nights) == []
 
 
 def _stop(*_rest: object) -> None:
@@ -333,11 +357,11 @@ def test_two_first_nights_at_once_begin_one_stream(nights):
     """The second finds the first one's horizon when its own charge is refused."""
     original = BudgetLedger.charge
 
-    def overtaken(ledger, request, note):
+    def overtaken(ledger, request):
         with pytest.MonkeyPatch.context() as undo:
             undo.setattr(BudgetLedger, "charge", original)
             nights.release(0)
-        return original(ledger, request, note)
+        return original(ledger, request)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BudgetLedger, "charge", overtaken)

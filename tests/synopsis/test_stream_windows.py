@@ -107,13 +107,32 @@ def test_windows_that_are_not_there_are_refused(stream, ask, says):
         ask(stream)
 
 
+def test_series_take_what_questions_and_points_take(stream):
+    half_open = stream.series({"x": (5.0, None)}, every="week")
+    assert half_open.label == "share of the rows in x from 5.0 to its upper bound"
+    same = [stream.series(what, every="week").values for what in ({"x": 4.0}, [4.0])]
+    np.testing.assert_array_equal(*same)
+    with pytest.raises(SpecError):
+        stream.series({"y": 4.0})
+
+
+def test_a_folder_may_have_an_at_sign(nights, tmp_path):
+    folder = tmp_path / "people@work"
+    folder.symlink_to(nights.output)
+    np.testing.assert_array_equal(
+        dbern.open(folder)(POINTS), dbern.open(f"{folder}@2026-01-07")(POINTS)
+    )
+
+
 def test_what_is_no_stream_is_refused(tmp_path, nights):
     for folder in (tmp_path, tmp_path / "none", nights.output / "2026-01-01.zarr"):
         with pytest.raises(SpecError, match=r"is no stream \(it has no stream.json\)"):
             dbern.open_stream(folder)
-    (tmp_path / "stream.json").write_text('{"format": "dbern-stream"}')
-    with pytest.raises(IntegrityError, match=r"stream\.json"):
-        dbern.open_stream(tmp_path)
+    index = json.loads((nights.output / "stream.json").read_text())
+    for damaged in ({"format": "dbern-stream"}, index | {"levels": [1, 9]}, index | {"horizon": 0}):
+        (tmp_path / "stream.json").write_text(json.dumps(damaged))
+        with pytest.raises(IntegrityError, match=r"stream\.json"):
+            dbern.open_stream(tmp_path)
 
 
 def test_a_node_of_another_stream_is_refused(nights, tmp_path):
@@ -130,7 +149,7 @@ def test_series_hold_all_windows_at_once(nights, stream):
     for night in range(7):
         x = rows(nights, night)
         assert series.low[night] <= ((x >= 2) & (x <= 7)).mean() <= series.high[night]
-    assert series.label == "share of rows with x from 2 to 7"
+    assert series.label == "share of the rows in x from 2.0 to 7.0"
     of_point = stream.series({"x": 4.0}, every="week")
     assert of_point.values == pytest.approx(stream.latest()(np.array([4.0])))
     axes = series.plot()

@@ -381,7 +381,7 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os.waitpid(child, 0)
         return int(text or 0)
     try:
-        fixed(lambda where, value: _replace(where, value))
+        fixed(pytest.MonkeyPatch().setattr)
         calls = 0
 
         def count(frame, event, _argument):
@@ -398,21 +398,6 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os._exit(0)
     finally:
         os._exit(1)
-
-
-def _replace(where: str, value: object) -> None:
-    import importlib
-
-    parts = where.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            owner = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        setattr(owner, parts[-1], value)
-        return
 
 
 @pytest.mark.slow

@@ -212,7 +212,7 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
 )
 def test_specs_that_do_not_add_up_are_refused(changes, says):
     with pytest.raises(SpecError, match=says):
-        plan_stream(spec_of(**changes), FIRST)
+        plan_stream(spec_of(**changes))
 
 
 def test_a_node_is_refused_whose_stream_was_not_charged(nights):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from nights import Nights, sections
 from projects import objects
@@ -105,6 +106,23 @@ def test_a_file_that_changed_after_its_night_closed(nights, run):
     ran = run(*last, project=nights)
     assert ran.code == 0
     assert "2026-01-01.3-nights is published" in ran.out
+    assert nights.spent() == "epsilon 1"
+
+
+def test_a_night_that_never_comes_is_a_file_without_rows(nights, run):
+    """Nothing was begun that could be abandoned; its block and its totals wait for it."""
+    missing, last = (nights.folder / "data" / f"2026-01-0{day}" / "a.parquet" for day in (3, 2))
+    missing.unlink()
+    name = ("--dataset", "trips", "--name", "trips.2026-01-03")
+    run("ledger", "abandon", "--ledger", nights.url, *name).refused(2, "has no release")
+    run("ask", "out/trips@2026-01-03", "--mass", "x=2..7", project=nights).refused(
+        2, "2026-01-03 of the window is not published"
+    )
+    pq.write_table(pq.read_table(last).slice(0, 0), missing)  # as the runbook says
+    ran = run("release", "stream.toml", "--partition", "2026-01-03", project=nights)
+    assert ran.code == 0
+    assert "2026-01-01.3-nights is published" in ran.out
+    assert run("ask", "out/trips@2026-01-03", "--mass", "x=2..7", project=nights).code == 0
     assert nights.spent() == "epsilon 1"
 
 

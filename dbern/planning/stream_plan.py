@@ -13,7 +13,7 @@ from dbern.data.horizon import Horizon, Node
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import Nights, horizon_of, noise_of_levels
+from dbern.planning.streams import StreamNode, horizon_of, noise_of_levels
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.windows import running_variances
 from dbern.types import FloatArray
@@ -127,7 +127,7 @@ def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
     """
     section = spec.stream_section
     horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
-    node = plan_files(spec.at(Nights(spec.release.name, horizon, Node(0, 0, 1))), ())
+    node = plan_files(spec.at(StreamNode(spec.release.name, horizon, Node(0, 0, 1))), ())
     return StreamPlan(spec.release.name, horizon, node, section.max_nights)
 
 

@@ -91,10 +91,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     counting = distribution and _counting(synopsis, distribution, cells, arrays)
     value = value_name(synopsis) if response else "density"
     content = {
-        "axes": [
-            {"low": axis.low, "high": axis.high, "scale": milliseconds_per_unit(axis)}
-            for axis in axes
-        ],
+        "axes": _axis_ranges(axes),
         "places": cells,
         "shape": first.released.shape,
         "released": [_packed(array) for array in released],
@@ -129,6 +126,13 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "response": response,
         "shows": shows,
     }
+
+
+def _axis_ranges(axes: Sequence[Axis]) -> list[dict[str, float]]:
+    """Bounds of the axes in the units of the records, and milliseconds per unit of time axes."""
+    return [
+        {"low": axis.low, "high": axis.high, "scale": milliseconds_per_unit(axis)} for axis in axes
+    ]
 
 
 def _script_json(content: dict[str, Any]) -> str:

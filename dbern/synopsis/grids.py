@@ -24,12 +24,12 @@ _WORK_BYTES = 64 << 20
 """What evaluating takes besides what grows with the grid: `Polynomial.grid`, and blocks."""
 
 
-def check_numeric(domain: Domain, asked: str) -> None:
+def check_numeric(domain: Domain, purpose: str) -> None:
     """Raise SpecError where an axis is a list of values, which has no positions of a grid."""
     if domain.categorical:
         raise SpecError(
-            f"{asked}: {domain.categorical[0].name} is a list of values. Call the synopsis with a "
-            "table of points, or with coordinates of xarray"
+            f"{purpose}: {domain.categorical[0].name} is a list of values. Call the synopsis with "
+            "a table of points, or with coordinates of xarray"
         )
 
 

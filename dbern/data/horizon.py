@@ -1,4 +1,4 @@
-"""``Horizon``: the nights of a stream, and the nodes that they close.
+"""``Horizon``: the nights of a stream, and the nodes that they close (``StreamNode``).
 
 A *node* is a window of nights whose rows are released together, with a key and a store of its own:
 each night by itself, and at each further level blocks of a fixed number of nights, the last of
@@ -7,7 +7,7 @@ which may be shorter. A record arrives in one night, so it is in one node of eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from dbern.errors import SpecError
@@ -96,6 +96,47 @@ class Horizon:
         """Return the name of a node: its date, of a block its first and how many it may have."""
         first = str(self.day(node.start))
         return first if node.level == 0 else f"{first}.{self.sizes[node.level]}-nights"
+
+
+@dataclass(frozen=True)
+class StreamNode:
+    """A node of a stream: the stream's name, its horizon, and the nights that a block leaves out.
+
+    Raises SpecError for nights left out that it does not have, or a night without itself.
+    """
+
+    stream: str
+    horizon: Horizon
+    node: Node
+    without: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.without <= set(() if self.is_night else self.node.nights):
+            raise SpecError("stream.node.without: are nights of a block alone. Leave it out")
+
+    @property
+    def is_night(self) -> bool:
+        """Whether it is a night by itself, and no block."""
+        return self.node.level == 0
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Nights whose rows the node has."""
+        return tuple(night for night in self.node.nights if night not in self.without)
+
+    @property
+    def release_name(self) -> str:
+        """Name of the node's release: one for each node, so that none is released twice."""
+        return f"{self.stream}.{self.horizon.name(self.node)}"
+
+    @property
+    def store_name(self) -> str:
+        """Name of its store in the folder of the stream."""
+        return f"{self.horizon.name(self.node)}.zarr"
+
+    def at(self, node: Node) -> StreamNode:
+        """Return another node of the same stream, whole."""
+        return replace(self, node=node, without=frozenset())
 
 
 def day_of(text: str) -> date:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dbern.data.horizon import Horizon, Node
+from dbern.data.horizon import Horizon, Node, StreamNode
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode, horizon_of, noise_of_levels
+from dbern.planning.streams import horizon_of, noise_of_levels
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.windows import running_variances
 from dbern.types import FloatArray
@@ -53,14 +53,17 @@ class StreamPlan:
     @property
     def nightly_deviations(self) -> FloatArray:
         """The same of releases of each night by itself, at the same charge, added up."""
-        alone = self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
-        return alone * np.sqrt(np.arange(1, self.horizon.count + 1))
+        return self._single_deviation * np.sqrt(np.arange(1, self.horizon.count + 1))
 
     @property
     def repeated_deviation(self) -> float:
         """The same of all history released again each night, each from an equal part."""
-        alone = self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
-        return alone * noise_of_levels(self.charge, self.horizon.count)
+        return self._single_deviation * noise_of_levels(self.charge, self.horizon.count)
+
+    @property
+    def _single_deviation(self) -> float:
+        """Deviation of a release that has the whole charge."""
+        return self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; deviations are in rows, one for each night."""

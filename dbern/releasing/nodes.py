@@ -15,12 +15,12 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.data.footers import file_facts, open_source, reader_failures
-from dbern.data.horizon import Node
+from dbern.data.horizon import Node, StreamNode
 from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode, stream_identity
+from dbern.planning.streams import stream_identity
 
 _PART_BYTES = 1 << 22
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-from dbern.data.horizon import Horizon, Node, day_of
+from dbern.data.horizon import Horizon, Node, StreamNode, day_of
 from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, State
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode, horizon_of
+from dbern.planning.streams import horizon_of
 from dbern.releasing.nodes import stream_request
 from dbern.synopsis.stream_index import StreamIndex
 

@@ -18,12 +18,12 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import dbern
-from dbern.data.horizon import Node
+from dbern.data.horizon import Node, StreamNode
 from dbern.errors import BudgetError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger
 from dbern.planning.planner import plan_files
 from dbern.planning.stream_plan import plan_stream
-from dbern.planning.streams import StreamNode, horizon_of
+from dbern.planning.streams import horizon_of
 from dbern.privacy.budget import Budget, Neighbors
 from dbern.releasing.reconcile import reconcile
 from dbern.releasing.run import abandon

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.data.horizon import Horizon, Node, StreamNode
+from dbern.data.horizon import Horizon, StreamNode
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
@@ -130,8 +130,9 @@ def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
     """
     section = spec.stream_section
     horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
-    node = plan_files(spec.at(StreamNode(spec.release.name, horizon, Node(0, 0, 1))), ())
-    return StreamPlan(spec.release.name, horizon, node, section.max_nights)
+    first_night = StreamNode(spec.release.name, horizon, horizon.node(0, 0))
+    plan = plan_files(spec.at(first_night), ())
+    return StreamPlan(spec.release.name, horizon, plan, section.max_nights)
 
 
 def _rms(values: FloatArray) -> float:

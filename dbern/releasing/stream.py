@@ -83,8 +83,7 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
         horizon = Horizon(first, section.horizon, tuple(charged["levels"][1:]))
     else:
         horizon = horizon_of(section, first, spec.charge)
-    night = horizon.night(day)
-    node = StreamNode(spec.release.name, horizon, Node(0, night, night + 1))
+    node = StreamNode(spec.release.name, horizon, horizon.node(0, horizon.night(day)))
     node_spec, rho = spec.at(node), None
     if known is None:
         _require_one_budget(ledger, spec)

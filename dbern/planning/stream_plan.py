@@ -48,7 +48,7 @@ class StreamPlan:
     def deviations(self) -> FloatArray:
         """Deviations of the totals up to each night, in rows: of a number that the bins tell."""
         horizon = self.horizon
-        return self.node_deviation * np.sqrt(running_variances(horizon.count, horizon.blocks))
+        return self.node_deviation * np.sqrt(running_variances(horizon.count, horizon.levels))
 
     @property
     def nightly_deviations(self) -> FloatArray:
@@ -63,14 +63,14 @@ class StreamPlan:
     @property
     def _single_deviation(self) -> float:
         """Deviation of a release that has the whole charge."""
-        return self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
+        return self.node_deviation / noise_of_levels(self.charge, len(self.horizon.levels))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; deviations are in rows, one for each night."""
         return {
             "name": self.name,
             "horizon": self.horizon.count,
-            "levels": list(self.horizon.sizes),
+            "levels": list(self.horizon.levels),
             "max_nights": self.max_nights,
             "deviations": self.deviations.tolist(),
             "nightly_deviations": self.nightly_deviations.tolist(),
@@ -81,11 +81,11 @@ class StreamPlan:
     def explain(self) -> str:
         """Return the plan in words and numbers."""
         horizon, charge = self.horizon, self.charge
-        blocks = " and ".join(f"blocks of {size}" for size in horizon.blocks)
+        blocks = " and ".join(f"blocks of {size}" for size in horizon.levels[1:])
         levels = f"nights and {blocks}" if blocks else "nights alone"
         lines = [
             f"stream       {self.name}: {horizon.count} nights for {charge}, once, at the first",
-            f"             {levels}: a row is in {horizon.levels} of "
+            f"             {levels}: a row is in {len(horizon.levels)} of "
             f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
             *self._people(),
             "",

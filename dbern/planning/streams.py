@@ -18,7 +18,7 @@ from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.planning.sections import DataSection, NodeTable, ReleaseSection, StreamSection
 from dbern.privacy.budget import Budget, Protection
-from dbern.reconstruct.windows import best_blocks, running_variances
+from dbern.reconstruct.windows import best_levels, running_variances
 
 _PARTITION = "{partition}"
 
@@ -68,11 +68,9 @@ def check_summed(
 def horizon_of(stream: StreamSection, first: date, charge: Budget) -> Horizon:
     """Return the horizon from its first night on; "auto" chooses the least error, without data."""
     if stream.levels == "auto":
-        blocks = best_blocks(stream.horizon, partial(noise_of_levels, charge))
-        return Horizon(first, stream.horizon, blocks)
-    if stream.levels[0] != 1:
-        raise SpecError("stream.levels: begins with nights. Write levels = [1, 18]")
-    return Horizon(first, stream.horizon, tuple(stream.levels[1:]))
+        levels = best_levels(stream.horizon, partial(noise_of_levels, charge))
+        return Horizon(first, stream.horizon, levels)
+    return Horizon(first, stream.horizon, tuple(stream.levels))
 
 
 def noise_of_levels(charge: Budget, levels: int) -> float:
@@ -89,7 +87,7 @@ def node_of(stream: StreamSection) -> StreamNode | None:
     table = stream.node
     if table is None:
         return None
-    horizon = Horizon(day_of(table.first), stream.horizon, tuple(table.blocks))
+    horizon = Horizon(day_of(table.first), stream.horizon, (1, *table.blocks))
     node = horizon.node(table.level, table.start)
     return StreamNode(table.stream, horizon, node, frozenset(table.without))
 
@@ -100,7 +98,7 @@ def sections_at(node: StreamNode, content: Mapping[str, Any]) -> dict[str, Any]:
     table = NodeTable(
         stream=node.stream,
         first=str(node.horizon.first),
-        blocks=list(node.horizon.blocks),
+        blocks=list(node.horizon.levels[1:]),
         level=node.node.level,
         start=node.node.start,
         without=sorted(node.without),
@@ -125,6 +123,6 @@ def answered(horizon: Horizon, normalizer: int, charge: Budget) -> tuple[int, st
     Bins are chosen for it: for more rows than a night has, and for their noise together.
     """
     half = max(1, horizon.count // 2)
-    variance = float(running_variances(horizon.count, horizon.blocks)[half - 1])
-    times = math.sqrt(variance) * noise_of_levels(charge, horizon.levels)
+    variance = float(running_variances(horizon.count, horizon.levels)[half - 1])
+    times = math.sqrt(variance) * noise_of_levels(charge, len(horizon.levels))
     return half * normalizer, f"{max(1e-6, float(charge.epsilon) / times):.6g}"

@@ -259,7 +259,7 @@ def _stream(ledger: BudgetLedger, node: StreamNode, reservation: Reservation) ->
         "release_id": paid.release_id,
         "first": str(horizon.first),
         "horizon": horizon.count,
-        "levels": list(horizon.sizes),
+        "levels": list(horizon.levels),
         "level": node.node.level,
         "start": node.node.start,
         "without": sorted(node.without),

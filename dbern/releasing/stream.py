@@ -80,7 +80,7 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
     section = spec.stream_section
     first = section.first or (day_of(charged["first"]) if charged else day)
     if charged and section.levels == "auto":  # as it was chosen then
-        horizon = Horizon(first, section.horizon, tuple(charged["levels"][1:]))
+        horizon = Horizon(first, section.horizon, tuple(charged["levels"]))
     else:
         horizon = horizon_of(section, first, spec.charge)
     node = StreamNode(spec.release.name, horizon, horizon.node(0, horizon.night(day)))

@@ -205,7 +205,7 @@ class StoredNode(StrictModel):
 
     def restore(self) -> StreamNode:
         """Return the node."""
-        horizon = Horizon(day_of(self.first), self.horizon, tuple(self.levels[1:]))
+        horizon = Horizon(day_of(self.first), self.horizon, tuple(self.levels))
         node = horizon.node(self.level, self.start)
         return StreamNode(self.name, horizon, node, frozenset(self.without))
 

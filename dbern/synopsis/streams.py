@@ -178,7 +178,7 @@ class Stream:
 
     def _related(self, window: range) -> dict[Node, frozenset[int]]:
         """Published nodes that share a block with the window, with the nights that they have."""
-        largest = self.horizon.sizes[-1]
+        largest = self.horizon.levels[-1]
         blocks = {night // largest for night in window}
         return {
             node: frozenset(self.node(node).released.stream.restore().counted)

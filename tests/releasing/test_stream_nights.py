@@ -310,7 +310,7 @@ def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them(change
         databases = [others[:count], *([*others[:count], row] for row in rows)]
         before, *after = (numbers[0] for numbers in integers_of_each(node, plan, databases))
         moved.append((np.abs(np.array(after) - before).astype(float) ** norm).sum(axis=1))
-    nodes = combinations_with_replacement(moved, horizon.levels)
+    nodes = combinations_with_replacement(moved, len(horizon.levels))
     distances = np.array([np.sum(levels, axis=0) for levels in nodes]) ** (1 / norm)
     assert distances.size == 10_000
     if norm == 1:
@@ -319,7 +319,9 @@ def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them(change
         losses = distances / law.sigma / _allowed_distance(spec.charge)
         assert (distances**2 / (2 * law.sigma**2)).max() <= plan.rho, "what the ledger has as rho"
     assert 0.9 < losses.max() <= 1.0
-    assert horizon.levels ** (1 / norm) * losses.max() > 1.0, "noise for one node alone is found"
+    assert len(horizon.levels) ** (1 / norm) * losses.max() > 1.0, (
+        "noise for one node alone is found"
+    )
 
 
 def _allowed_distance(charge: Budget) -> float:

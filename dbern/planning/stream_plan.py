@@ -26,12 +26,14 @@ class StreamPlan:
     """A stream, resolved: its horizon, and the plan that each of its nodes has.
 
     `name` is the stream's and `max_nights` the number of nights that a unit may have rows in.
+    `first` is the first night where the spec says it; else that of `horizon` means nothing.
     """
 
     name: str
     horizon: Horizon
     node: ReleasePlan
     max_nights: int
+    first: date | None
 
     @property
     def charge(self) -> Budget:
@@ -70,6 +72,8 @@ class StreamPlan:
         return {
             "name": self.name,
             "horizon": self.horizon.count,
+            "first": self.first and str(self.first),
+            "last": self.first and str(self.horizon.day(self.horizon.count - 1)),
             "levels": list(self.horizon.levels),
             "max_nights": self.max_nights,
             "deviations": self.deviations.tolist(),
@@ -87,6 +91,7 @@ class StreamPlan:
             f"stream       {self.name}: {horizon.count} nights for {charge}, once, at the first",
             f"             {levels}: a row is in {len(horizon.levels)} of "
             f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
+            f"             {self._nights()}; a later night is another stream's, of another name",
             *self._people(),
             "",
             "total up to   noise in rows: stream  each night by itself   all again",
@@ -98,6 +103,11 @@ class StreamPlan:
             self.node.explain(),
         ]
         return "\n".join(lines)
+
+    def _nights(self) -> str:
+        if self.first is None:
+            return "its first night is the one that is released first"
+        return f"its nights are {self.first} to {self.horizon.day(self.horizon.count - 1)}"
 
     def _people(self) -> list[str]:
         unit = self.node.protection.unit
@@ -123,16 +133,17 @@ class StreamPlan:
         ]
 
 
-def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
+def plan_stream(spec: ReleaseSpec) -> StreamPlan:
     """Plan a stream from its spec alone: no file is looked at, and no record read.
 
     Blocks do not depend on the first night, so any will do.
     """
     section = spec.stream_section
-    horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
+    first = section.first or datetime.now(UTC).date()
+    horizon = horizon_of(section, first, spec.charge)
     first_night = StreamNode(spec.release.name, horizon, horizon.node(0, 0))
     plan = plan_files(spec.at(first_night), ())
-    return StreamPlan(spec.release.name, horizon, plan, section.max_nights)
+    return StreamPlan(spec.release.name, horizon, plan, section.max_nights, section.first)
 
 
 def _rms(values: FloatArray) -> float:

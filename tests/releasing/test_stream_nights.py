@@ -218,7 +218,7 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
 )
 def test_specs_that_do_not_add_up_are_refused(changes, says):
     with pytest.raises(SpecError, match=says):
-        plan_stream(spec_of(**changes), FIRST)
+        plan_stream(spec_of(**changes))
 
 
 def test_a_node_is_refused_whose_stream_was_not_charged(nights):
@@ -418,7 +418,7 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os.waitpid(child, 0)
         return int(text or 0)
     try:
-        fixed(lambda where, value: _replace(where, value))
+        fixed(pytest.MonkeyPatch().setattr)
         calls = 0
 
         def count(frame, event, _argument):
@@ -435,21 +435,6 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os._exit(0)
     finally:
         os._exit(1)
-
-
-def _replace(where: str, value: object) -> None:
-    import importlib
-
-    parts = where.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            owner = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        setattr(owner, parts[-1], value)
-        return
 
 
 @pytest.mark.slow

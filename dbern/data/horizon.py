@@ -1,4 +1,4 @@
-"""``Horizon``: the nights of a stream, and the nodes that they close.
+"""``Horizon``: the nights of a stream, and the nodes that they close (``StreamNode``).
 
 A *node* is a window of nights whose rows are released together, with a key and a store of its own:
 each night by itself, and at each further level blocks of a fixed number of nights, the last of
@@ -7,8 +7,9 @@ which may be shorter. A record arrives in one night, so it is in one node of eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from itertools import pairwise
 
 from dbern.errors import SpecError
 
@@ -32,51 +33,43 @@ class Node:
 
 @dataclass(frozen=True)
 class Horizon:
-    """So many nights from `first` on, and how many make a block at each further level.
+    """So many nights from `first` on, and how many of them a node of each level has.
 
-    Each of `blocks` is a multiple of the one before, and fewer than all nights. Raises SpecError
-    for others.
+    That is 1 at first. Each further of `levels`, of blocks, is a multiple of the one before and
+    less than all nights. Raises SpecError for others.
     """
 
     first: date
     count: int
-    blocks: tuple[int, ...] = ()
+    levels: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MOST_NIGHTS:
             raise SpecError(
                 f"stream.horizon: is from 1 to {MOST_NIGHTS} nights. Write horizon = 365"
             )
-        for size, larger in zip(self.sizes, self.blocks, strict=False):
+        if self.levels[:1] != (1,):
+            raise SpecError("stream.levels: begins with nights. Write levels = [1, 18]")
+        for size, larger in pairwise(self.levels):
             if larger <= size or larger % size or larger >= self.count:
                 raise SpecError(
                     f"stream.levels: blocks of {larger} nights are none of {size} in "
                     f'{self.count}. Write levels = "auto", or multiples such as [1, 7, 28]'
                 )
 
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Nights of a node at each level."""
-        return (1, *self.blocks)
-
-    @property
-    def levels(self) -> int:
-        """Number of nodes that a record is in."""
-        return len(self.sizes)
-
     def nodes(self) -> list[Node]:
         """Return all nodes, nights first."""
         return [
             self.node(level, start)
-            for level, size in enumerate(self.sizes)
+            for level, size in enumerate(self.levels)
             for start in range(0, self.count, size)
         ]
 
     def node(self, level: int, start: int) -> Node:
         """Return the node of a level from a night on, or raise SpecError where there is none."""
-        if level >= self.levels or start not in range(0, self.count, self.sizes[level]):
+        if level >= len(self.levels) or start not in range(0, self.count, self.levels[level]):
             raise SpecError(f"stream.node: level {level}, night {start} is none of this horizon")
-        return Node(level, start, min(start + self.sizes[level], self.count))
+        return Node(level, start, min(start + self.levels[level], self.count))
 
     def night(self, day: date) -> int:
         """Return the number of a night, or raise SpecError for a day outside the horizon."""
@@ -95,7 +88,48 @@ class Horizon:
     def name(self, node: Node) -> str:
         """Return the name of a node: its date, of a block its first and how many it may have."""
         first = str(self.day(node.start))
-        return first if node.level == 0 else f"{first}.{self.sizes[node.level]}-nights"
+        return first if node.level == 0 else f"{first}.{self.levels[node.level]}-nights"
+
+
+@dataclass(frozen=True)
+class StreamNode:
+    """A node of a stream: the stream's name, its horizon, and the nights that a block leaves out.
+
+    Raises SpecError for nights left out that it does not have, or a night without itself.
+    """
+
+    stream: str
+    horizon: Horizon
+    node: Node
+    without: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.without <= set(() if self.is_night else self.node.nights):
+            raise SpecError("stream.node.without: are nights of a block alone. Leave it out")
+
+    @property
+    def is_night(self) -> bool:
+        """Whether it is a night by itself, and no block."""
+        return self.node.level == 0
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Nights whose rows the node has."""
+        return tuple(night for night in self.node.nights if night not in self.without)
+
+    @property
+    def release_name(self) -> str:
+        """Name of the node's release: one for each node, so that none is released twice."""
+        return f"{self.stream}.{self.horizon.name(self.node)}"
+
+    @property
+    def store_name(self) -> str:
+        """Name of its store in the folder of the stream."""
+        return f"{self.horizon.name(self.node)}.zarr"
+
+    def at(self, node: Node) -> StreamNode:
+        """Return another node of the same stream, whole."""
+        return replace(self, node=node, without=frozenset())
 
 
 def day_of(text: str) -> date:

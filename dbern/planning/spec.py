@@ -18,6 +18,7 @@ from pydantic import Field, PrivateAttr, ValidationError
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination.base import Combination
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
+from dbern.data.horizon import StreamNode
 from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
@@ -34,7 +35,7 @@ from dbern.planning.sections import (
     TargetSection,
     ValuesTable,
 )
-from dbern.planning.streams import StreamNode, answered, check_partition, check_summed
+from dbern.planning.streams import answered, check_partition, check_summed, node_of, sections_at
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
@@ -246,7 +247,7 @@ class ReleaseSpec(Section):
     @property
     def stream_node(self) -> StreamNode | None:
         """The node of a stream that this spec is of; None of any other."""
-        return None if self.stream is None else StreamNode.of(self.stream)
+        return None if self.stream is None else node_of(self.stream)
 
     def name_of(self, path: str) -> str:
         """Return a file's path relative to the spec, where it is below it."""
@@ -335,7 +336,7 @@ class ReleaseSpec(Section):
     def at(self, node: StreamNode) -> ReleaseSpec:
         """Return the spec of a node of this stream."""
         content = self.model_dump(exclude_none=True)
-        return _from_sections(node.sections(content), self._base)
+        return _from_sections(sections_at(node, content), self._base)
 
     def answered(self) -> ReleaseSpec:
         """Return the release whose bins this one takes: of a stream's node one of many nights."""

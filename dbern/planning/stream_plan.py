@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dbern.data.horizon import Horizon, Node
+from dbern.data.horizon import Horizon, StreamNode
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode, horizon_of, noise_of_levels
+from dbern.planning.streams import horizon_of, noise_of_levels
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.windows import running_variances
 from dbern.types import FloatArray
@@ -50,19 +50,22 @@ class StreamPlan:
     def deviations(self) -> FloatArray:
         """Deviations of the totals up to each night, in rows: of a number that the bins tell."""
         horizon = self.horizon
-        return self.node_deviation * np.sqrt(running_variances(horizon.count, horizon.blocks))
+        return self.node_deviation * np.sqrt(running_variances(horizon.count, horizon.levels))
 
     @property
     def nightly_deviations(self) -> FloatArray:
         """The same of releases of each night by itself, at the same charge, added up."""
-        alone = self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
-        return alone * np.sqrt(np.arange(1, self.horizon.count + 1))
+        return self._single_deviation * np.sqrt(np.arange(1, self.horizon.count + 1))
 
     @property
     def repeated_deviation(self) -> float:
         """The same of all history released again each night, each from an equal part."""
-        alone = self.node_deviation / noise_of_levels(self.charge, self.horizon.levels)
-        return alone * noise_of_levels(self.charge, self.horizon.count)
+        return self._single_deviation * noise_of_levels(self.charge, self.horizon.count)
+
+    @property
+    def _single_deviation(self) -> float:
+        """Deviation of a release that has the whole charge."""
+        return self.node_deviation / noise_of_levels(self.charge, len(self.horizon.levels))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; deviations are in rows, one for each night."""
@@ -71,7 +74,7 @@ class StreamPlan:
             "horizon": self.horizon.count,
             "first": self.first and str(self.first),
             "last": self.first and str(self.horizon.day(self.horizon.count - 1)),
-            "levels": list(self.horizon.sizes),
+            "levels": list(self.horizon.levels),
             "max_nights": self.max_nights,
             "deviations": self.deviations.tolist(),
             "nightly_deviations": self.nightly_deviations.tolist(),
@@ -82,11 +85,11 @@ class StreamPlan:
     def explain(self) -> str:
         """Return the plan in words and numbers."""
         horizon, charge = self.horizon, self.charge
-        blocks = " and ".join(f"blocks of {size}" for size in horizon.blocks)
+        blocks = " and ".join(f"blocks of {size}" for size in horizon.levels[1:])
         levels = f"nights and {blocks}" if blocks else "nights alone"
         lines = [
             f"stream       {self.name}: {horizon.count} nights for {charge}, once, at the first",
-            f"             {levels}: a row is in {horizon.levels} of "
+            f"             {levels}: a row is in {len(horizon.levels)} of "
             f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
             f"             {self._nights()}; a later night is another stream's, of another name",
             *self._people(),
@@ -138,8 +141,9 @@ def plan_stream(spec: ReleaseSpec) -> StreamPlan:
     section = spec.stream_section
     first = section.first or datetime.now(UTC).date()
     horizon = horizon_of(section, first, spec.charge)
-    node = plan_files(spec.at(StreamNode(spec.release.name, horizon, Node(0, 0, 1))), ())
-    return StreamPlan(spec.release.name, horizon, node, section.max_nights, section.first)
+    first_night = StreamNode(spec.release.name, horizon, horizon.node(0, 0))
+    plan = plan_files(spec.at(first_night), ())
+    return StreamPlan(spec.release.name, horizon, plan, section.max_nights, section.first)
 
 
 def _rms(values: FloatArray) -> float:

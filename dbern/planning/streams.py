@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any
 
-from dbern.data.horizon import Horizon, Node, day_of
+from dbern.data.horizon import Horizon, StreamNode, day_of
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement
 from dbern.planning.sections import DataSection, NodeTable, ReleaseSection, StreamSection
 from dbern.privacy.budget import Budget, Protection
-from dbern.reconstruct.windows import best_blocks, running_variances
+from dbern.reconstruct.windows import best_levels, running_variances
 
 _PARTITION = "{partition}"
 
@@ -42,7 +41,7 @@ def check_summed(
     stream: StreamSection, protection: Protection, measurements: Sequence[Measurement]
 ) -> None:
     """Refuse what does not add up over nights, or is not paid by the stream's one charge."""
-    StreamNode.of(stream)
+    node_of(stream)
     if not protection.added:  # the rows that replace others may be of another night
         raise SpecError(
             "stream: sums of all nights are over one number. In [data] write neighbors = "
@@ -69,11 +68,9 @@ def check_summed(
 def horizon_of(stream: StreamSection, first: date, charge: Budget) -> Horizon:
     """Return the horizon from its first night on; "auto" chooses the least error, without data."""
     if stream.levels == "auto":
-        blocks = best_blocks(stream.horizon, partial(noise_of_levels, charge))
-        return Horizon(first, stream.horizon, blocks)
-    if stream.levels[0] != 1:
-        raise SpecError("stream.levels: begins with nights. Write levels = [1, 18]")
-    return Horizon(first, stream.horizon, tuple(stream.levels[1:]))
+        levels = best_levels(stream.horizon, partial(noise_of_levels, charge))
+        return Horizon(first, stream.horizon, levels)
+    return Horizon(first, stream.horizon, tuple(stream.levels))
 
 
 def noise_of_levels(charge: Budget, levels: int) -> float:
@@ -85,64 +82,31 @@ def noise_of_levels(charge: Budget, levels: int) -> float:
     return math.sqrt(levels) if charge.delta else float(levels)
 
 
-@dataclass(frozen=True)
-class StreamNode:
-    """The node that a spec is of: the stream's name, its horizon, and the nights left out."""
+def node_of(stream: StreamSection) -> StreamNode | None:
+    """Return the node that a section says, of a stream itself None."""
+    table = stream.node
+    if table is None:
+        return None
+    horizon = Horizon(day_of(table.first), stream.horizon, (1, *table.blocks))
+    node = horizon.node(table.level, table.start)
+    return StreamNode(table.stream, horizon, node, frozenset(table.without))
 
-    stream: str
-    horizon: Horizon
-    node: Node
-    without: frozenset[int] = frozenset()
 
-    @classmethod
-    def of(cls, stream: StreamSection) -> StreamNode | None:
-        """Return the node that a section says, of a stream itself None."""
-        table = stream.node
-        if table is None:
-            return None
-        horizon = Horizon(day_of(table.first), stream.horizon, tuple(table.blocks))
-        node = horizon.node(table.level, table.start)
-        if not set(table.without) <= set(node.nights if table.level else ()):
-            raise SpecError("stream.node.without: are nights of a block alone. Leave it out")
-        return cls(table.stream, horizon, node, frozenset(table.without))
-
-    @property
-    def is_night(self) -> bool:
-        """Whether it is a night by itself, and no block."""
-        return self.node.level == 0
-
-    @property
-    def counted(self) -> tuple[int, ...]:
-        """Nights whose rows the node has."""
-        return tuple(night for night in self.node.nights if night not in self.without)
-
-    @property
-    def release_name(self) -> str:
-        """Name of the node's release: one for each node, so that none is released twice."""
-        return f"{self.stream}.{self.horizon.name(self.node)}"
-
-    def at(self, node: Node) -> StreamNode:
-        """Return another node of the same stream, whole."""
-        return replace(self, node=node, without=frozenset())
-
-    def sections(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the sections of the stream's spec with those of this node in their place."""
-        release = content["release"]
-        table = NodeTable(
-            stream=self.stream,
-            first=str(self.horizon.first),
-            blocks=list(self.horizon.blocks),
-            level=self.node.level,
-            start=self.node.start,
-            without=sorted(self.without),
-        )
-        folder = release["output"].rstrip("/")
-        named = {
-            "name": self.release_name,
-            "output": f"{folder}/{self.horizon.name(self.node)}.zarr",
-        }
-        stream = content["stream"] | {"node": table.model_dump()}
-        return {**content, "release": release | named, "stream": stream}
+def sections_at(node: StreamNode, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections of a stream's spec with those of a node in their place."""
+    release = content["release"]
+    table = NodeTable(
+        stream=node.stream,
+        first=str(node.horizon.first),
+        blocks=list(node.horizon.levels[1:]),
+        level=node.node.level,
+        start=node.node.start,
+        without=sorted(node.without),
+    )
+    folder = release["output"].rstrip("/")
+    named = {"name": node.release_name, "output": f"{folder}/{node.store_name}"}
+    stream = content["stream"] | {"node": table.model_dump()}
+    return {**content, "release": release | named, "stream": stream}
 
 
 def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +123,6 @@ def answered(horizon: Horizon, normalizer: int, charge: Budget) -> tuple[int, st
     Bins are chosen for it: for more rows than a night has, and for their noise together.
     """
     half = max(1, horizon.count // 2)
-    variance = float(running_variances(horizon.count, horizon.blocks)[half - 1])
-    times = math.sqrt(variance) * noise_of_levels(charge, horizon.levels)
+    variance = float(running_variances(horizon.count, horizon.levels)[half - 1])
+    times = math.sqrt(variance) * noise_of_levels(charge, len(horizon.levels))
     return half * normalizer, f"{max(1e-6, float(charge.epsilon) / times):.6g}"

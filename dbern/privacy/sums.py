@@ -9,6 +9,7 @@ holds for the weights ``c_j w_i``: by ``a |w|_2`` and ``m |w|_inf``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -43,10 +44,7 @@ class SumNoise:
     @classmethod
     def of(cls, law: NoiseLaw, weights: Sequence[float]) -> SumNoise:
         """Return the noise of the sum by these weights, equal ones counted together."""
-        counts: dict[float, int] = {}
-        for weight in weights:
-            counts[weight] = counts.get(weight, 0) + 1
-        return cls(law, tuple(sorted(counts.items())))
+        return cls(law, tuple(sorted(Counter(weights).items())))
 
     @property
     def granularity_exponent(self) -> int:

@@ -8,6 +8,7 @@ which are asked for. A block and what is below it is a least squares by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -68,44 +69,43 @@ def _group_weights(
     return {node: weight for node, weight in weights.items() if weight}
 
 
-def running_variances(count: int, blocks: tuple[int, ...]) -> FloatArray:
+def running_variances(count: int, levels: tuple[int, ...]) -> FloatArray:
     """Variances of the totals up to each night, each by what is closed then, over a node's.
 
     A node and the sum of the nodes in it are combined by the inverse of their variances; a total is
     made of the largest nodes that are closed. A shorter last block is counted as its nights are.
     """
-    variances, size = [1.0], 1
-    for larger in blocks:
+    variances = [1.0]
+    for size, larger in pairwise(levels):
         variances.append(1 / (1 + 1 / (larger // size * variances[-1])))
-        size = larger
     left, total = np.arange(1, count + 1), np.zeros(count)
-    for block, variance in zip(reversed((1, *blocks)), reversed(variances), strict=True):
-        number, left = np.divmod(left, block)
+    for size, variance in zip(reversed(levels), reversed(variances), strict=True):
+        number, left = np.divmod(left, size)
         total += number * variance
     return total
 
 
-def best_blocks(count: int, deviation: Callable[[int], float]) -> tuple[int, ...]:
-    """Return the blocks of the least mean square of all running totals' deviations.
+def best_levels(count: int, deviation: Callable[[int], float]) -> tuple[int, ...]:
+    """Return the nights of a node at each level, for the least mean square of all running totals.
 
     `deviation` is that of a node's noise, by the number of levels, which share the budget.
     """
 
-    def mean_square(blocks: tuple[int, ...]) -> float:
-        return deviation(1 + len(blocks)) ** 2 * float(running_variances(count, blocks).mean())
+    def mean_square(levels: tuple[int, ...]) -> float:
+        return deviation(len(levels)) ** 2 * float(running_variances(count, levels).mean())
 
-    return min(_candidates(count), key=lambda blocks: (mean_square(blocks), len(blocks)))
+    return min(_candidates(count), key=lambda levels: (mean_square(levels), len(levels)))
 
 
 def _candidates(count: int) -> Iterator[tuple[int, ...]]:
-    yield ()
-    yield from ((size,) for size in range(2, count))
+    yield (1,)
+    yield from ((1, size) for size in range(2, count))
     for base in range(2, _MOST_BASE + 1):
         for factor in range(2, _MOST_BASE + 1):
             if base * factor < count:
-                yield (base, base * factor)
-        powers = [base]
+                yield (1, base, base * factor)
+        powers = [1, base]
         while powers[-1] * base < count:
             powers.append(powers[-1] * base)
-            if len(powers) > 2:
+            if len(powers) > 3:
                 yield tuple(powers)

@@ -15,12 +15,12 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.data.footers import file_facts, open_source, reader_failures
-from dbern.data.horizon import Node
+from dbern.data.horizon import StreamNode
 from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode, stream_identity
+from dbern.planning.streams import stream_identity
 
 _PART_BYTES = 1 << 22
 
@@ -79,7 +79,7 @@ def _closed_files(
     ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
 ) -> Iterator[tuple[str, str]]:
     for night in node.counted:
-        name = node.at(Node(0, night, night + 1)).release_name
+        name = node.at(node.horizon.node(0, night)).release_name
         closed = ledger.find(spec.budget.dataset, name)
         if closed is None or closed.state is not State.COMMITTED:
             raise ReleaseError(f"{node.horizon.day(night)}: is not released. Release it first")

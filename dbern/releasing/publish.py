@@ -19,6 +19,7 @@ import numpy as np
 from dbern.certify.mean_squares import typical_noise
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain
+from dbern.data.horizon import StreamNode
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
@@ -31,7 +32,6 @@ from dbern.planning.plans import (
 )
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
@@ -259,7 +259,7 @@ def _stream(ledger: BudgetLedger, node: StreamNode, reservation: Reservation) ->
         "release_id": paid.release_id,
         "first": str(horizon.first),
         "horizon": horizon.count,
-        "levels": list(horizon.sizes),
+        "levels": list(horizon.levels),
         "level": node.node.level,
         "start": node.node.start,
         "without": sorted(node.without),

@@ -7,16 +7,16 @@ interrupted goes on, and whichever night of a block closes last releases the blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
-from dbern.data.horizon import Horizon, Node, day_of
+from dbern.data.horizon import Horizon, Node, StreamNode, day_of
 from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, State
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import StreamNode, horizon_of
+from dbern.planning.streams import horizon_of
 from dbern.releasing.nodes import stream_request
 from dbern.synopsis.stream_index import StreamIndex
 
@@ -33,23 +33,27 @@ def release_night(
     """
     day = _day(spec)
     node = _charged(ledger, spec, day)
-    horizon, state = node.horizon, _states(ledger, spec).get(node.release_name)
+    horizon = node.horizon
+    state, has_files = _states(ledger, spec, node)[node.node]
     if state is State.ABANDONED:
         notes = [f"{day} was abandoned: it stays empty"]
-    elif state is State.COMMITTED and node.node.start not in _known(ledger, spec, node):
+    elif state is State.COMMITTED and not has_files:
         notes = [f"{day} was published before the ledger was restored, and stays as it is"]
     else:
         release_node(spec.at(node))
         notes = [f"{day} is published"]
-    states = _states(ledger, spec)
-    abandoned = _nights_in(node, states, State.ABANDONED)
+    states = _states(ledger, spec, node)
+    nights = {night.start: states[night] for night in states if night.level == 0}
+    abandoned = [night for night, (state, _) in nights.items() if state is State.ABANDONED]
     StreamIndex.of(spec.budget.dataset, node.stream, horizon, abandoned).write(spec.output)
-    known = _known(ledger, spec, node)
-    for block in _due(node, states):
-        without = frozenset(n for n in block.node.nights if n in abandoned or n not in known)
-        if len(without) < len(block.node.nights):
-            release_node(spec.at(replace(block, without=without)))
-            notes.append(f"{horizon.name(block.node)} is published")
+    closed = {night for night, (state, _) in nights.items() if state in _CLOSED}
+    counted = {night for night, known in nights.items() if known == (State.COMMITTED, True)}
+    for block, (state, _) in states.items():
+        due = block.level and state not in _CLOSED and closed.issuperset(block.nights)
+        if due and not counted.isdisjoint(block.nights):
+            without = frozenset(block.nights) - counted
+            release_node(spec.at(replace(node, node=block, without=without)))
+            notes.append(f"{horizon.name(block)} is published")
     return tuple(notes)
 
 
@@ -76,11 +80,10 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
     section = spec.stream_section
     first = section.first or (day_of(charged["first"]) if charged else day)
     if charged and section.levels == "auto":  # as it was chosen then
-        horizon = Horizon(first, section.horizon, tuple(charged["levels"][1:]))
+        horizon = Horizon(first, section.horizon, tuple(charged["levels"]))
     else:
         horizon = horizon_of(section, first, spec.charge)
-    night = horizon.night(day)
-    node = StreamNode(spec.release.name, horizon, Node(0, night, night + 1))
+    node = StreamNode(spec.release.name, horizon, horizon.node(0, horizon.night(day)))
     node_spec, rho = spec.at(node), None
     if known is None:
         _require_one_budget(ledger, spec)
@@ -105,33 +108,18 @@ def _require_one_budget(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
         )
 
 
-def _states(ledger: BudgetLedger, spec: ReleaseSpec) -> dict[str, State]:
+def _states(
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
+) -> dict[Node, tuple[State | None, bool]]:
+    """Return the state of each node of the stream, and whether the ledger has its files.
+
+    It has none of a node that was reconciled. Nights are first, and smaller blocks before larger.
+    """
     releases = ledger.status(spec.budget.dataset)[0].releases
-    return {row.name: row.state for row in releases if row.state is not State.REFUNDED}
-
-
-def _nights_in(node: StreamNode, states: Mapping[str, State], *wanted: State) -> set[int]:
+    states = {row.name: row.state for row in releases if row.state is not State.REFUNDED}
+    inputs = ledger.inputs(spec.budget.dataset)
+    names = {other: node.at(other).release_name for other in node.horizon.nodes()}
     return {
-        night.start
-        for night in node.horizon.nodes()
-        if night.level == 0 and states.get(node.at(night).release_name) in wanted
-    }
-
-
-def _due(node: StreamNode, states: Mapping[str, State]) -> Iterator[StreamNode]:
-    """Yield blocks that are not published though all their nights are closed, small ones first."""
-    closed = _nights_in(node, states, *_CLOSED)
-    for block in map(node.at, node.horizon.nodes()):
-        open_yet = states.get(block.release_name) not in _CLOSED
-        if not block.is_night and open_yet and closed.issuperset(block.node.nights):
-            yield block
-
-
-def _known(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> set[int]:
-    """Return the nights whose files the ledger has: not those that were reconciled."""
-    every = ledger.inputs(spec.budget.dataset)
-    return {
-        night.start
-        for night in node.horizon.nodes()
-        if night.level == 0 and "digests" in every.get(node.at(night).release_name, {})
+        other: (states.get(name), "digests" in inputs.get(name, {}))
+        for other, name in names.items()
     }

@@ -25,7 +25,7 @@ from dbern.data.domain import (
     MOST_VALUES,
     Axis,
 )
-from dbern.data.horizon import MOST_NIGHTS, Horizon, Node, day_of
+from dbern.data.horizon import MOST_NIGHTS, Horizon, StreamNode, day_of
 from dbern.privacy.budget import PrivacyUnit
 from dbern.reconstruct.moments import MOST_NUMBERS
 from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
@@ -200,22 +200,14 @@ class StoredNode(StrictModel):
 
     @model_validator(mode="after")
     def _require_node(self) -> Self:
-        or_value_error(lambda: self.node)
+        or_value_error(self.restore)
         return self
 
-    def to_horizon(self) -> Horizon:
-        """Return the horizon whose node it is."""
-        return Horizon(day_of(self.first), self.horizon, tuple(self.levels[1:]))
-
-    @property
-    def node(self) -> Node:
-        """The node, by its nights."""
-        return self.to_horizon().node(self.level, self.start)
-
-    @property
-    def counted(self) -> frozenset[int]:
-        """The nights whose rows it has."""
-        return frozenset(self.node.nights) - set(self.without)
+    def restore(self) -> StreamNode:
+        """Return the node."""
+        horizon = Horizon(day_of(self.first), self.horizon, tuple(self.levels))
+        node = horizon.node(self.level, self.start)
+        return StreamNode(self.name, horizon, node, frozenset(self.without))
 
 
 class _ReleaseIdentity(StrictModel):

@@ -42,7 +42,7 @@ class StreamIndex(StrictModel):
             name=name,
             first=horizon.first,
             horizon=horizon.count,
-            levels=list(horizon.sizes),
+            levels=list(horizon.levels),
             abandoned=sorted(abandoned),
         )
 
@@ -70,4 +70,4 @@ class StreamIndex(StrictModel):
 
     def to_horizon(self) -> Horizon:
         """Return the horizon."""
-        return Horizon(self.first, self.horizon, tuple(self.levels[1:]))
+        return Horizon(self.first, self.horizon, tuple(self.levels))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from functools import cached_property
@@ -19,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.blocks import Blocks, blocks_of
-from dbern.certify.certificate import Certificate
-from dbern.data.horizon import Horizon, Node, day_of
+from dbern.data.horizon import Horizon, Node, StreamNode, day_of
 from dbern.data.storage import location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.budget import Budget
@@ -32,7 +32,8 @@ from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
 from dbern.synopsis.arrays import stored_strategy
 from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
 from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
-from dbern.synopsis.metadata import ReleaseMetadata
+from dbern.synopsis.layout import COEFFICIENTS
+from dbern.synopsis.metadata import ReleaseMetadata, array_groups
 from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.released_function import ReleasedFunction
@@ -78,20 +79,28 @@ class Stream:
         self._arrays = LRUCache[FloatArray](_CACHED_BYTES, lambda array: array.nbytes)
 
     def __repr__(self) -> str:
-        horizon, nights = self.horizon, len([n for n in self._published if n.level == 0])
-        return f"<Stream {self.index.name}, {nights} of {horizon.count} nights at {self.location}>"
+        nights = f"{len(self._nights)} of {self.horizon.count} nights"
+        return f"<Stream {self.index.name}, {nights} at {self.location}>"
 
-    @property
+    @cached_property
     def horizon(self) -> Horizon:
         """Nights of the stream, and the blocks that are released of them."""
         return self.index.to_horizon()
 
     @cached_property
     def _published(self) -> frozenset[Node]:
-        nodes = {f"{self.horizon.name(node)}.zarr": node for node in self.horizon.nodes()}
+        nodes = {self._whole(node).store_name: node for node in self.horizon.nodes()}
         with storage_errors(self.location, "read"):
             names = (Path(name).name for name in self.location.synopses())
         return frozenset(nodes[name] for name in names if name in nodes)
+
+    @cached_property
+    def _nights(self) -> frozenset[int]:
+        return frozenset(node.start for node in self._published if node.level == 0)
+
+    def _whole(self, node: Node) -> StreamNode:
+        """Return a node as it is where no night is left out."""
+        return StreamNode(self.index.name, self.horizon, node)
 
     def at(self, day: date | str) -> Synopsis:
         """Return the total of all nights up to a day.
@@ -148,8 +157,7 @@ class Stream:
     @property
     def _closed_nights(self) -> int:
         """Nights before the first one that is neither published nor abandoned."""
-        closed = {node.start for node in self._published if node.level == 0}
-        closed |= set(self.index.abandoned)
+        closed = self._nights.union(self.index.abandoned)
         return next(night for night in range(self.horizon.count + 1) if night not in closed)
 
     def _night(self, day: date | str) -> int:
@@ -158,25 +166,24 @@ class Stream:
     def _window(self, window: range) -> Synopsis:
         if not window:
             raise SpecError("between: the first day is after the last. Write them in order")
-        nights = {node.start for node in self._published if node.level == 0}
         filled = [night for night in window if night not in self.index.abandoned]
-        missing = [str(self.horizon.day(night)) for night in filled if night not in nights]
+        missing = [str(self.horizon.day(night)) for night in filled if night not in self._nights]
         if missing or not filled:
             raise SpecError(
                 f"{self.location}: {', '.join(missing[:5]) or 'no night'} of the window is not "
                 "published. Release or abandon what is missing, or ask for other days"
             )
-        related = self._related(window)
-        return WindowSynopsis(
-            WindowStore(self, window, window_weights(related, window), len(filled))
-        )
+        weights = window_weights(self._related(window), window)
+        return WindowSynopsis(WindowStore(self, window, weights, len(filled)))
 
     def _related(self, window: range) -> dict[Node, frozenset[int]]:
         """Published nodes that share a block with the window, with the nights that they have."""
-        largest = self.horizon.sizes[-1]
+        largest = self.horizon.levels[-1]
         blocks = {night // largest for night in window}
         return {
-            node: self.node(node).released.stream.counted if node.level else frozenset(node.nights)
+            node: frozenset(self.node(node).released.stream.restore().counted)
+            if node.level
+            else frozenset(node.nights)
             for node in self._published
             if node.start // largest in blocks
         }
@@ -184,14 +191,10 @@ class Stream:
     def node(self, node: Node) -> ReleasedStore:
         """Return the store of a node, which is opened once and has to be of this stream."""
         if node not in self._stores:
-            name = f"{self.horizon.name(node)}.zarr"
-            store = ReleasedStore(location_at(f"{self.location}/{name}"))
-            stored = store.released.stream
-            same = stored is not None and (stored.name, stored.to_horizon(), stored.node) == (
-                self.index.name,
-                self.horizon,
-                node,
-            )
+            whole = self._whole(node)
+            store = ReleasedStore(location_at(f"{self.location}/{whole.store_name}"))
+            stated = store.released.stream
+            same = stated is not None and replace(stated.restore(), without=frozenset()) == whole
             alike = next(iter(self._stores.values()), store).released.components
             if not same or store.released.components != alike:
                 raise IntegrityError(f"{store.location}: is not the node of {self.location}")
@@ -244,8 +247,8 @@ class WindowStore:
         self.stream, self.nights = stream, nights  # that are counted: some may be abandoned
         scale = math.ldexp(1.0, -WEIGHT_BITS) / nights
         self.weights = {node: weight * scale for node, weight in weights.items()}
-        first, last = stream.horizon.day(window[0]), stream.horizon.day(window[-1])
-        self.location = f"{stream.location}@{first}..{last}"
+        self._days = f"{stream.horizon.day(window[0])}..{stream.horizon.day(window[-1])}"
+        self.location = f"{stream.location}@{self._days}"
         self._empty = len(window) - nights
         self._first = stream.node(min(weights))
 
@@ -255,10 +258,9 @@ class WindowStore:
         node = self._first.released
         normalizer = (node.target.normalizer or 1) * self.nights
         components = [self._component(component) for component in node.components]
-        days = self.location.rpartition("@")[2]
         changes = {
             "release_id": self.release_id,
-            "name": f"{self.stream.index.name}.{days}",
+            "name": f"{self.stream.index.name}.{self._days}",
             "target": node.target.model_copy(update={"normalizer": normalizer}),
             "components": components,
         }
@@ -278,12 +280,9 @@ class WindowStore:
         single = errors.released + math.ldexp(1.0, component.noise.law.granularity_exponent)
         released = math.fsum(map(abs, weights)) * single
         moves = {
-            name: None if moved is None else moved / self.nights
-            for name, moved in (
-                ("function", sensitivity.function),
-                ("l1", sensitivity.l1),
-                ("l2", sensitivity.l2),
-            )
+            name: moved / self.nights
+            for name in ("function", "l1", "l2")
+            if (moved := getattr(sensitivity, name)) is not None
         }
         return component.model_copy(
             update={
@@ -304,18 +303,20 @@ class WindowStore:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes as JSON, with the certificate of the window's noise."""
-        stated = self.released.to_json()
-        beta = Fraction(str(stated["certificate"]["beta"]))
-        function = ReleasedFunction(self)
-        bands, request = ConfidenceBands(function), BandRequest(beta, about="any-database")
-        pairs = zip(function.arrays, bands.of_arrays(request), strict=True)
-        by_array = {array.name: _to_json(band.certificate) for array, band in pairs}
+        released, function = self.released, ReleasedFunction(self)
+        bands = ConfidenceBands(function)
+        request = BandRequest(Fraction(str(released.certificate.beta)), about="any-database")
+        certificates = {
+            array.name: StoredCertificate.of(band.certificate)
+            for array, band in zip(function.arrays, bands.of_arrays(request), strict=True)
+        }
         components = [
-            component | {"certificate": by_array[component["arrays"][0]]}
-            for component in stated["components"]
+            component.model_copy(update={"certificate": certificates[component.arrays[0]]})
+            for component in released.components
         ]
-        whole = _to_json(bands.certificate(request))
-        return stated | {"components": components, "certificate": whole}
+        whole = StoredCertificate.of(bands.certificate(request))
+        changes = {"components": components, "certificate": whole}
+        return released.model_copy(update=changes).to_json()
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -324,24 +325,14 @@ class WindowStore:
 
     def values(self, path: str) -> FloatArray:
         """Return the weighted sum of the nodes' arrays; lattice values are derived from it."""
-        if path.endswith("/coefficients"):
-            return self._lattice_values(path)
+        folder, _, name = path.rpartition("/")
+        component = dict(array_groups(self.released)).get(folder)
+        if name == COEFFICIENTS and isinstance(component, LatticeComponent):
+            strategy = stored_strategy(self, folder, component)
+            if strategy.kind:
+                released = self._sum(f"{folder}/{strategy.kind}/released")
+                return strategy.reconstruct(released, Slab(0, 0, component.lattice.shape[0]))
         return self._sum(path)
-
-    def _lattice_values(self, path: str) -> FloatArray:
-        folder = path.removesuffix("/coefficients")
-        component = next(
-            component
-            for component in self.released.components
-            if folder in (f"components/{name}" for name in component.arrays)
-        )
-        if not isinstance(component, LatticeComponent):
-            return self._sum(path)
-        strategy = stored_strategy(self, folder, component)
-        if not strategy.kind:
-            return self._sum(path)
-        released = self._sum(f"{folder}/{strategy.kind}/released")
-        return strategy.reconstruct(released, Slab(0, 0, component.lattice.shape[0]))
 
     def _sum(self, path: str) -> FloatArray:
         total = np.zeros(())
@@ -378,7 +369,3 @@ class WindowStore:
         """Keys that signed every node."""
         every = [set(self.stream.node(node).signers) for node in self.weights]
         return tuple(sorted(set.intersection(*every)))
-
-
-def _to_json(certificate: Certificate) -> dict[str, Any]:
-    return StoredCertificate.of(certificate).to_json()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dbern.data.horizon import Horizon
 from dbern.reconstruct.windows import (
     WEIGHT_BITS,
-    best_blocks,
+    best_levels,
     running_variances,
     window_weights,
 )
@@ -24,7 +24,7 @@ FIRST = date(2026, 1, 1)
 @st.composite
 def cases(draw):
     count = draw(st.integers(2, 40))
-    sizes = draw(st.sampled_from([(), (3,), (2, 6), (2, 4, 8)]))
+    sizes = draw(st.sampled_from([(1,), (1, 3), (1, 2, 6), (1, 2, 4, 8)]))
     horizon = Horizon(FIRST, count, tuple(size for size in sizes if size < count))
     empty = draw(st.sets(st.integers(0, count - 1), max_size=3))
     published = {}
@@ -65,7 +65,7 @@ def test_weights_count_the_window_just_once_with_the_least_variance(case):
 
 def test_a_night_that_the_largest_block_left_out_still_counts():
     """As of a night that a restored ledger forgot between two blocks."""
-    horizon = Horizon(FIRST, 6, (2, 4))
+    horizon = Horizon(FIRST, 6, (1, 2, 4))
     published = {n: frozenset(n.nights) - ({1} if n.level == 2 else set()) for n in horizon.nodes()}
     weights = window_weights(published, range(4))
     totals = [sum(w for n, w in weights.items() if night in published[n]) for night in range(6)]
@@ -73,16 +73,18 @@ def test_a_night_that_the_largest_block_left_out_still_counts():
 
 
 def test_a_night_without_a_node_is_no_sum():
-    horizon = Horizon(FIRST, 6, (3,))
+    horizon = Horizon(FIRST, 6, (1, 3))
     published = {n: frozenset(n.nights) for n in horizon.nodes() if n.level or n.start in (0, 3)}
     with pytest.raises(ValueError, match="no node of its own"):
         window_weights(published, range(1, 2))
 
 
-@pytest.mark.parametrize(("count", "blocks"), [(20, ()), (21, (3,)), (24, (2, 8)), (36, (4, 12))])
-def test_variances_of_totals_are_those_of_the_weights(count, blocks):
-    horizon = Horizon(FIRST, count, blocks)
-    for night, variance in enumerate(running_variances(count, blocks)):
+@pytest.mark.parametrize(
+    ("count", "levels"), [(20, (1,)), (21, (1, 3)), (24, (1, 2, 8)), (36, (1, 4, 12))]
+)
+def test_variances_of_totals_are_those_of_the_weights(count, levels):
+    horizon = Horizon(FIRST, count, levels)
+    for night, variance in enumerate(running_variances(count, levels)):
         closed = {n: frozenset(n.nights) for n in horizon.nodes() if n.stop <= night + 1}
         weights = window_weights(closed, range(night + 1)).values()
         squares = math.fsum(math.ldexp(weight, -WEIGHT_BITS) ** 2 for weight in weights)
@@ -91,12 +93,12 @@ def test_variances_of_totals_are_those_of_the_weights(count, blocks):
 
 def test_two_levels_are_best_for_laplace_noise_and_a_tree_for_gaussian_noise():
     """The referee's figures, in units of sensitivity over epsilon, for a year."""
-    blocks = best_blocks(365, float)
-    deviations = math.sqrt(2) * 2 * np.sqrt(running_variances(365, blocks))
-    assert blocks == (18,)
+    levels = best_levels(365, float)
+    deviations = math.sqrt(2) * 2 * np.sqrt(running_variances(365, levels))
+    assert levels == (1, 18)
     assert math.sqrt(np.square(deviations).mean()) < 11.9
     assert deviations.max() < 16.8
-    tree = best_blocks(365, math.sqrt)
-    deviations = np.sqrt((1 + len(tree)) * running_variances(365, tree))
+    tree = best_levels(365, math.sqrt)
+    deviations = np.sqrt(len(tree) * running_variances(365, tree))
     assert math.sqrt(np.square(deviations).mean()) < 4.56
-    assert best_blocks(1, float) == ()
+    assert best_levels(1, float) == (1,)

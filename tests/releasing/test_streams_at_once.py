@@ -151,7 +151,7 @@ def test_a_stream_in_a_bucket_is_read_as_one_in_a_folder(bucket, tmp_path, run):
 
 def test_an_index_is_whole_whoever_writes_it_at_once(tmp_path):
     """Nights that close at once write it together."""
-    horizon, location = Horizon(FIRST, 365, (18,)), location_at(tmp_path)
+    horizon, location = Horizon(FIRST, 365, (1, 18)), location_at(tmp_path)
 
     def write(abandoned: range) -> None:
         for night in abandoned:

@@ -18,7 +18,7 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.families import errors_of
 from dbern.privacy.laws import LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.windows import WEIGHT_BITS, best_blocks, running_variances, window_weights
+from dbern.reconstruct.windows import WEIGHT_BITS, best_levels, running_variances, window_weights
 from dbern.synopsis.streams import Stream
 
 POINTS = np.linspace(0.5, 9.5, 19)
@@ -159,7 +159,7 @@ def test_series_hold_all_windows_at_once(nights, stream):
 
 def test_a_year_of_totals_errs_as_planned():
     """By 2000 independent cells: draws of the nodes' own law, summed by the weights."""
-    horizon, cells = Horizon(FIRST, 365, best_blocks(365, float)), 2000
+    horizon, cells = Horizon(FIRST, 365, best_levels(365, float)), 2000
     law = LaplaceNoise(2000, 0, 2000)  # of two levels at epsilon 1, in thousandths of a row
     nodes = horizon.nodes()
     weights = np.zeros((365, len(nodes)))
@@ -169,7 +169,7 @@ def test_a_year_of_totals_errs_as_planned():
             weights[night, nodes.index(node)] = math.ldexp(weight, -WEIGHT_BITS)
     noise = errors_of(law).simulate(len(nodes), cells, public_stream("a year", 0)) / 1000
     found = math.sqrt(np.square(weights @ noise).mean())
-    planned = math.sqrt(8 * running_variances(365, horizon.blocks).mean())
+    planned = math.sqrt(8 * running_variances(365, horizon.levels).mean())
     assert planned < 12
     assert found == pytest.approx(planned, rel=0.03)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from copy import copy
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,9 @@ from dbern.reconstruct.base import Strategy
 from dbern.releasing import publish
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
+from dbern.system.cache import LRUCache
+
+STORES = LRUCache[Any](16)
 
 
 class Held:
@@ -113,14 +117,25 @@ def synopsis_of(
     spec: ReleaseSpec, plan: ReleasePlan, integers: dict[str, Any], key: bytes | None = None
 ) -> Synopsis:
     """The synopsis of a release whose noise is that of `key`; without one it has none."""
-    made = SimpleNamespace(created="", dataset="")
-    store = Held(publish._attributes(spec, plan, publish._components(spec, plan), made, ""))
+    store = copy(_empty_store(spec, plan))
+    store.attributes, store.arrays = dict(store.attributes), {}
     for planned in plan.components:
         for name in planned.arrays:
             _hold(store, planned, name, integers[name], key)
     synopsis = Synopsis.__new__(Synopsis)
     synopsis._store = store  # type: ignore[assignment]
     return synopsis
+
+
+def _empty_store(spec: ReleaseSpec, plan: ReleasePlan) -> Held:
+    """The store of a plan without arrays: the last plans' are kept, as their releases share it."""
+
+    def make() -> tuple[Any, Held]:
+        made = SimpleNamespace(created="", dataset="")
+        components = publish._components(spec, plan)
+        return (spec, plan), Held(publish._attributes(spec, plan, components, made, ""))
+
+    return STORES((id(spec), id(plan)), make)[1]
 
 
 def _noisy(center: Any, planned: Any, key: bytes | None, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,7 +41,8 @@ class Held:
         return self.arrays[path][1]
 
     def values(self, path: str) -> Any:
-        return self.arrays[path][0]
+        values, _ = self.arrays[path]
+        return values() if callable(values) else values
 
 
 AXES = "xyzw"
@@ -144,10 +145,10 @@ def _noisy(center: Any, planned: Any, key: bytes | None, name: str) -> Any:
 
 
 def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) -> None:
-    law, path = planned.noise.law, f"components/{name}"
+    path = f"components/{name}"
     noisy = _noisy(center, planned, key, name)
     strategy: Strategy = planned.strategy
-    lattice, family = noisy, strategy.kind
+    family = strategy.kind
     if family:
         values, told = publish._derived_from(planned, noisy)
     if family == "binned":
@@ -156,9 +157,17 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) 
             facts = one.attributes("synthesis")
             store.arrays[f"{path}/binned/synthesis_{axis}"] = (one.synthesis, facts)
     if family:
-        slabs = strategy.lattice.slabs()
-        lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])
-    store.arrays[f"{path}/coefficients"] = (lattice * planned.noise.granularity, {})
+        store.arrays[f"{path}/coefficients"] = (partial(_lattice, planned, values), {})
+    else:
+        store.arrays[f"{path}/coefficients"] = (noisy * planned.noise.granularity, {})
+
+
+def _lattice(planned: Any, values: Any) -> Any:
+    """The lattice values of released ones: made when they are asked for."""
+    strategy, law = planned.strategy, planned.noise.law
+    slabs = strategy.lattice.slabs()
+    lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])
+    return lattice * planned.noise.granularity
 
 
 def planned_axes(store: Held, name: str) -> list[str]:

@@ -56,13 +56,18 @@ def spec_of(folder: Path | None = None, night: int | None = None, **changes: Any
 
 @dataclass(frozen=True)
 class Nights:
-    """A folder with a ledger that holds a grant, and files of nights."""
+    """A folder with files of nights, and a ledger that holds a grant; it and the output are there.
+
+    Or in the database `ledger_url`, and at the URL `output_url`.
+    """
 
     folder: Path
+    ledger_url: str = ""
+    output_url: str = ""
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder / 'ledger.db'}"
+        return self.ledger_url or f"sqlite:///{self.folder / 'ledger.db'}"
 
     @property
     def output(self) -> Path:
@@ -91,7 +96,16 @@ class Nights:
             self.write(night, random.uniform(0, 10, rows + night))
 
     def release(self, night: int, **changes: Any) -> dbern.Release:
-        return dbern.release(spec_of(self.folder, night, **changes))
+        return dbern.release(self.spec(night, **changes))
+
+    def spec(self, night: int | None, **changes: Any) -> ReleaseSpec:
+        """Return the spec of the stream, to release a night of."""
+        places = {
+            "budget": {"ledger": self.ledger_url} if self.ledger_url else {},
+            "release": {"output": self.output_url} if self.output_url else {},
+        }
+        both = {name: places.get(name, {}) | changes.get(name, {}) for name in places | changes}
+        return spec_of(self.folder, night, **both)
 
     def states(self) -> dict[str, str]:
         with self.ledger() as ledger:

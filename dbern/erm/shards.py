@@ -97,7 +97,7 @@ class ShardObjective(Objective):
         """dL/df clipped at M; a user's loss that is not a number pulls nowhere."""
         derivative = self.risk.loss.derivative(self._labels[rows], predictions)
         slope = self.risk.bounds.slope
-        return np.clip(np.nan_to_num(derivative, nan=0.0), -slope, slope)
+        return np.clip(np.where(np.isnan(derivative), 0.0, derivative), -slope, slope)
 
 
 class DualObjective(ShardObjective):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -57,7 +59,7 @@ class Counters:
     @property
     def state_bytes(self) -> int:
         """Memory of one state."""
-        return 8 * sum(_sizes(self.parts))
+        return 8 * sum(map(math.prod, self._shapes))
 
     @property
     def keyed(self) -> bool:
@@ -70,7 +72,7 @@ class Counters:
 
     def empty(self) -> Int64Array:
         """The state of no records."""
-        return np.zeros(sum(_sizes(self.parts)), dtype=np.int64)
+        return np.zeros(sum(map(math.prod, self._shapes)), dtype=np.int64)
 
     @property
     def passes(self) -> int:
@@ -99,8 +101,8 @@ class Counters:
         state, bounding = self.empty(), self.bounding
         batches = self._rounded(batches)
         passes = [
-            part.start_pass(view, salt, index)
-            for part, view in zip(self.parts, self._views(state), strict=True)
+            part.start_pass(self._view(state, number), salt, index)
+            for number, part in enumerate(self.parts)
             if bounding or index < max(1, part.passes)
         ]
         if bounding:
@@ -124,12 +126,17 @@ class Counters:
 
     def to_values(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab of one output of one part."""
-        return self.parts[part].to_values(self._views(state)[part], output, slab)
+        return self.parts[part].to_values(self._view(state, part), output, slab)
 
-    def _views(self, state: Int64Array) -> list[Int64Array]:
-        stops = np.cumsum(_sizes(self.parts)).tolist()
-        states = np.split(state, stops[:-1])
-        return [flat.reshape(part.shape) for flat, part in zip(states, self.parts, strict=True)]
+    @cached_property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(part.shape for part in self.parts)
+
+    def _view(self, state: Int64Array, part: int) -> Int64Array:
+        """The state of one part in that of all, which has them one after the other."""
+        before = sum(map(math.prod, self._shapes[:part]))
+        shape = self._shapes[part]
+        return state[before : before + math.prod(shape)].reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,3 @@ class _RoundedBatches:
         for batch in self.batches:
             columns = self.multiples.items()
             yield {**batch, **{name: steps.rounded(batch[name]) for name, steps in columns}}
-
-
-def _sizes(parts: Sequence[Accumulator]) -> list[int]:
-    return [int(np.prod(part.shape)) for part in parts]

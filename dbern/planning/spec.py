@@ -34,7 +34,7 @@ from dbern.planning.sections import (
     TargetSection,
     ValuesTable,
 )
-from dbern.planning.streams import Nights, answered, check_partition, check_summed
+from dbern.planning.streams import StreamNode, answered, check_partition, check_summed
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
@@ -230,10 +230,10 @@ class ReleaseSpec(Section):
     @property
     def sources(self) -> tuple[str, ...]:
         """`source`, or of a node of a stream that of each night that it counts."""
-        nights = self.nights
-        if nights is None:
+        node = self.stream_node
+        if node is None:
             return (self.source,)
-        days = map(nights.horizon.day, nights.counted)
+        days = map(node.horizon.day, node.counted)
         return tuple(self.source.replace("{partition}", str(day)) for day in days)
 
     @property
@@ -244,9 +244,9 @@ class ReleaseSpec(Section):
         return self.stream
 
     @property
-    def nights(self) -> Nights | None:
-        """Nights that this spec is of, where it is a node's; None of any other."""
-        return None if self.stream is None else Nights.of(self.stream)
+    def stream_node(self) -> StreamNode | None:
+        """The node of a stream that this spec is of; None of any other."""
+        return None if self.stream is None else StreamNode.of(self.stream)
 
     def name_of(self, path: str) -> str:
         """Return a file's path relative to the spec, where it is below it."""
@@ -332,18 +332,18 @@ class ReleaseSpec(Section):
             content[section].update(keys)
         return _from_sections(content, self._base)
 
-    def at(self, nights: Nights) -> ReleaseSpec:
+    def at(self, node: StreamNode) -> ReleaseSpec:
         """Return the spec of a node of this stream."""
         content = self.model_dump(exclude_none=True)
-        return _from_sections(nights.sections(content), self._base)
+        return _from_sections(node.sections(content), self._base)
 
     def answered(self) -> ReleaseSpec:
         """Return the release whose bins this one takes: of a stream's node one of many nights."""
-        nights = self.nights
-        if nights is None:
+        node = self.stream_node
+        if node is None:
             return self
         content = self.model_dump(exclude={"stream"}, exclude_none=True)
-        rows, epsilon = answered(nights.horizon, self.normalizer or 1, self.charge)
+        rows, epsilon = answered(node.horizon, self.normalizer or 1, self.charge)
         content["data"]["normalizer"], content["budget"]["epsilon"] = str(rows), epsilon
         if self.mechanism.noise == "auto":  # not the K-norm law, which is of one release alone
             content["mechanism"]["noise"] = noise_names(self.families[0])["binned"]
@@ -524,10 +524,10 @@ def _check_stream(
         return
     check_partition(spec.release, spec.data)
     check_summed(spec.stream, protection, components)
-    nights = spec.nights
-    if nights is not None and spec.release.name != nights.release_name:
+    node = spec.stream_node
+    if node is not None and spec.release.name != node.release_name:
         raise SpecError(
-            f"stream.node: is called {nights.release_name} and nothing else: it comes once. "
+            f"stream.node: is called {node.release_name} and nothing else: it comes once. "
             "Leave the table out, and release the stream night by night"
         )
     if exact(spec.mechanism.tune, "mechanism.tune") or combination.looks_at_totals:

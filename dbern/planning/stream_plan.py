@@ -13,7 +13,7 @@ from dbern.data.horizon import Horizon, Node
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import Nights, horizon_of, noise_of_levels
+from dbern.planning.streams import StreamNode, horizon_of, noise_of_levels
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.windows import running_variances
 from dbern.types import FloatArray
@@ -26,12 +26,14 @@ class StreamPlan:
     """A stream, resolved: its horizon, and the plan that each of its nodes has.
 
     `name` is the stream's and `max_nights` the number of nights that a unit may have rows in.
+    `first` is the first night where the spec says it; else that of `horizon` means nothing.
     """
 
     name: str
     horizon: Horizon
     node: ReleasePlan
     max_nights: int
+    first: date | None
 
     @property
     def charge(self) -> Budget:
@@ -67,6 +69,8 @@ class StreamPlan:
         return {
             "name": self.name,
             "horizon": self.horizon.count,
+            "first": self.first and str(self.first),
+            "last": self.first and str(self.horizon.day(self.horizon.count - 1)),
             "levels": list(self.horizon.sizes),
             "max_nights": self.max_nights,
             "deviations": self.deviations.tolist(),
@@ -84,6 +88,7 @@ class StreamPlan:
             f"stream       {self.name}: {horizon.count} nights for {charge}, once, at the first",
             f"             {levels}: a row is in {horizon.levels} of "
             f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
+            f"             {self._nights()}; a later night is another stream's, of another name",
             *self._people(),
             "",
             "total up to   noise in rows: stream  each night by itself   all again",
@@ -95,6 +100,11 @@ class StreamPlan:
             self.node.explain(),
         ]
         return "\n".join(lines)
+
+    def _nights(self) -> str:
+        if self.first is None:
+            return "its first night is the one that is released first"
+        return f"its nights are {self.first} to {self.horizon.day(self.horizon.count - 1)}"
 
     def _people(self) -> list[str]:
         unit = self.node.protection.unit
@@ -120,15 +130,16 @@ class StreamPlan:
         ]
 
 
-def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
+def plan_stream(spec: ReleaseSpec) -> StreamPlan:
     """Plan a stream from its spec alone: no file is looked at, and no record read.
 
     Blocks do not depend on the first night, so any will do.
     """
     section = spec.stream_section
-    horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
-    node = plan_files(spec.at(Nights(spec.release.name, horizon, Node(0, 0, 1))), ())
-    return StreamPlan(spec.release.name, horizon, node, section.max_nights)
+    first = section.first or datetime.now(UTC).date()
+    horizon = horizon_of(section, first, spec.charge)
+    node = plan_files(spec.at(StreamNode(spec.release.name, horizon, Node(0, 0, 1))), ())
+    return StreamPlan(spec.release.name, horizon, node, section.max_nights, section.first)
 
 
 def _rms(values: FloatArray) -> float:

@@ -42,7 +42,7 @@ def check_summed(
     stream: StreamSection, protection: Protection, measurements: Sequence[Measurement]
 ) -> None:
     """Refuse what does not add up over nights, or is not paid by the stream's one charge."""
-    Nights.of(stream)
+    StreamNode.of(stream)
     if not protection.added:  # the rows that replace others may be of another night
         raise SpecError(
             "stream: sums of all nights are over one number. In [data] write neighbors = "
@@ -86,7 +86,7 @@ def noise_of_levels(charge: Budget, levels: int) -> float:
 
 
 @dataclass(frozen=True)
-class Nights:
+class StreamNode:
     """The node that a spec is of: the stream's name, its horizon, and the nights left out."""
 
     stream: str
@@ -95,7 +95,7 @@ class Nights:
     without: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, stream: StreamSection) -> Nights | None:
+    def of(cls, stream: StreamSection) -> StreamNode | None:
         """Return the node that a section says, of a stream itself None."""
         table = stream.node
         if table is None:
@@ -107,6 +107,11 @@ class Nights:
         return cls(table.stream, horizon, node, frozenset(table.without))
 
     @property
+    def is_night(self) -> bool:
+        """Whether it is a night by itself, and no block."""
+        return self.node.level == 0
+
+    @property
     def counted(self) -> tuple[int, ...]:
         """Nights whose rows the node has."""
         return tuple(night for night in self.node.nights if night not in self.without)
@@ -116,7 +121,7 @@ class Nights:
         """Name of the node's release: one for each node, so that none is released twice."""
         return f"{self.stream}.{self.horizon.name(self.node)}"
 
-    def at(self, node: Node) -> Nights:
+    def at(self, node: Node) -> StreamNode:
         """Return another node of the same stream, whole."""
         return replace(self, node=node, without=frozenset())
 

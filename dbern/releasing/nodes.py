@@ -20,18 +20,18 @@ from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import Nights, stream_identity
+from dbern.planning.streams import StreamNode, stream_identity
 
 _PART_BYTES = 1 << 22
 
 
-def stream_request(spec: ReleaseSpec, nights: Nights, rho: Fraction | None = None) -> Request:
+def stream_request(spec: ReleaseSpec, node: StreamNode, rho: Fraction | None = None) -> Request:
     """Return the charge of the horizon that a node is of; `rho` is that of its plan."""
-    horizon = nights.horizon
+    horizon = node.horizon
     note = f"stream of {horizon.count} nights from {horizon.first}"
     return Request(
         dataset=spec.budget.dataset,
-        name=nights.stream,
+        name=node.stream,
         charge=spec.charge,
         neighbors=spec.protection.neighbors,
         unit=spec.protection.unit,
@@ -40,19 +40,19 @@ def stream_request(spec: ReleaseSpec, nights: Nights, rho: Fraction | None = Non
     )
 
 
-def frozen_inputs(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> dict[str, Any]:
+def frozen_inputs(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> dict[str, Any]:
     """Return the files of a node with the digests that they have to keep.
 
     Of a night they are found and read now; of a block they are those of its nights, in the ledger.
     Raises IntegrityError for a night whose files the ledger does not have.
     """
-    if nights.node.level > 0:
-        digests = dict(_closed_files(ledger, spec, nights))
+    if not node.is_night:
+        digests = dict(_closed_files(ledger, spec, node))
     else:
-        salt = _salt(ledger, spec, nights)
+        salt = _salt(ledger, spec, node)
         (source,) = spec.sources
         digests = {spec.name_of(path): _digest(path, salt) for path in discover(source)}
-        _refuse_shared(ledger, spec, nights, digests)
+        _refuse_shared(ledger, spec, node, digests)
     return {"files": [{"path": name} for name in digests], "digests": digests}
 
 
@@ -61,11 +61,11 @@ def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reserva
 
     Raises IntegrityError: nothing is released of them, and nothing is charged.
     """
-    if spec.nights is None:
+    if spec.stream_node is None:
         return
-    salt, digests = _salt(ledger, spec, spec.nights), reservation.content.inputs["digests"]
-    if spec.nights.node.level == 0:  # of two nights at once, each sees the other here
-        _refuse_shared(ledger, spec, spec.nights, digests)
+    salt, digests = _salt(ledger, spec, spec.stream_node), reservation.content.inputs["digests"]
+    if spec.stream_node.is_night:  # of two nights at once, each sees the other here
+        _refuse_shared(ledger, spec, spec.stream_node, digests)
     for name, digest in digests.items():
         if _digest(spec.path_of(name), salt) != digest:
             raise IntegrityError(
@@ -76,40 +76,38 @@ def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reserva
 
 
 def _closed_files(
-    ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
 ) -> Iterator[tuple[str, str]]:
-    for night in nights.counted:
-        name = nights.at(Node(0, night, night + 1)).release_name
+    for night in node.counted:
+        name = node.at(Node(0, night, night + 1)).release_name
         closed = ledger.find(spec.budget.dataset, name)
         if closed is None or closed.state is not State.COMMITTED:
-            raise ReleaseError(f"{nights.horizon.day(night)}: is not released. Release it first")
+            raise ReleaseError(f"{node.horizon.day(night)}: is not released. Release it first")
         yield from closed.content.inputs.get("digests", {}).items()
 
 
 def _refuse_shared(
-    ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights, digests: Mapping[str, str]
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, digests: Mapping[str, str]
 ) -> None:
     """Refuse a file that another night has, under whatever name: its rows would count twice."""
     every = ledger.inputs(spec.budget.dataset)
-    for node in nights.horizon.nodes():
-        other = nights.at(node)
-        if node.level or other.release_name == nights.release_name:
+    for other in map(node.at, node.horizon.nodes()):
+        if not other.is_night or other.release_name == node.release_name:
             continue
+        day = node.horizon.day(other.node.start)
         known = set(every.get(other.release_name, {}).get("digests", {}).values())
         for name, digest in digests.items():
             if digest in known and file_facts(spec.path_of(name)).rows:
                 raise SpecError(
-                    f"data.source: {name} is a file of {nights.horizon.day(node.start)} too. Write "
+                    f"data.source: {name} is a file of {day} too. Write "
                     'a source by which a file is of one night, such as "data/{partition}/*.parquet"'
                 )
 
 
-def _salt(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> bytes:
-    paid = ledger.find(spec.budget.dataset, nights.stream)
+def _salt(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> bytes:
+    paid = ledger.find(spec.budget.dataset, node.stream)
     if paid is None:
-        raise ReleaseError(
-            f"stream {nights.stream}: is not charged. Run dbern release with its spec"
-        )
+        raise ReleaseError(f"stream {node.stream}: is not charged. Run dbern release with its spec")
     return paid.salt
 
 

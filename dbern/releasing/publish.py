@@ -31,7 +31,7 @@ from dbern.planning.plans import (
 )
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import Nights
+from dbern.planning.streams import StreamNode
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
@@ -83,8 +83,8 @@ def publish(
     components = _components(spec, plan)
     stored = {group.name: group for group in _groups(components, plan)}
     attributes = _attributes(spec, plan, components, reservation, ledger.id, choice)
-    if spec.nights is not None:
-        attributes["stream"] = _stream(ledger, spec.nights, reservation)
+    if spec.stream_node is not None:
+        attributes["stream"] = _stream(ledger, spec.stream_node, reservation)
     if spec.combination.looks_at_totals:
         arrays = [noisy(planned, name) for planned in plan.components for name in planned.arrays]
         with one_thread():  # so that its last bit is the same whoever goes on
@@ -249,20 +249,20 @@ def _attributes(
     }
 
 
-def _stream(ledger: BudgetLedger, nights: Nights, reservation: Reservation) -> dict[str, Any]:
+def _stream(ledger: BudgetLedger, node: StreamNode, reservation: Reservation) -> dict[str, Any]:
     """Return which node of a stream it is, and the release that paid for it."""
-    paid, horizon = ledger.find(reservation.dataset, nights.stream), nights.horizon
+    paid, horizon = ledger.find(reservation.dataset, node.stream), node.horizon
     if paid is None:
-        raise IntegrityError(f"stream {nights.stream}: its charge is not in the ledger any more")
+        raise IntegrityError(f"stream {node.stream}: its charge is not in the ledger any more")
     return {
-        "name": nights.stream,
+        "name": node.stream,
         "release_id": paid.release_id,
         "first": str(horizon.first),
         "horizon": horizon.count,
         "levels": list(horizon.sizes),
-        "level": nights.node.level,
-        "start": nights.node.start,
-        "without": sorted(nights.without),
+        "level": node.node.level,
+        "start": node.node.start,
+        "without": sorted(node.without),
     }
 
 

@@ -141,7 +141,7 @@ def release(
         Where work could not finish; run it again.
     """
     spec, frame = _parse(spec, data, client, scheduler)
-    if spec.stream is not None and spec.nights is None:
+    if spec.stream is not None and spec.stream_node is None:
         return _release_stream(spec, client, scheduler, wait_for_workers, progress)
     with withhold_texts(), BudgetLedger.open(spec.ledger_url) as ledger, ExitStack() as stack:
         began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
@@ -232,23 +232,23 @@ def _reserve(
 
     `check_cluster` for the cluster, which may refuse, before anything is reserved.
     """
-    known, nights = ledger.find(spec.budget.dataset, spec.release.name), spec.nights
+    known, node = ledger.find(spec.budget.dataset, spec.release.name), spec.stream_node
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
-        charge=FREE if nights else spec.charge,
+        charge=FREE if node else spec.charge,
         neighbors=spec.protection.neighbors,
         unit=spec.protection.unit,
         identity=spec.identity(),
         output=spec.output,
-        within=stream_request(spec, nights) if nights else None,
+        within=stream_request(spec, node) if node else None,
     )
     if known is None:
         ledger.require_account(request)
     if known is not None and spec.data.source is None and _is_spooled(ledger, known, frame):
         request = replace(request, inputs=known.content.inputs)  # what is spooled goes on
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
-        frozen = frozen_inputs(ledger, spec, nights) if nights else None
+        frozen = frozen_inputs(ledger, spec, node) if node else None
         files = footers(spec, frame, _paths(spec, frozen))
         planned = plan_files(spec, files)
         refuse_passes(spec, planned, frame)
@@ -259,7 +259,7 @@ def _reserve(
             request,
             inputs=frozen or (_inputs(files, spec) if frame is None else rows_alone),
             plan={"dbern_version": version("dbern"), **planned.to_dict()},
-            rho=None if nights else planned.rho,
+            rho=None if node else planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
         )
     if known is None or known.state is State.REFUNDED:
@@ -479,7 +479,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
             "is destroyed, and only a new release.name spends again"
         )
     try:
-        files = () if spec.data.source is None or spec.nights else footers(spec)
+        files = () if spec.data.source is None or spec.stream_node else footers(spec)
         changed = bool(files) and _inputs(files, spec) != reservation.content.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True

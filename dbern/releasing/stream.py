@@ -16,7 +16,7 @@ from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, State
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.streams import Nights, horizon_of
+from dbern.planning.streams import StreamNode, horizon_of
 from dbern.releasing.nodes import stream_request
 from dbern.synopsis.stream_index import StreamIndex
 
@@ -32,20 +32,20 @@ def release_night(
     is not the stream's; BudgetError where the account cannot pay for the horizon.
     """
     day = _day(spec)
-    nights = _charged(ledger, spec, day)
-    horizon, state = nights.horizon, _states(ledger, spec).get(nights.release_name)
+    node = _charged(ledger, spec, day)
+    horizon, state = node.horizon, _states(ledger, spec).get(node.release_name)
     if state is State.ABANDONED:
         notes = [f"{day} was abandoned: it stays empty"]
-    elif state is State.COMMITTED and nights.node.start not in _known(ledger, spec, nights):
+    elif state is State.COMMITTED and node.node.start not in _known(ledger, spec, node):
         notes = [f"{day} was published before the ledger was restored, and stays as it is"]
     else:
-        release_node(spec.at(nights))
+        release_node(spec.at(node))
         notes = [f"{day} is published"]
     states = _states(ledger, spec)
-    abandoned = _nights_in(nights, states, State.ABANDONED)
-    StreamIndex.of(spec.budget.dataset, nights.stream, horizon, abandoned).write(spec.output)
-    known = _known(ledger, spec, nights)
-    for block in _due(nights, states):
+    abandoned = _nights_in(node, states, State.ABANDONED)
+    StreamIndex.of(spec.budget.dataset, node.stream, horizon, abandoned).write(spec.output)
+    known = _known(ledger, spec, node)
+    for block in _due(node, states):
         without = frozenset(n for n in block.node.nights if n in abandoned or n not in known)
         if len(without) < len(block.node.nights):
             release_node(spec.at(replace(block, without=without)))
@@ -65,7 +65,7 @@ def _day(spec: ReleaseSpec) -> date:
     return day
 
 
-def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
+def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
     """Return the stream as it was charged, and charge it if it is not.
 
     It begins where the spec says, or with the night that is released first, whose files are looked
@@ -80,19 +80,19 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Nights:
     else:
         horizon = horizon_of(section, first, spec.charge)
     night = horizon.night(day)
-    nights = Nights(spec.release.name, horizon, Node(0, night, night + 1))
-    node_spec, rho = spec.at(nights), None
+    node = StreamNode(spec.release.name, horizon, Node(0, night, night + 1))
+    node_spec, rho = spec.at(node), None
     if known is None:
         _require_one_budget(ledger, spec)
         rho = plan_files(node_spec, footers(node_spec)).rho
-    request = stream_request(node_spec, nights, rho)
+    request = stream_request(node_spec, node, rho)
     try:
         ledger.charge(request)
     except SpecError:
         if known is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
             return _charged(ledger, spec, day)  # by another process, from another first night
         raise
-    return nights
+    return node
 
 
 def _require_one_budget(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
@@ -110,29 +110,28 @@ def _states(ledger: BudgetLedger, spec: ReleaseSpec) -> dict[str, State]:
     return {row.name: row.state for row in releases if row.state is not State.REFUNDED}
 
 
-def _nights_in(nights: Nights, states: Mapping[str, State], *wanted: State) -> set[int]:
+def _nights_in(node: StreamNode, states: Mapping[str, State], *wanted: State) -> set[int]:
     return {
         night.start
-        for night in nights.horizon.nodes()
-        if night.level == 0 and states.get(nights.at(night).release_name) in wanted
+        for night in node.horizon.nodes()
+        if night.level == 0 and states.get(node.at(night).release_name) in wanted
     }
 
 
-def _due(nights: Nights, states: Mapping[str, State]) -> Iterator[Nights]:
+def _due(node: StreamNode, states: Mapping[str, State]) -> Iterator[StreamNode]:
     """Yield blocks that are not published though all their nights are closed, small ones first."""
-    closed = _nights_in(nights, states, *_CLOSED)
-    for node in nights.horizon.nodes():
-        block = nights.at(node)
+    closed = _nights_in(node, states, *_CLOSED)
+    for block in map(node.at, node.horizon.nodes()):
         open_yet = states.get(block.release_name) not in _CLOSED
-        if node.level and open_yet and closed.issuperset(node.nights):
+        if not block.is_night and open_yet and closed.issuperset(block.node.nights):
             yield block
 
 
-def _known(ledger: BudgetLedger, spec: ReleaseSpec, nights: Nights) -> set[int]:
+def _known(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> set[int]:
     """Return the nights whose files the ledger has: not those that were reconciled."""
     every = ledger.inputs(spec.budget.dataset)
     return {
         night.start
-        for night in nights.horizon.nodes()
-        if night.level == 0 and "digests" in every.get(nights.at(night).release_name, {})
+        for night in node.horizon.nodes()
+        if night.level == 0 and "digests" in every.get(node.at(night).release_name, {})
     }

@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class ClassSums(VectorSum):
         """The axes and the label."""
         return (*self.domain.columns, self.label)
 
-    @property
+    @cached_property
     def entries(self) -> tuple[str, ...]:
         """Names of the entries of all classes."""
         features, domain = ["count"], self.domain

@@ -19,8 +19,7 @@ from dbern.errors import BudgetError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger
 from dbern.planning.planner import plan_files
 from dbern.planning.stream_plan import plan_stream
-from dbern.planning.streams import Nights as NodeNights
-from dbern.planning.streams import horizon_of
+from dbern.planning.streams import StreamNode, horizon_of
 from dbern.privacy.budget import Budget, Neighbors
 from dbern.releasing.reconcile import reconcile
 from dbern.releasing.run import abandon
@@ -213,19 +212,19 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
 )
 def test_specs_that_do_not_add_up_are_refused(changes, says):
     with pytest.raises(SpecError, match=says):
-        plan_stream(spec_of(**changes), FIRST)
+        plan_stream(spec_of(**changes))
 
 
 def test_a_node_is_refused_whose_stream_was_not_charged(nights):
     spec = spec_of(nights.folder)
     horizon = horizon_of(spec.stream, FIRST, spec.charge)
-    node = spec.at(NodeNights("trips", horizon, Node(0, 0, 1)))
+    node = spec.at(StreamNode("trips", horizon, Node(0, 0, 1)))
     with pytest.raises(dbern.DbernError, match=r"(is|was) not charged"):
         dbern.release(node)
     assert nights.states() == {}
     nights.release(0)
     other = spec_of(nights.folder, budget={"epsilon": "2"})
-    node = other.at(NodeNights("trips", horizon, Node(0, 1, 2)))
+    node = other.at(StreamNode("trips", horizon, Node(0, 1, 2)))
     with pytest.raises(SpecError, match="another release"):
         dbern.release(node)
     assert nights.spent() == "epsilon 1"
@@ -236,7 +235,7 @@ def test_a_node_is_released_under_its_own_name_alone(nights):
     nights.release(0)
     spec = spec_of(nights.folder)
     horizon = horizon_of(spec.stream, FIRST, spec.charge)
-    sections = spec.at(NodeNights("trips", horizon, Node(0, 0, 1))).model_dump(exclude_none=True)
+    sections = spec.at(StreamNode("trips", horizon, Node(0, 0, 1))).model_dump(exclude_none=True)
     sections["release"]["name"] = "trips.again"
     with pytest.raises(SpecError, match=r"is called trips.2026-01-01 and nothing else"):
         dbern.ReleaseSpec(**sections)
@@ -283,7 +282,7 @@ def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them():
     """A row more or less in its night: 2000 pairs; half a calibration would be found."""
     spec, random = spec_of(), np.random.default_rng(3)
     horizon = horizon_of(spec.stream, FIRST, spec.charge)
-    node = spec.at(NodeNights("trips", horizon, Node(1, 0, 3)))
+    node = spec.at(StreamNode("trips", horizon, Node(1, 0, 3)))
     plan = plan_files(node, ())
     law = plan.noise.law
     places = np.concatenate([random.uniform(0, 10, 900), np.linspace(0, 10, 100)])
@@ -381,7 +380,7 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os.waitpid(child, 0)
         return int(text or 0)
     try:
-        fixed(lambda where, value: _replace(where, value))
+        fixed(pytest.MonkeyPatch().setattr)
         calls = 0
 
         def count(frame, event, _argument):
@@ -398,21 +397,6 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os._exit(0)
     finally:
         os._exit(1)
-
-
-def _replace(where: str, value: object) -> None:
-    import importlib
-
-    parts = where.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            owner = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        setattr(owner, parts[-1], value)
-        return
 
 
 @pytest.mark.slow

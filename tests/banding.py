@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from copy import copy
+from copy import copy, deepcopy
 from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -119,7 +119,7 @@ def synopsis_of(
 ) -> Synopsis:
     """The synopsis of a release whose noise is that of `key`; without one it has none."""
     store = copy(_empty_store(spec, plan))
-    store.attributes, store.arrays = dict(store.attributes), {}
+    store.attributes, store.arrays = deepcopy(store.attributes), {}
     for planned in plan.components:
         for name in planned.arrays:
             _hold(store, planned, name, integers[name], key)
